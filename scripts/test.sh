@@ -1,0 +1,124 @@
+#!/bin/sh
+# Installs the software drivers that the tests run on, where that is possible, and runs every check:
+# formatting, lints, documentation, tests, benches (once, untimed), examples, and the kernels through
+# Tint, the WGSL compiler of Chrome.
+#
+#   scripts/test.sh
+#
+# Environment:
+#   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of
+#                               lavapipe, llvmpipe and swiftshader; set here on Linux with apt, where
+#                               all three can be installed, if it is not set yet
+#   CI=true                     nothing is skipped: what a skipped step would need must be there
+set -eu
+cd "$(dirname "$0")/.."
+ci=${CI:-false}
+
+heading() { printf '\n==== %s\n' "$*"; }
+skip() { # reason
+    if [ "$ci" = true ]; then
+        echo "failed: $1" >&2
+        exit 1
+    fi
+    echo "skipped: $1"
+}
+has() { command -v "$1" >/dev/null; }
+
+has cargo || {
+    echo "cargo is missing: install Rust from https://rustup.rs" >&2
+    exit 1
+}
+
+heading "drivers"
+scripts/install-drivers.sh --all
+
+# The Vulkan loader finds installed drivers by itself but not the one inside Chromium, and naming one
+# means naming all: a list made of both puts every adapter into one process. Loaders before 1.3.207
+# know the second variable only. Only the tests get this list.
+drivers=${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}
+swiftshader=
+if [ "$(uname -s)" = Linux ] && swiftshader=$(scripts/find-swiftshader.sh); then
+    if [ -z "$drivers" ]; then
+        for manifest in /usr/share/vulkan/icd.d/*.json /usr/local/share/vulkan/icd.d/*.json \
+            /etc/vulkan/icd.d/*.json; do
+            if [ -e "$manifest" ]; then drivers="$drivers${drivers:+:}$manifest"; fi
+        done
+    fi
+    case ":$drivers:" in
+        *":$swiftshader:"*) ;;
+        *) drivers="$drivers${drivers:+:}$swiftshader" ;;
+    esac
+fi
+if [ -z "${WGPU_NORM_REQUIRE_ADAPTERS+set}" ] && [ "$(uname -s)" = Linux ] && has apt-get; then
+    WGPU_NORM_REQUIRE_ADAPTERS=lavapipe
+    # Where there is a GPU, its driver may be the one that GL offers.
+    gpu=no
+    for device in /dev/dri/renderD* /dev/nvidia0 /dev/dxg; do
+        if [ -e "$device" ]; then gpu=yes; fi
+    done
+    if [ $gpu = no ]; then WGPU_NORM_REQUIRE_ADAPTERS=$WGPU_NORM_REQUIRE_ADAPTERS,llvmpipe; fi
+    # Not every distribution has Chromium as a package of apt's.
+    if [ -n "$swiftshader" ]; then
+        WGPU_NORM_REQUIRE_ADAPTERS=$WGPU_NORM_REQUIRE_ADAPTERS,swiftshader
+    fi
+    export WGPU_NORM_REQUIRE_ADAPTERS
+fi
+echo "adapters that must be tested: ${WGPU_NORM_REQUIRE_ADAPTERS:-those that are here}"
+
+with_drivers() {
+    if [ -n "$drivers" ]; then
+        VK_DRIVER_FILES=$drivers VK_ICD_FILENAMES=$drivers "$@"
+    else
+        "$@"
+    fi
+}
+
+# Without it the GL driver's search for a Wayland display complains in every process.
+export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
+
+heading "format"
+if cargo fmt --version >/dev/null 2>&1; then
+    cargo fmt --check
+else
+    skip "rustfmt is not installed (rustup component add rustfmt)"
+fi
+
+heading "lints"
+if cargo clippy --version >/dev/null 2>&1; then
+    cargo clippy --all-targets -- -D warnings
+else
+    skip "clippy is not installed (rustup component add clippy)"
+fi
+
+heading "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+
+heading "tests"
+rm -rf target/wgsl # the tests write every kernel there, for Tint
+with_drivers cargo test --no-fail-fast
+
+# By `cargo test`, so that the dependencies are not built once more under the bench profile.
+heading "benches, each once and untimed"
+with_drivers cargo test --bench '*'
+
+for example in backward record synchronized; do
+    heading "example $example"
+    cargo run --quiet --example $example
+done
+
+heading "kernels through Tint"
+if [ "$ci" = true ] && has apt-get && ! { has node && has npm; }; then
+    sudo=
+    if [ "$(id -u)" != 0 ]; then sudo=sudo; fi
+    $sudo env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends nodejs npm >/dev/null
+fi
+if ! has node || ! has npm; then
+    skip "node and npm are not installed"
+elif [ -z "$swiftshader" ]; then
+    skip "SwiftShader is not installed"
+else
+    tools/tint/run.sh target/wgsl
+fi
+
+heading "all passed"

@@ -1,0 +1,27 @@
+// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma, 0) with
+// r = 1 / sqrt(variance + epsilon). An invocation does four groups.
+//
+// Bindings: mean, variance, gamma (optional: 1) read; workspace written.
+// Moves 3 C elements in, 4 C out.
+
+struct Uniforms {
+    channels: u32,
+    stats: u32,       // where the records begin in workspace
+    invocations: u32, // in the whole dispatch
+    epsilon: real,
+}
+
+override workgroup_size: u32 = 64u;
+
+@compute @workgroup_size(workgroup_size)
+fn pack_statistics(@builtin(global_invocation_id) invocation: vec3<u32>) {
+    let quads = (uniforms.channels + 3u) / 4u;
+    for (var quad = invocation.x; quad < quads; quad += uniforms.invocations) {
+        let mean = load_mean(quad);
+        let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
+        let gamma = load_gamma(quad);
+        for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
+            workspace[uniforms.stats + 4u * quad + i] = real4(mean[i], r[i], gamma[i], 0.0);
+        }
+    }
+}

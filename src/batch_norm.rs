@@ -1,0 +1,288 @@
+//! The gradient of batch normalization.
+
+use crate::bound::{self, Bound, BufferRange};
+use crate::geometry::{self, Grid};
+use crate::kernels::Tensor;
+use crate::options::check_epsilon;
+use crate::plan::{self, BatchNormProblem, Plan};
+use crate::{DType, DataFormat, Element, Error, GpuContext, ParamGrads, ParamOf, Statistics, host};
+
+/// What a [`GpuBatchNorm`] computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormOptions {
+    /// Added to the variance; finite and above 0.
+    pub epsilon: f64,
+    /// Where the channel axis stands.
+    pub data_format: DataFormat,
+    /// What mean and variance are to the gradient.
+    pub statistics: Statistics,
+    /// Which parameter gradients are computed.
+    pub param_grads: ParamGrads,
+}
+
+impl BatchNormOptions {
+    /// The operator document's defaults: [`DataFormat::Nxc`], batch statistics, both parameter
+    /// gradients. epsilon has no default there.
+    pub const fn new(epsilon: f64) -> Self {
+        Self {
+            epsilon,
+            data_format: DataFormat::Nxc,
+            statistics: Statistics::Batch,
+            param_grads: ParamGrads::Both,
+        }
+    }
+}
+
+/// Tensors of a batch-norm gradient, in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormArgs<'a, T, P> {
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of each channel; `[C]`.
+    pub mean: &'a [P],
+    /// Biased variance of each channel; `[C]`.
+    pub variance: &'a [P],
+    /// Scale of each channel; `[C]`. Without it gamma is 1.
+    pub gamma: Option<&'a [P]>,
+}
+
+/// The gradients, in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchNormGrads<T, P> {
+    /// Gradient with respect to src, of src's shape.
+    pub diff_src: Vec<T>,
+    /// Gradient with respect to gamma, `[C]`; with [`ParamGrads::Both`].
+    pub diff_gamma: Option<Vec<P>>,
+    /// Gradient with respect to beta, `[C]`; with [`ParamGrads::Both`].
+    pub diff_beta: Option<Vec<P>>,
+}
+
+/// The gradient of batch normalization in training, as oneDNN Graph's `BatchNormTrainingBackward`
+/// defines it.
+///
+/// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
+/// it is not given:
+///
+/// * diff_beta = Σ diff_dst
+/// * diff_gamma = Σ diff_dst · x̂
+/// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
+///   [`Statistics::Constant`] gamma · r · diff_dst
+///
+/// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
+/// the bit whenever the same adapter is given the same input.
+///
+/// mean and variance are those given: the biased variance, never recomputed. NaN and infinities in a
+/// channel stay in that channel.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{BatchNormArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext};
+///
+/// let gpu = match GpuContext::new().await {
+///     Ok(gpu) => gpu,
+///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+///     Err(error) => return Err(error),
+/// };
+/// let options = BatchNormOptions {
+///     data_format: DataFormat::Ncx,
+///     ..BatchNormOptions::new(1e-5)
+/// };
+/// let layer = GpuBatchNorm::new(&gpu, options)?;
+/// let grads = layer
+///     .backward(BatchNormArgs {
+///         shape: &[2, 1, 2], // two samples of one channel with two elements
+///         src: &[1.0_f32, 2.0, 3.0, 4.0],
+///         diff_dst: &[0.0, 1.0, 0.0, 1.0],
+///         mean: &[2.5],
+///         variance: &[1.25],
+///         gamma: None,
+///     })
+///     .await?;
+/// assert_eq!(grads.diff_beta, Some(vec![2.0]));
+/// assert_eq!(grads.diff_src.len(), 4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuBatchNorm {
+    gpu: GpuContext,
+    options: BatchNormOptions,
+}
+
+impl GpuBatchNorm {
+    /// An operator on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`] if epsilon is not finite and positive. Tighter bounds of f32 are checked when
+    /// the element type is known.
+    pub fn new(gpu: &GpuContext, options: BatchNormOptions) -> Result<Self, Error> {
+        check_epsilon(options.epsilon, DType::F64)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            options,
+        })
+    }
+
+    /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
+    ///
+    /// # Errors
+    ///
+    /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
+    /// limits, an element type that the adapter cannot run, variance + epsilon not above 0 (naming the
+    /// channel), memory or device lost. Nothing is uploaded before all arguments are checked.
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BatchNormArgs<'_, T, P>,
+    ) -> Result<BatchNormGrads<T, P>, Error> {
+        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE, args.gamma.is_some())?;
+        let channels = u64::from(plan.grid.channels);
+        geometry::check_length("src", plan.grid.elements(), args.src.len())?;
+        geometry::check_length("diff_dst", plan.grid.elements(), args.diff_dst.len())?;
+        geometry::check_length("mean", channels, args.mean.len())?;
+        geometry::check_length("variance", channels, args.variance.len())?;
+        if let Some(gamma) = args.gamma {
+            geometry::check_length("gamma", channels, gamma.len())?;
+        }
+        host::check_variance(args.variance, self.options.epsilon)?;
+        let mut inputs = vec![
+            (Tensor::Src, bytemuck::cast_slice(args.src)),
+            (Tensor::DiffDst, bytemuck::cast_slice(args.diff_dst)),
+            (Tensor::Mean, bytemuck::cast_slice(args.mean)),
+            (Tensor::Variance, bytemuck::cast_slice(args.variance)),
+        ];
+        inputs.extend(
+            args.gamma
+                .map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))),
+        );
+        let mut outputs = host::run(&self.gpu, &plan.plan, &inputs).await?;
+        Ok(BatchNormGrads {
+            diff_src: outputs.take(Tensor::DiffSrc).unwrap_or_default(),
+            diff_gamma: outputs.take(Tensor::DiffGamma),
+            diff_beta: outputs.take(Tensor::DiffBeta),
+        })
+    }
+
+    /// Plans the gradient of device buffers: see [`BatchNormPlan`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward) that follow from shapes and types.
+    pub fn plan(
+        &self,
+        shape: &[usize],
+        data: DType,
+        params: DType,
+        has_gamma: bool,
+    ) -> Result<BatchNormPlan, Error> {
+        let profile = self.gpu.profile();
+        profile.check_dtypes(data, params)?;
+        check_epsilon(self.options.epsilon, data)?;
+        let grid = geometry::batch_norm_grid(shape, self.options.data_format)?;
+        let problem = BatchNormProblem {
+            grid,
+            data,
+            params,
+            has_gamma,
+            epsilon: self.options.epsilon,
+            statistics: self.options.statistics,
+            param_grads: self.options.param_grads,
+        };
+        Ok(BatchNormPlan {
+            plan: plan::batch_norm(profile, &problem)?,
+            grid,
+        })
+    }
+}
+
+/// What to dispatch for one shape and its element types: the first of three stages.
+///
+/// 1. [`GpuBatchNorm::plan`], once for a shape: pure, no GPU object is made.
+/// 2. [`BatchNormPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
+/// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
+///
+/// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
+/// becomes NaN or infinite.
+#[derive(Clone, Debug)]
+pub struct BatchNormPlan {
+    plan: Plan,
+    grid: Grid,
+}
+
+/// The caller's buffers of a batch-norm gradient.
+///
+/// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
+/// diff_dst. Disjoint ranges of one buffer are fine.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormBuffers<'a> {
+    /// The layer's input.
+    pub src: BufferRange<'a>,
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: BufferRange<'a>,
+    /// Mean of each channel.
+    pub mean: BufferRange<'a>,
+    /// Biased variance of each channel.
+    pub variance: BufferRange<'a>,
+    /// Scale of each channel; given exactly if the plan was made with gamma.
+    pub gamma: Option<BufferRange<'a>>,
+    /// Written: gradient with respect to src.
+    pub diff_src: BufferRange<'a>,
+    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`].
+    pub diff_gamma: Option<BufferRange<'a>>,
+    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`].
+    pub diff_beta: Option<BufferRange<'a>>,
+    /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
+    /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
+    /// such buffers of several devices, number included, synchronizes a batch across them. Without it
+    /// the sums stay in the workspace.
+    pub sums: Option<BufferRange<'a>>,
+    /// Scratch memory of [`BatchNormPlan::workspace_size`] bytes, which any other work may use
+    /// before and after. Without it the bound plan makes its own.
+    pub workspace: Option<BufferRange<'a>>,
+}
+
+impl BatchNormPlan {
+    /// Bytes of scratch memory.
+    pub fn workspace_size(&self) -> u64 {
+        self.plan.workspace_bytes
+    }
+
+    /// Bytes of the buffer `sums`.
+    pub fn sums_size(&self) -> u64 {
+        let sums = self.plan.requirement(Tensor::Sums);
+        sums.map_or(0, |sums| sums.bytes())
+    }
+
+    /// Dispatches of one recording of the whole operator.
+    pub fn dispatches(&self) -> usize {
+        self.plan.dispatch_count()
+    }
+
+    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.
+    ///
+    /// # Errors
+    ///
+    /// A buffer too small, misaligned, without the usage STORAGE, of another device or destroyed,
+    /// overlapping another, missing, or given without use; memory or device lost.
+    pub fn bind(&self, gpu: &GpuContext, buffers: &BatchNormBuffers<'_>) -> Result<Bound, Error> {
+        bound::bind(
+            gpu,
+            &self.plan,
+            &[
+                (Tensor::Src, Some(buffers.src)),
+                (Tensor::DiffDst, Some(buffers.diff_dst)),
+                (Tensor::Mean, Some(buffers.mean)),
+                (Tensor::Variance, Some(buffers.variance)),
+                (Tensor::Gamma, buffers.gamma),
+                (Tensor::DiffSrc, Some(buffers.diff_src)),
+                (Tensor::DiffGamma, buffers.diff_gamma),
+                (Tensor::DiffBeta, buffers.diff_beta),
+                (Tensor::Sums, buffers.sums),
+                (Tensor::Workspace, buffers.workspace),
+            ],
+        )
+    }
+}

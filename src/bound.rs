@@ -1,0 +1,439 @@
+//! From a plan and buffers to bind groups that can be recorded again and again.
+
+use crate::kernels::{Tensor, Variant};
+use crate::plan::{Binding, Dispatch, Phase, Plan};
+use crate::{Error, GpuContext};
+use std::ops::Range;
+
+/// A caller's buffer, or a part of one.
+///
+/// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
+/// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
+/// elements: it is never written, and lets the kernels load four elements at a time to the end.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferRange<'a> {
+    /// The buffer, with the usage STORAGE.
+    pub buffer: &'a wgpu::Buffer,
+    /// Where the tensor begins, in bytes.
+    pub offset: u64,
+    /// Bytes of the range; by default all from the offset on.
+    pub size: Option<u64>,
+}
+
+impl<'a> From<&'a wgpu::Buffer> for BufferRange<'a> {
+    fn from(buffer: &'a wgpu::Buffer) -> Self {
+        Self {
+            buffer,
+            offset: 0,
+            size: None,
+        }
+    }
+}
+
+impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
+    fn from(slice: wgpu::BufferSlice<'a>) -> Self {
+        Self {
+            buffer: slice.buffer(),
+            offset: slice.offset(),
+            size: Some(slice.size()),
+        }
+    }
+}
+
+/// A plan bound to buffers: everything is checked and created, so that recording it only writes
+/// commands. It can be recorded any number of times.
+#[derive(Debug)]
+pub struct Bound {
+    steps: Vec<Step>,
+}
+
+#[derive(Debug)]
+struct Step {
+    phases: &'static [Phase],
+    pipeline: wgpu::ComputePipeline,
+    bind_group: wgpu::BindGroup,
+    workgroups: u32,
+}
+
+impl Bound {
+    /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
+    pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.record_phase(encoder, Phase::Whole);
+    }
+
+    /// Records the first half: the sums, into the buffer `sums`.
+    pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.record_phase(encoder, Phase::Reduce);
+    }
+
+    /// Records the second half: the gradients, from the sums that are in `sums` by then.
+    pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.record_phase(encoder, Phase::Apply);
+    }
+
+    fn record_phase(&self, encoder: &mut wgpu::CommandEncoder, phase: Phase) {
+        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: Some("wgpu-norm"),
+            timestamp_writes: None,
+        });
+        for step in self.steps.iter().filter(|s| s.phases.contains(&phase)) {
+            pass.set_pipeline(&step.pipeline);
+            pass.set_bind_group(0, &step.bind_group, &[]);
+            pass.dispatch_workgroups(step.workgroups, 1, 1);
+        }
+    }
+}
+
+/// A tensor's place: the buffer, and how far kernels may reach in it.
+#[derive(Clone)]
+struct Place<'a> {
+    tensor: Tensor,
+    buffer: &'a wgpu::Buffer,
+    offset: u64,
+    /// The tensor's own bytes.
+    bytes: u64,
+    /// Bytes from the offset to the end of the buffer.
+    room: u64,
+}
+
+impl Place<'_> {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.buffer == other.buffer
+            && self.offset < other.offset + other.bytes
+            && other.offset < self.offset + self.bytes
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.buffer == other.buffer && self.offset == other.offset && self.bytes == other.bytes
+    }
+}
+
+/// Binds a plan's tensors; `given` names the caller's buffers.
+pub(crate) fn bind(
+    gpu: &GpuContext,
+    plan: &Plan,
+    given: &[(Tensor, Option<BufferRange<'_>>)],
+) -> Result<Bound, Error> {
+    gpu.check_alive()?;
+    let usage = wgpu::BufferUsages::STORAGE;
+    let own_workspace = match find(given, Tensor::Workspace) {
+        Some(_) => None,
+        None => Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?),
+    };
+    let places = places(gpu, plan, given, own_workspace.as_ref())?;
+    check_overlaps(&places)?;
+    let in_place = match (
+        place(&places, Tensor::DiffSrc),
+        place(&places, Tensor::DiffDst),
+    ) {
+        (Ok(diff_src), Ok(diff_dst)) => diff_src.same(diff_dst),
+        _ => false,
+    };
+    let uniforms = UniformBuffer::create(gpu, plan)?;
+    let mut steps = Vec::new();
+    for (index, dispatch) in plan.dispatches.iter().enumerate() {
+        let binder = Binder {
+            gpu,
+            plan,
+            dispatch,
+            places: &places,
+            in_place: in_place
+                && dispatch
+                    .bindings
+                    .iter()
+                    .any(|b| b.tensor == Tensor::DiffSrc),
+        };
+        steps.push(binder.step(uniforms.binding(index))?);
+    }
+    Ok(Bound { steps })
+}
+
+fn find<'a>(
+    given: &[(Tensor, Option<BufferRange<'a>>)],
+    tensor: Tensor,
+) -> Option<BufferRange<'a>> {
+    given
+        .iter()
+        .find(|(t, _)| *t == tensor)
+        .and_then(|(_, range)| *range)
+}
+
+fn place<'p, 'a>(places: &'p [Place<'a>], tensor: Tensor) -> Result<&'p Place<'a>, Error> {
+    places
+        .iter()
+        .find(|place| place.tensor == tensor)
+        .ok_or(Error::BufferPresence {
+            tensor: tensor.name(),
+            expected: true,
+        })
+}
+
+/// Checks every buffer against what the plan needs of it.
+fn places<'a>(
+    gpu: &GpuContext,
+    plan: &Plan,
+    given: &[(Tensor, Option<BufferRange<'a>>)],
+    own_workspace: Option<&'a wgpu::Buffer>,
+) -> Result<Vec<Place<'a>>, Error> {
+    for (tensor, range) in given {
+        let used = *tensor == Tensor::Workspace || plan.requirement(*tensor).is_some();
+        if range.is_some() && !used {
+            return Err(Error::BufferPresence {
+                tensor: tensor.name(),
+                expected: false,
+            });
+        }
+    }
+    let alignment = gpu.profile().alignment;
+    let workspace_range = find(given, Tensor::Workspace).or(own_workspace.map(BufferRange::from));
+    let mut places = Vec::new();
+    if let Some(range) = workspace_range {
+        places.push(check(
+            Tensor::Workspace,
+            range,
+            plan.workspace_bytes,
+            alignment,
+        )?);
+    }
+    for requirement in &plan.tensors {
+        let tensor = requirement.tensor;
+        match (find(given, tensor), tensor) {
+            (Some(range), _) => places.push(check(tensor, range, requirement.bytes(), alignment)?),
+            (None, Tensor::Sums) => {
+                let workspace = place(&places, Tensor::Workspace)?;
+                let inside: &Range<u64> = &plan.sums_in_workspace;
+                places.push(Place {
+                    tensor,
+                    buffer: workspace.buffer,
+                    offset: workspace.offset + inside.start,
+                    bytes: inside.end - inside.start,
+                    room: inside.end - inside.start,
+                });
+            }
+            (None, _) => {
+                return Err(Error::BufferPresence {
+                    tensor: tensor.name(),
+                    expected: true,
+                });
+            }
+        }
+    }
+    Ok(places)
+}
+
+fn check<'a>(
+    tensor: Tensor,
+    range: BufferRange<'a>,
+    expected: u64,
+    alignment: u64,
+) -> Result<Place<'a>, Error> {
+    let name = tensor.name();
+    let usage = wgpu::BufferUsages::STORAGE;
+    if !range.buffer.usage().contains(usage) {
+        return Err(Error::BufferUsage {
+            tensor: name,
+            expected: usage,
+            got: range.buffer.usage(),
+        });
+    }
+    if !range.offset.is_multiple_of(alignment) {
+        return Err(Error::BufferAlignment {
+            tensor: name,
+            offset: range.offset,
+            alignment,
+        });
+    }
+    let room = range.buffer.size().saturating_sub(range.offset);
+    let got = range.size.unwrap_or(room).min(room);
+    if got < expected {
+        return Err(Error::BufferSize {
+            tensor: name,
+            expected,
+            got,
+        });
+    }
+    Ok(Place {
+        tensor,
+        buffer: range.buffer,
+        offset: range.offset,
+        bytes: expected,
+        room,
+    })
+}
+
+/// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst and the
+/// sums that the plan keeps in its own workspace.
+fn check_overlaps(places: &[Place<'_>]) -> Result<(), Error> {
+    for (i, first) in places.iter().enumerate() {
+        for second in places.iter().skip(i + 1) {
+            let written = first.tensor.is_output() || second.tensor.is_output();
+            let pair = [first.tensor, second.tensor];
+            let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);
+            let inside = pair == [Tensor::Workspace, Tensor::Sums] && second.room == second.bytes;
+            if written && first.overlaps(second) && !over_diff_dst && !inside {
+                return Err(Error::Overlap {
+                    first: first.tensor.name(),
+                    second: second.tensor.name(),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The uniforms of all dispatches, one after another.
+struct UniformBuffer {
+    buffer: wgpu::Buffer,
+    places: Vec<(u64, u64)>,
+}
+
+impl UniformBuffer {
+    fn create(gpu: &GpuContext, plan: &Plan) -> Result<Self, Error> {
+        let alignment = gpu
+            .device()
+            .limits()
+            .min_uniform_buffer_offset_alignment
+            .max(16) as usize;
+        let mut bytes = Vec::new();
+        let mut places = Vec::new();
+        for dispatch in &plan.dispatches {
+            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            bytes.resize(bytes.len().next_multiple_of(alignment), 0);
+            places.push((bytes.len() as u64, uniforms.len() as u64));
+            bytes.extend(uniforms);
+        }
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
+        gpu.write_buffer("uniforms", &buffer, &bytes)?;
+        Ok(Self { buffer, places })
+    }
+
+    fn binding(&self, index: usize) -> wgpu::BindingResource<'_> {
+        let (offset, size) = self.places.get(index).copied().unwrap_or_default();
+        buffer_binding(&self.buffer, offset, size)
+    }
+}
+
+fn buffer_binding(buffer: &wgpu::Buffer, offset: u64, size: u64) -> wgpu::BindingResource<'_> {
+    wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+        buffer,
+        offset,
+        size: wgpu::BufferSize::new(size),
+    })
+}
+
+/// Makes one dispatch's step.
+struct Binder<'a> {
+    gpu: &'a GpuContext,
+    plan: &'a Plan,
+    dispatch: &'a Dispatch,
+    places: &'a [Place<'a>],
+    in_place: bool,
+}
+
+impl Binder<'_> {
+    fn step(&self, uniforms: wgpu::BindingResource<'_>) -> Result<Step, Error> {
+        let mut bound = Vec::new();
+        let mut exact = false;
+        for binding in &self.dispatch.bindings {
+            if self.in_place && binding.tensor == Tensor::DiffSrc {
+                continue;
+            }
+            let place = place(self.places, binding.tensor)?;
+            exact |= binding.bytes.end > place.room;
+            bound.push((binding, place));
+        }
+        let mut variant = Variant {
+            kernel: self.dispatch.kernel,
+            data: self.plan.data,
+            params: self.plan.params,
+            bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
+            in_place: self.in_place,
+            pooled: false,
+            exact,
+            workgroup_size: self.dispatch.workgroup_size,
+            enabled: self.dispatch.enabled.clone(),
+        };
+        let written: Vec<_> = bound
+            .iter()
+            .filter(|(binding, _)| variant.writes(binding.tensor))
+            .map(|(_, place)| place.buffer)
+            .collect();
+        variant.pooled = bound.iter().any(|(binding, place)| {
+            !variant.writes(binding.tensor) && written.contains(&place.buffer)
+        });
+        let pipeline = self.gpu.pipeline(&variant)?;
+
+        let mut entries = vec![wgpu::BindGroupEntry {
+            binding: 0,
+            resource: uniforms,
+        }];
+        for (index, (binding, place)) in bound.iter().enumerate() {
+            let end = binding.bytes.end.min(place.room / 4 * 4);
+            entries.push(wgpu::BindGroupEntry {
+                binding: index as u32 + 1,
+                resource: buffer_binding(
+                    place.buffer,
+                    place.offset + binding.bytes.start,
+                    end.saturating_sub(binding.bytes.start),
+                ),
+            });
+        }
+        let device = self.gpu.device();
+        let name = self.dispatch.kernel.entry().name;
+        let bind_group = self
+            .gpu
+            .scoped(name, || {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some(name),
+                    layout: &pipeline.layout,
+                    entries: &entries,
+                })
+            })
+            .map_err(|error| self.blame(error, &bound))?;
+        Ok(Step {
+            phases: self.dispatch.phases,
+            pipeline: pipeline.pipeline,
+            bind_group,
+            workgroups: self.dispatch.workgroups,
+        })
+    }
+
+    /// Finds the buffer that wgpu refuses: everything that we know to ask of one is right by now, so
+    /// it belongs to another device or is destroyed.
+    fn blame(&self, error: Error, bound: &[(&Binding, &Place<'_>)]) -> Error {
+        let device = self.gpu.device();
+        for (_, place) in bound {
+            let probe = self.gpu.scoped("probe", || {
+                let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: None,
+                    entries: &[wgpu::BindGroupLayoutEntry {
+                        binding: 0,
+                        visibility: wgpu::ShaderStages::COMPUTE,
+                        ty: wgpu::BindingType::Buffer {
+                            ty: wgpu::BufferBindingType::Storage { read_only: true },
+                            has_dynamic_offset: false,
+                            min_binding_size: None,
+                        },
+                        count: None,
+                    }],
+                });
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout: &layout,
+                    entries: &[wgpu::BindGroupEntry {
+                        binding: 0,
+                        resource: buffer_binding(place.buffer, place.offset, 4),
+                    }],
+                })
+            });
+            if let Err(Error::Gpu { message, .. }) = probe {
+                return Error::ForeignBuffer {
+                    tensor: place.tensor.name(),
+                    message,
+                };
+            }
+        }
+        error
+    }
+}

@@ -1,0 +1,151 @@
+//! Which adapter.
+
+use super::DeviceOptions;
+use crate::Error;
+
+/// Which adapter a context is made on, and how.
+#[derive(Clone, Debug, Default)]
+pub struct ContextOptions {
+    /// Backends to look at; by default those of `WGPU_BACKEND`, else all.
+    pub backends: Option<wgpu::Backends>,
+    /// A part of the adapter's name, in any case; by default that of `WGPU_ADAPTER_NAME`, else any.
+    pub adapter_name: Option<String>,
+    /// How the device is used.
+    pub device: DeviceOptions,
+}
+
+/// Storage buffers that a kernel binds at most.
+const STORAGE_BUFFERS: u32 = 4;
+
+/// The adapters of these backends, those that cannot run the kernels included.
+pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
+    let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+    descriptor.flags = descriptor.flags.with_env();
+    descriptor.backend_options = descriptor.backend_options.with_env();
+    descriptor.backends = backends;
+    #[cfg(target_arch = "wasm32")]
+    {
+        let options = wgpu::RequestAdapterOptions {
+            power_preference: wgpu::PowerPreference::HighPerformance,
+            ..Default::default()
+        };
+        let instance = wgpu::Instance::new(descriptor);
+        instance
+            .request_adapter(&options)
+            .await
+            .ok()
+            .into_iter()
+            .collect()
+    }
+    #[cfg(not(target_arch = "wasm32"))]
+    wgpu::Instance::new(descriptor)
+        .enumerate_adapters(backends)
+        .await
+}
+
+/// What keeps an adapter from running the kernels, if anything does.
+pub(super) fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
+    let downlevel = adapter.get_downlevel_capabilities();
+    if !downlevel
+        .flags
+        .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
+    {
+        Some("it has no compute shaders")
+    } else if adapter.limits().max_storage_buffers_per_shader_stage < STORAGE_BUFFERS {
+        Some("it allows fewer than 4 storage buffers a shader stage")
+    } else {
+        None
+    }
+}
+
+/// The best adapter that fits.
+pub(super) async fn choose(options: &ContextOptions) -> Result<wgpu::Adapter, Error> {
+    let backends = options
+        .backends
+        .or_else(wgpu::Backends::from_env)
+        .unwrap_or(wgpu::Backends::all());
+    let name = options
+        .adapter_name
+        .clone()
+        .or_else(|| std::env::var("WGPU_ADAPTER_NAME").ok())
+        .filter(|name| !name.is_empty());
+    let wanted = name.as_deref().map(str::to_lowercase);
+    let mut best: Option<(u8, wgpu::Adapter)> = None;
+    let mut seen = Vec::new();
+    for adapter in adapters(backends).await {
+        let info = adapter.get_info();
+        let named = wanted
+            .as_ref()
+            .is_none_or(|wanted| info.name.to_lowercase().contains(wanted));
+        let reason = if named {
+            unfit(&adapter)
+        } else {
+            Some("its name differs")
+        };
+        if let Some(reason) = reason {
+            seen.push(format!("{} ({}): {reason}", info.name, info.backend));
+            continue;
+        }
+        let rank = rank(&info);
+        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+            best = Some((rank, adapter));
+        }
+    }
+    let Some((_, adapter)) = best else {
+        let requested = match name {
+            Some(name) => format!("an adapter named like '{name}' on {backends:?}"),
+            None => format!("an adapter on {backends:?}"),
+        };
+        let message = match seen.is_empty() {
+            true => "the machine has no graphics driver for these backends".to_owned(),
+            false => seen.join("; "),
+        };
+        return Err(Error::NoAdapter { requested, message });
+    };
+    let info = adapter.get_info();
+    if info.device_type == wgpu::DeviceType::Cpu {
+        log::warn!(
+            "no GPU found: running on the software adapter {}",
+            info.name
+        );
+    }
+    Ok(adapter)
+}
+
+/// Smaller is better: the kind of device first, then native interfaces before GL.
+fn rank(info: &wgpu::AdapterInfo) -> u8 {
+    let kind = match info.device_type {
+        wgpu::DeviceType::DiscreteGpu => 0,
+        wgpu::DeviceType::IntegratedGpu => 1,
+        wgpu::DeviceType::VirtualGpu => 2,
+        wgpu::DeviceType::Other => 3,
+        wgpu::DeviceType::Cpu => 4,
+    };
+    2 * kind + u8::from(info.backend == wgpu::Backend::Gl)
+}
+
+/// A device with all that the adapter allows.
+pub(super) async fn open(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), Error> {
+    let name = || adapter.get_info().name;
+    if let Some(reason) = unfit(adapter) {
+        return Err(Error::NoAdapter {
+            requested: "an adapter that runs the kernels".to_owned(),
+            message: format!("{}: {reason}", name()),
+        });
+    }
+    let useful = wgpu::Features::SHADER_F64
+        | wgpu::Features::TIMESTAMP_QUERY
+        | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("wgpu-norm"),
+        required_features: adapter.features() & useful,
+        required_limits: adapter.limits(),
+        memory_hints: wgpu::MemoryHints::Performance,
+        ..Default::default()
+    };
+    let device = adapter.request_device(&descriptor).await;
+    device.map_err(|error| Error::RequestDevice {
+        adapter: name(),
+        message: error.to_string(),
+    })
+}

@@ -1,0 +1,250 @@
+//! A device to run on: chosen by us or given by the caller.
+
+mod adapter;
+mod pipelines;
+mod readback;
+mod scope;
+
+pub use adapter::{ContextOptions, adapters};
+pub(crate) use pipelines::Pipeline;
+
+use crate::kernels::Variant;
+use crate::{DType, Error, Profile};
+use pipelines::Pipelines;
+use readback::Poller;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
+///
+/// Cloning is cheap and shares everything. A context may be used from several threads at once and
+/// from any executor.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), wgpu_norm::Error> {
+/// let gpu = wgpu_norm::GpuContext::new().await?;
+/// println!("{}", gpu.adapter_info().name);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuContext {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    profile: Profile,
+    shader_checks: bool,
+    pipelines: Mutex<Pipelines>,
+    poller: Poller,
+    lost: LostFlag,
+}
+
+/// Set by the device-lost callback, where the device is ours.
+type LostFlag = Arc<Mutex<Option<String>>>;
+
+/// How a context uses a caller's device.
+#[derive(Clone, Debug, Default)]
+pub struct DeviceOptions {
+    /// Compile the kernels with wgpu's bounds checks, which they do not need.
+    pub shader_checks: bool,
+    /// Use this instead of the profile that the device suggests.
+    pub profile: Option<Profile>,
+}
+
+impl GpuContext {
+    /// A context on the best adapter there is: a discrete GPU before an integrated one before a
+    /// software driver (which is logged as a warning).
+    ///
+    /// The environment variables `WGPU_BACKEND` (`vulkan`, `metal`, `dx12`, `gl`) and
+    /// `WGPU_ADAPTER_NAME` (a part of the name, in any case) narrow the choice.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`].
+    pub async fn new() -> Result<Self, Error> {
+        Self::with_options(ContextOptions::default()).await
+    }
+
+    /// A context on an adapter that fits `options`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`].
+    pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
+        let adapter = adapter::choose(&options).await?;
+        Self::from_adapter(&adapter, options.device).await
+    }
+
+    /// A context on a device of its own, of the given adapter.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAdapter`] where the adapter cannot run the kernels, [`Error::RequestDevice`].
+    pub async fn from_adapter(
+        adapter: &wgpu::Adapter,
+        options: DeviceOptions,
+    ) -> Result<Self, Error> {
+        let (device, queue) = adapter::open(adapter).await?;
+        let lost = LostFlag::default();
+        let flag = Arc::downgrade(&lost);
+        device.set_device_lost_callback(move |reason, message| {
+            if let Some(flag) = flag.upgrade() {
+                let reason = format!("{reason:?} {message}");
+                *flag.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
+            }
+        });
+        device.on_uncaptured_error(Arc::new(|error| log::error!("uncaptured: {error}")));
+        Ok(Self::assemble(device, queue, options, lost))
+    }
+
+    /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
+    /// storage buffers a shader stage, as every default set of limits does.
+    ///
+    /// Buffers that are bound later must belong to this very device; those of another device are an
+    /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up
+    /// to the caller.
+    pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
+        Self::assemble(device, queue, options, LostFlag::default())
+    }
+
+    fn assemble(
+        device: wgpu::Device,
+        queue: wgpu::Queue,
+        options: DeviceOptions,
+        lost: LostFlag,
+    ) -> Self {
+        let profile = options.profile.unwrap_or_else(|| Profile::new(&device));
+        let inner = Inner {
+            poller: Poller::new(device.clone()),
+            profile,
+            shader_checks: options.shader_checks,
+            pipelines: Mutex::default(),
+            lost,
+            device,
+            queue,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
+    /// Name, driver and kind of the adapter.
+    pub fn adapter_info(&self) -> wgpu::AdapterInfo {
+        self.inner.device.adapter_info()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &wgpu::Device {
+        &self.inner.device
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &wgpu::Queue {
+        &self.inner.queue
+    }
+
+    /// What plans know of the adapter.
+    pub fn profile(&self) -> &Profile {
+        &self.inner.profile
+    }
+
+    /// Whether tensors of this element type can be computed here.
+    pub fn supports(&self, dtype: DType) -> bool {
+        self.inner.profile.supports(dtype)
+    }
+
+    /// An error if the device is known to be lost.
+    pub(crate) fn check_alive(&self) -> Result<(), Error> {
+        let lost = &self.inner.lost;
+        match &*lost.lock().unwrap_or_else(PoisonError::into_inner) {
+            None => Ok(()),
+            Some(reason) => Err(Error::DeviceLost {
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// The pipeline of a kernel's variant, compiled the first time.
+    pub(crate) fn pipeline(&self, variant: &Variant) -> Result<Pipeline, Error> {
+        let inner = &self.inner;
+        let mut pipelines = inner
+            .pipelines
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        pipelines.get(&inner.device, variant, inner.shader_checks)
+    }
+
+    /// A buffer, or a typed error.
+    pub(crate) fn create_buffer(
+        &self,
+        what: &'static str,
+        bytes: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, Error> {
+        self.check_alive()?;
+        let size = bytes.max(32).next_multiple_of(32);
+        if size > self.inner.profile.max_buffer {
+            return Err(Error::Limit {
+                what: what.to_owned(),
+                limit: "max_buffer_size",
+                needed: size,
+                available: self.inner.profile.max_buffer,
+            });
+        }
+        let create = || {
+            self.inner.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(what),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        scope::scoped(&self.inner.device, create).map_err(|error| error.typed(what, size))
+    }
+
+    /// Copies bytes to the start of a buffer, whose size is a multiple of 4.
+    pub(crate) fn write_buffer(
+        &self,
+        what: &'static str,
+        buffer: &wgpu::Buffer,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        let (words, rest) = bytes.split_at(bytes.len() / 4 * 4);
+        let mut last = [0; 4];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        let write = || {
+            self.inner.queue.write_buffer(buffer, 0, words);
+            if !rest.is_empty() {
+                self.inner
+                    .queue
+                    .write_buffer(buffer, words.len() as u64, &last);
+            }
+        };
+        scope::scoped(&self.inner.device, write)
+            .map_err(|error| error.typed(what, bytes.len() as u64))
+    }
+
+    /// Runs `create` and returns its result, or wgpu's first complaint.
+    pub(crate) fn scoped<T>(
+        &self,
+        operation: &str,
+        create: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        self.check_alive()?;
+        scope::scoped(&self.inner.device, create).map_err(|error| error.in_operation(operation))
+    }
+
+    /// Submits the encoder's commands, then reads back the first bytes of each buffer.
+    pub(crate) async fn submit_and_read(
+        &self,
+        encoder: wgpu::CommandEncoder,
+        sources: &[(&'static str, &wgpu::Buffer, u64)],
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        readback::submit_and_read(self, encoder, sources).await
+    }
+}

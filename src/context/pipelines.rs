@@ -1,0 +1,96 @@
+//! Pipelines, compiled when first needed and kept.
+
+use super::scope::scoped;
+use crate::Error;
+use crate::kernels::Variant;
+use std::collections::HashMap;
+
+/// A compiled variant and the layout of its bindings.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipeline {
+    pub pipeline: wgpu::ComputePipeline,
+    pub layout: wgpu::BindGroupLayout,
+}
+
+/// All pipelines of a context.
+#[derive(Debug, Default)]
+pub(super) struct Pipelines {
+    compiled: HashMap<Variant, Pipeline>,
+}
+
+impl Pipelines {
+    pub fn get(
+        &mut self,
+        device: &wgpu::Device,
+        variant: &Variant,
+        shader_checks: bool,
+    ) -> Result<Pipeline, Error> {
+        if let Some(pipeline) = self.compiled.get(variant) {
+            return Ok(pipeline.clone());
+        }
+        let pipeline =
+            scoped(device, || compile(device, variant, shader_checks)).map_err(|complaint| {
+                complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
+            })?;
+        self.compiled.insert(variant.clone(), pipeline.clone());
+        Ok(pipeline)
+    }
+}
+
+fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pipeline {
+    let name = variant.kernel.entry().name;
+    let source = wgpu::ShaderModuleDescriptor {
+        label: Some(name),
+        source: wgpu::ShaderSource::Wgsl(variant.wgsl().into()),
+    };
+    let module = if shader_checks {
+        device.create_shader_module(source)
+    } else {
+        // SAFETY: the text is this crate's own, its indices stay in bounds and its loops end; the
+        // argument is at the top of the module `kernels`, and tests compare checked and unchecked runs.
+        unsafe {
+            device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
+        }
+    };
+    let buffer = |binding: usize, ty| wgpu::BindGroupLayoutEntry {
+        binding: binding as u32,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: false,
+            min_binding_size: None,
+        },
+        count: None,
+    };
+    let mut entries = vec![buffer(0, wgpu::BufferBindingType::Uniform)];
+    for (index, &tensor) in variant.bound.iter().enumerate() {
+        let read_only = !variant.writes(tensor);
+        entries.push(buffer(
+            index + 1,
+            wgpu::BufferBindingType::Storage { read_only },
+        ));
+    }
+    let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: Some(name),
+        entries: &entries,
+    });
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some(name),
+        bind_group_layouts: &[Some(&layout)],
+        immediate_size: 0,
+    });
+    let constants = variant.constants();
+    let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some(name),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some(name),
+        compilation_options: wgpu::PipelineCompilationOptions {
+            constants: &constants,
+            // Every slot of workgroup memory is written before it is read.
+            zero_initialize_workgroup_memory: false,
+        },
+        cache: None,
+    });
+    Pipeline { pipeline, layout }
+}

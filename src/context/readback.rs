@@ -1,0 +1,125 @@
+//! Results back to the host, without blocking the executor.
+
+use super::GpuContext;
+use crate::Error;
+use futures_intrusive::channel::shared::oneshot_channel;
+
+/// Drives the device while a read-back waits: on native a thread that polls for one submission after
+/// the other, started with the first; in a browser nothing, for the browser does it.
+#[derive(Debug)]
+pub(super) struct Poller {
+    #[cfg(not(target_arch = "wasm32"))]
+    device: wgpu::Device,
+    #[cfg(not(target_arch = "wasm32"))]
+    sender: std::sync::Mutex<Option<std::sync::mpsc::Sender<wgpu::SubmissionIndex>>>,
+}
+
+impl Poller {
+    #[cfg(target_arch = "wasm32")]
+    pub fn new(_device: wgpu::Device) -> Self {
+        Self {}
+    }
+
+    #[cfg(target_arch = "wasm32")]
+    fn poll_for(&self, _submission: wgpu::SubmissionIndex) -> Result<(), Error> {
+        Ok(())
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    pub fn new(device: wgpu::Device) -> Self {
+        Self {
+            device,
+            sender: std::sync::Mutex::new(None),
+        }
+    }
+
+    /// Has the device polled until a submission is done.
+    #[cfg(not(target_arch = "wasm32"))]
+    fn poll_for(&self, submission: wgpu::SubmissionIndex) -> Result<(), Error> {
+        let mut sender = self
+            .sender
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let running = match &*sender {
+            Some(running) => running.clone(),
+            None => sender.insert(self.start()?).clone(),
+        };
+        running.send(submission).map_err(|_| Error::Gpu {
+            operation: "waiting for the device".to_owned(),
+            message: "the polling thread has ended".to_owned(),
+        })
+    }
+
+    #[cfg(not(target_arch = "wasm32"))]
+    fn start(&self) -> Result<std::sync::mpsc::Sender<wgpu::SubmissionIndex>, Error> {
+        let (sender, submissions) = std::sync::mpsc::channel();
+        let device = self.device.clone();
+        // The thread ends when the context, and with it the sender, is dropped.
+        let poll = move || {
+            for submission in submissions {
+                let wait = wgpu::PollType::Wait {
+                    submission_index: Some(submission),
+                    timeout: None,
+                };
+                if let Err(error) = device.poll(wait) {
+                    // What waits for the submission learns of it from its own map.
+                    log::error!("polling the device: {error}");
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("wgpu-norm poll".to_owned())
+            .spawn(poll)
+            .map_err(|error| Error::Gpu {
+                operation: "starting the polling thread".to_owned(),
+                message: error.to_string(),
+            })?;
+        Ok(sender)
+    }
+}
+
+pub(super) async fn submit_and_read(
+    gpu: &GpuContext,
+    mut encoder: wgpu::CommandEncoder,
+    sources: &[(&'static str, &wgpu::Buffer, u64)],
+) -> Result<Vec<Vec<u8>>, Error> {
+    let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+    let mut staging = Vec::new();
+    for &(what, source, bytes) in sources {
+        let buffer = gpu.create_buffer(what, bytes, usage)?;
+        // Buffers are created with padding, so whole words can be copied.
+        encoder.copy_buffer_to_buffer(source, 0, &buffer, 0, bytes.next_multiple_of(4));
+        staging.push((what, buffer, bytes));
+    }
+    let queue = gpu.queue();
+    let submission = gpu.scoped("submitting", || queue.submit([encoder.finish()]))?;
+    let mut mapped = Vec::new();
+    for (what, buffer, bytes) in staging {
+        let (sender, receiver) = oneshot_channel();
+        buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+            // The receiver is gone if the caller dropped the future: nobody wants the result.
+            let _ = sender.send(result);
+        });
+        mapped.push((what, buffer, bytes, receiver));
+    }
+    gpu.inner.poller.poll_for(submission)?;
+    let mut results = Vec::new();
+    for (what, buffer, bytes, receiver) in mapped {
+        let lost = |reason: String| match gpu.check_alive() {
+            Err(known) => known,
+            Ok(()) => Error::DeviceLost { reason },
+        };
+        match receiver.receive().await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
+            None => return Err(lost(format!("reading {what}: no answer"))),
+        }
+        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+        let view = buffer.get_mapped_range(..).map_err(|error| Error::Gpu {
+            operation: format!("reading {what}"),
+            message: error.to_string(),
+        })?;
+        results.push(view.get(..size).unwrap_or(&view).to_vec());
+    }
+    Ok(results)
+}

@@ -1,0 +1,147 @@
+//! Element types, and the rule which parameter type goes with which data type.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+use std::fmt;
+
+/// The type of a tensor's elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DType {
+    /// IEEE binary16.
+    F16,
+    /// bfloat16: the upper half of an IEEE binary32.
+    Bf16,
+    /// IEEE binary32.
+    F32,
+    /// IEEE binary64.
+    F64,
+}
+
+impl DType {
+    /// Every element type.
+    pub const ALL: [Self; 4] = [Self::F16, Self::Bf16, Self::F32, Self::F64];
+
+    /// Size of one element in bytes.
+    pub const fn size(self) -> u64 {
+        match self {
+            Self::F16 | Self::Bf16 => 2,
+            Self::F32 => 4,
+            Self::F64 => 8,
+        }
+    }
+
+    /// The type that sums are kept in: f64 for f64, else f32.
+    pub const fn accumulator(self) -> Self {
+        match self {
+            Self::F64 => Self::F64,
+            _ => Self::F32,
+        }
+    }
+
+    /// Half a unit in the last place of 1.0: the relative error of one rounding to this type.
+    pub const fn unit_roundoff(self) -> f64 {
+        match self {
+            Self::F16 => 1.0 / (1u64 << 11) as f64,
+            Self::Bf16 => 1.0 / (1u64 << 8) as f64,
+            Self::F32 => 1.0 / (1u64 << 24) as f64,
+            Self::F64 => 1.0 / (1u64 << 53) as f64,
+        }
+    }
+
+    /// Whether parameters (mean, variance, gamma, beta) of type `params` go with data of this type:
+    /// f32 with f16, bf16 and f32 data, else the data's own type.
+    pub const fn accepts_params(self, params: Self) -> bool {
+        match self {
+            Self::F16 => matches!(params, Self::F16 | Self::F32),
+            Self::Bf16 => matches!(params, Self::Bf16 | Self::F32),
+            Self::F32 => matches!(params, Self::F32),
+            Self::F64 => matches!(params, Self::F64),
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::F32 => "f32",
+            Self::F64 => "f64",
+        })
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for half::f16 {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for f32 {}
+    impl Sealed for f64 {}
+}
+
+/// A Rust type that tensors are made of: [`half::f16`], [`half::bf16`], `f32` or `f64`.
+pub trait Element: Pod + Send + Sync + fmt::Debug + sealed::Sealed {
+    /// Its name as a value.
+    const DTYPE: DType;
+
+    /// The value as an f64, exactly.
+    fn to_f64(self) -> f64;
+
+    /// The nearest value of this type, ties to even.
+    fn from_f64(value: f64) -> Self;
+}
+
+impl Element for f16 {
+    const DTYPE: DType = DType::F16;
+    fn to_f64(self) -> f64 {
+        f16::to_f64(self)
+    }
+    fn from_f64(value: f64) -> Self {
+        f16::from_f64(value)
+    }
+}
+
+impl Element for bf16 {
+    const DTYPE: DType = DType::Bf16;
+    fn to_f64(self) -> f64 {
+        bf16::to_f64(self)
+    }
+    fn from_f64(value: f64) -> Self {
+        bf16::from_f64(value)
+    }
+}
+
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+    fn to_f64(self) -> f64 {
+        f64::from(self)
+    }
+    fn from_f64(value: f64) -> Self {
+        value as f32
+    }
+}
+
+impl Element for f64 {
+    const DTYPE: DType = DType::F64;
+    fn to_f64(self) -> f64 {
+        self
+    }
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+}
+
+/// An element type that mean, variance, gamma and beta may have beside data of type `T`.
+///
+/// ```compile_fail
+/// fn needs<T: wgpu_norm::Element, P: wgpu_norm::ParamOf<T>>() {}
+/// needs::<f32, half::f16>(); // f16 parameters go with f16 data only
+/// ```
+pub trait ParamOf<T: Element>: Element {}
+
+impl ParamOf<f32> for f32 {}
+impl ParamOf<f16> for f32 {}
+impl ParamOf<bf16> for f32 {}
+impl ParamOf<f16> for f16 {}
+impl ParamOf<bf16> for bf16 {}
+impl ParamOf<f64> for f64 {}

@@ -1,0 +1,198 @@
+//! The one error type.
+
+use crate::DType;
+
+/// What went wrong, with the values needed to mend the call.
+///
+/// Every variant but [`Error::DeviceLost`] leaves the context usable.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A tensor's number of elements does not match the shape.
+    #[error("{tensor}: expected {expected} elements, got {got}")]
+    Length {
+        /// The argument.
+        tensor: &'static str,
+        /// Elements that the shape asks for.
+        expected: usize,
+        /// Elements given.
+        got: usize,
+    },
+    /// The rank of a shape is out of range.
+    #[error("{tensor}: expected a rank from {min} to {max}, got rank {got}")]
+    Rank {
+        /// The argument.
+        tensor: &'static str,
+        /// Smallest rank allowed.
+        min: usize,
+        /// Largest rank allowed.
+        max: usize,
+        /// Rank given.
+        got: usize,
+    },
+    /// The parameters' element type does not go with the data's.
+    #[error("mean, variance and gamma: expected f32 or the type of src ({data}), got {params}")]
+    ParamDType {
+        /// Element type of src.
+        data: DType,
+        /// Element type of the parameters.
+        params: DType,
+    },
+    /// The adapter cannot run this element type.
+    #[error("{dtype} tensors: expected an adapter with {needs}, got {adapter}, which lacks it")]
+    UnsupportedDType {
+        /// The element type.
+        dtype: DType,
+        /// The wgpu feature that it needs.
+        needs: &'static str,
+        /// The adapter's name.
+        adapter: String,
+    },
+    /// epsilon is not finite and positive once rounded to the type that it is used in.
+    #[error("epsilon: expected a finite number above 0, got {got} ({used} as {dtype})")]
+    Epsilon {
+        /// As given.
+        got: f64,
+        /// As used.
+        used: f64,
+        /// The type that it is used in.
+        dtype: DType,
+    },
+    /// variance + epsilon is not above 0 in a channel.
+    #[error(
+        "variance: expected variance + epsilon above 0, got {variance} + {epsilon} in channel {channel}"
+    )]
+    Variance {
+        /// The first such channel (for parameters of several axes, the flat index).
+        channel: usize,
+        /// Its variance.
+        variance: f64,
+        /// epsilon.
+        epsilon: f64,
+    },
+    /// A product of sizes does not fit.
+    #[error("{what}: expected a size below {limit}, got the product of {shape:?}")]
+    SizeOverflow {
+        /// What the sizes are of.
+        what: &'static str,
+        /// The sizes.
+        shape: Vec<usize>,
+        /// The bound.
+        limit: u64,
+    },
+    /// Another argument is not as it must be.
+    #[error("{argument}: expected {expected}, got {got}")]
+    Argument {
+        /// The argument.
+        argument: &'static str,
+        /// What it must be.
+        expected: String,
+        /// What it was.
+        got: String,
+    },
+    /// Something is larger than the adapter allows.
+    #[error("{what}: needs {needed}, but the adapter's {limit} is {available}")]
+    Limit {
+        /// What is too large.
+        what: String,
+        /// The adapter's limit.
+        limit: &'static str,
+        /// What is needed.
+        needed: u64,
+        /// What is available.
+        available: u64,
+    },
+    /// A buffer's range is smaller than its tensor, or reaches beyond the buffer.
+    #[error("{tensor}: expected a buffer range of at least {expected} bytes, got {got}")]
+    BufferSize {
+        /// The argument.
+        tensor: &'static str,
+        /// Bytes needed.
+        expected: u64,
+        /// Bytes there are.
+        got: u64,
+    },
+    /// A buffer's offset does not have the adapter's alignment.
+    #[error("{tensor}: expected a buffer offset that is a multiple of {alignment}, got {offset}")]
+    BufferAlignment {
+        /// The argument.
+        tensor: &'static str,
+        /// Offset given, in bytes.
+        offset: u64,
+        /// The adapter's `min_storage_buffer_offset_alignment`.
+        alignment: u64,
+    },
+    /// A buffer lacks a usage.
+    #[error("{tensor}: expected a buffer with {expected:?}, got {got:?}")]
+    BufferUsage {
+        /// The argument.
+        tensor: &'static str,
+        /// Usage that is needed.
+        expected: wgpu::BufferUsages,
+        /// Usages that the buffer has.
+        got: wgpu::BufferUsages,
+    },
+    /// A buffer belongs to another device, or was destroyed.
+    #[error("{tensor}: expected a live buffer of this context's device, got: {message}")]
+    ForeignBuffer {
+        /// The argument.
+        tensor: &'static str,
+        /// What wgpu said.
+        message: String,
+    },
+    /// Two buffer ranges overlap where only diff_src exactly over diff_dst may.
+    #[error("{first} and {second}: expected disjoint buffer ranges, got ranges that overlap")]
+    Overlap {
+        /// One argument.
+        first: &'static str,
+        /// The other.
+        second: &'static str,
+    },
+    /// A buffer is missing, or given where there is no use for it.
+    #[error("{tensor}: expected {}, got {}",
+        if *.expected { "a buffer" } else { "none" }, if *.expected { "none" } else { "a buffer" })]
+    BufferPresence {
+        /// The argument.
+        tensor: &'static str,
+        /// Whether the plan uses it.
+        expected: bool,
+    },
+    /// No adapter fits the request.
+    #[error("adapter: expected {requested}, got none ({message})")]
+    NoAdapter {
+        /// What was asked for.
+        requested: String,
+        /// What there is, or what wgpu said.
+        message: String,
+    },
+    /// The adapter would not give a device.
+    #[error("device: {adapter} refused to open: {message}")]
+    RequestDevice {
+        /// The adapter.
+        adapter: String,
+        /// What wgpu said.
+        message: String,
+    },
+    /// The device is lost; make a new context.
+    #[error("the device is lost: {reason}")]
+    DeviceLost {
+        /// What is known of the reason.
+        reason: String,
+    },
+    /// There was no memory for a buffer.
+    #[error("{what}: out of memory for a buffer of {bytes} bytes")]
+    OutOfMemory {
+        /// What the buffer is for.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+    },
+    /// wgpu refused something that should have been right: a bug of this crate or of a driver.
+    #[error("{operation}: {message}")]
+    Gpu {
+        /// What was being done.
+        operation: String,
+        /// What wgpu said.
+        message: String,
+    },
+}

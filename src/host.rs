@@ -1,0 +1,92 @@
+//! Runs a plan on host memory: upload, record, read back.
+
+use crate::bound::{self, BufferRange};
+use crate::kernels::Tensor;
+use crate::plan::Plan;
+use crate::{Element, Error, GpuContext};
+
+/// variance + epsilon must be above 0 in every channel. NaN passes: it stays in its channel.
+pub(crate) fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error> {
+    let bad = |value: &P| value.to_f64() + epsilon <= 0.0;
+    match variance.iter().position(bad) {
+        None => Ok(()),
+        Some(channel) => Err(Error::Variance {
+            channel,
+            variance: variance.get(channel).map_or(f64::NAN, |v| v.to_f64()),
+            epsilon,
+        }),
+    }
+}
+
+/// What a plan computed, as bytes.
+pub(crate) struct Outputs(Vec<(Tensor, Vec<u8>)>);
+
+impl Outputs {
+    /// An output's elements, if the plan has it.
+    pub fn take<T: Element>(&mut self, tensor: Tensor) -> Option<Vec<T>> {
+        let index = self.0.iter().position(|(t, _)| *t == tensor)?;
+        let (_, bytes) = self.0.swap_remove(index);
+        Some(bytemuck::pod_collect_to_vec(&bytes))
+    }
+}
+
+/// Runs a plan whose inputs were checked against it. diff_src is written over diff_dst.
+pub(crate) async fn run(
+    gpu: &GpuContext,
+    plan: &Plan,
+    inputs: &[(Tensor, &[u8])],
+) -> Result<Outputs, Error> {
+    let usage =
+        wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+    let mut buffers: Vec<(Tensor, wgpu::Buffer)> = Vec::new();
+    for requirement in &plan.tensors {
+        let tensor = requirement.tensor;
+        if matches!(tensor, Tensor::DiffSrc | Tensor::Sums) {
+            continue;
+        }
+        let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
+        if let Some((_, bytes)) = inputs.iter().find(|(t, _)| *t == tensor) {
+            gpu.write_buffer(tensor.name(), &buffer, bytes)?;
+        }
+        buffers.push((tensor, buffer));
+    }
+    let buffer_of = |tensor| {
+        let stored = if tensor == Tensor::DiffSrc {
+            Tensor::DiffDst
+        } else {
+            tensor
+        };
+        buffers.iter().find(|(t, _)| *t == stored).map(|(_, b)| b)
+    };
+    let given: Vec<_> = plan
+        .tensors
+        .iter()
+        .map(|r| (r.tensor, buffer_of(r.tensor).map(BufferRange::from)))
+        .collect();
+    let bound = bound::bind(gpu, plan, &given)?;
+    let device = gpu.device();
+    let encoder = gpu.scoped("recording", || {
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor {
+            label: Some("wgpu-norm"),
+        });
+        bound.record(&mut encoder);
+        encoder
+    })?;
+    let outputs = [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta];
+    let sources: Vec<_> = outputs
+        .iter()
+        .filter_map(|&tensor| {
+            let requirement = plan.requirement(tensor)?;
+            let bytes = requirement.elements * requirement.dtype.size();
+            Some((tensor, buffer_of(tensor)?, bytes))
+        })
+        .collect();
+    let reads: Vec<_> = sources
+        .iter()
+        .map(|&(t, buffer, bytes)| (t.name(), buffer, bytes))
+        .collect();
+    let results = gpu.submit_and_read(encoder, &reads).await?;
+    Ok(Outputs(
+        sources.iter().map(|&(t, _, _)| t).zip(results).collect(),
+    ))
+}

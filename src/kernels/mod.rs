@@ -1,0 +1,271 @@
+//! The kernels: one manifest of their texts, bindings, uniforms and variants, from which pipelines,
+//! translations and tests are made.
+//!
+//! # Why every index is in bounds
+//!
+//! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
+//! them. For each kernel, with Q = the quads (groups of four elements) that are bound:
+//! * Data tensors are bound from `window` (a multiple of 4 elements) to the end of the last quad that
+//!   the dispatch's tiles touch ([`crate::plan`] computes both from the same tile bounds). A kernel
+//!   reaches only quads that hold an element of one of its tiles. Where a buffer has no room for the
+//!   last quad of a tensor, the `exact` accessors clamp every index to the tensor's length.
+//! * Parameters: quads below ⌈channels / 4⌉, bound whole, padded or through `exact` accessors.
+//! * The workspace is bound whole; the plan lays out every part with its size rounded up to four
+//!   records, and kernels index a part below the size that the plan reserved: records by channel or
+//!   row, partial sums by (split, column), weights by column.
+//! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
+//!   stride that the loop bounds keep below `workgroup_size`.
+
+mod source;
+mod uniforms;
+
+pub(crate) use source::Variant;
+pub(crate) use uniforms::Uniforms;
+
+/// A tensor or scratch area that a kernel binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Tensor {
+    Src,
+    DiffDst,
+    Mean,
+    Variance,
+    Gamma,
+    DiffSrc,
+    DiffGamma,
+    DiffBeta,
+    Sums,
+    Workspace,
+}
+
+impl Tensor {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Src => "src",
+            Self::DiffDst => "diff_dst",
+            Self::Mean => "mean",
+            Self::Variance => "variance",
+            Self::Gamma => "gamma",
+            Self::DiffSrc => "diff_src",
+            Self::DiffGamma => "diff_gamma",
+            Self::DiffBeta => "diff_beta",
+            Self::Sums => "sums",
+            Self::Workspace => "workspace",
+        }
+    }
+
+    /// Whether it has the data's element type (else the parameters').
+    pub const fn is_data(self) -> bool {
+        matches!(self, Self::Src | Self::DiffDst | Self::DiffSrc)
+    }
+
+    /// Whether kernels write it.
+    pub const fn is_output(self) -> bool {
+        matches!(
+            self,
+            Self::DiffSrc | Self::DiffGamma | Self::DiffBeta | Self::Sums | Self::Workspace
+        )
+    }
+}
+
+/// A kernel of `shaders/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kernel {
+    PackStatistics,
+    PackWeights,
+    ReduceRuns,
+    ReduceColumns,
+    Finish,
+    ApplyRuns,
+    ApplyColumns,
+}
+
+/// What the manifest says of a kernel.
+pub(crate) struct Entry {
+    /// Name of its file and entry point.
+    pub name: &'static str,
+    /// Its text, helpers first.
+    pub text: &'static [&'static str],
+    /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
+    pub tensors: &'static [Tensor],
+    /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
+    pub optional: &'static [Tensor],
+    /// The override constants beside `workgroup_size`.
+    pub constants: &'static [&'static str],
+    /// Fields of its uniform struct that are u32, in order.
+    pub words: &'static [&'static str],
+    /// Fields after them that have the accumulator's type.
+    pub reals: &'static [&'static str],
+}
+
+impl Kernel {
+    #[cfg(test)]
+    pub const ALL: [Self; 7] = [
+        Self::PackStatistics,
+        Self::PackWeights,
+        Self::ReduceRuns,
+        Self::ReduceColumns,
+        Self::Finish,
+        Self::ApplyRuns,
+        Self::ApplyColumns,
+    ];
+
+    pub fn entry(self) -> &'static Entry {
+        use Tensor::*;
+        match self {
+            Self::PackStatistics => &Entry {
+                name: "pack_statistics",
+                text: &[include_str!("../../shaders/pack_statistics.wgsl")],
+                tensors: &[Mean, Variance, Gamma, Workspace],
+                optional: &[Gamma],
+                constants: &[],
+                words: &["channels", "stats", "invocations"],
+                reals: &["epsilon"],
+            },
+            Self::PackWeights => &Entry {
+                name: "pack_weights",
+                text: &[include_str!("../../shaders/pack_weights.wgsl")],
+                tensors: &[Gamma, Workspace],
+                optional: &[],
+                constants: &[],
+                words: &["channels", "weights", "invocations"],
+                reals: &[],
+            },
+            Self::ReduceRuns => &Entry {
+                name: "reduce_runs",
+                text: &[
+                    include_str!("../../shaders/workgroup_sum.wgsl"),
+                    include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/reduce_runs.wgsl"),
+                ],
+                tensors: &[Src, DiffDst, Workspace],
+                optional: &[],
+                constants: &["weighted"],
+                words: &[
+                    "outer",
+                    "channels",
+                    "inner",
+                    "outer_block",
+                    "chunk",
+                    "chunks",
+                    "lanes",
+                    "first_tile",
+                    "end_tile",
+                    "workgroups",
+                    "window",
+                    "length",
+                    "stats",
+                    "partials",
+                    "weights",
+                ],
+                reals: &[],
+            },
+            Self::ReduceColumns => &Entry {
+                name: "reduce_columns",
+                text: &[include_str!("../../shaders/reduce_columns.wgsl")],
+                tensors: &[Src, DiffDst, Workspace],
+                optional: &[],
+                constants: &["by_row"],
+                words: &[
+                    "channels",
+                    "inner",
+                    "repeats",
+                    "width_quads",
+                    "split_rows",
+                    "rows",
+                    "column_lanes",
+                    "first_tile",
+                    "end_tile",
+                    "column_tiles",
+                    "first_quad",
+                    "end_quad",
+                    "workgroups",
+                    "window",
+                    "length",
+                    "stats",
+                    "partials",
+                    "last_row",
+                ],
+                reals: &[],
+            },
+            Self::Finish => &Entry {
+                name: "finish",
+                text: &[
+                    include_str!("../../shaders/workgroup_sum.wgsl"),
+                    include_str!("../../shaders/finish.wgsl"),
+                ],
+                tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
+                optional: &[DiffGamma, DiffBeta],
+                constants: &[],
+                words: &[
+                    "channels",
+                    "inner",
+                    "repeats",
+                    "width",
+                    "parts",
+                    "workgroups",
+                    "partials",
+                    "stats",
+                    "coefficients",
+                    "from_sums",
+                    "derive",
+                    "constant",
+                ],
+                reals: &["count", "inverse_count"],
+            },
+            Self::ApplyRuns => &Entry {
+                name: "apply_runs",
+                text: &[
+                    include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/apply_runs.wgsl"),
+                ],
+                tensors: &[Src, DiffDst, Workspace, DiffSrc],
+                optional: &[Src],
+                constants: &["weighted", "batch_statistics"],
+                words: &[
+                    "runs",
+                    "channels",
+                    "inner",
+                    "run_block",
+                    "chunk",
+                    "chunks",
+                    "lanes",
+                    "first_tile",
+                    "end_tile",
+                    "workgroups",
+                    "window",
+                    "length",
+                    "stats",
+                    "coefficients",
+                    "weights",
+                ],
+                reals: &[],
+            },
+            Self::ApplyColumns => &Entry {
+                name: "apply_columns",
+                text: &[include_str!("../../shaders/apply_columns.wgsl")],
+                tensors: &[Src, DiffDst, Workspace, DiffSrc],
+                optional: &[Src],
+                constants: &["batch_statistics"],
+                words: &[
+                    "channels",
+                    "inner",
+                    "width_quads",
+                    "tile_rows",
+                    "rows",
+                    "column_lanes",
+                    "first_tile",
+                    "end_tile",
+                    "column_tiles",
+                    "first_quad",
+                    "end_quad",
+                    "workgroups",
+                    "window",
+                    "length",
+                    "stats",
+                    "coefficients",
+                ],
+                reals: &[],
+            },
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
+
+use super::{Kernel, Tensor};
+use crate::DType;
+
+/// Everything that a pipeline depends on.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Variant {
+    pub kernel: Kernel,
+    pub data: DType,
+    pub params: DType,
+    /// The tensors that are bound, in the order of the manifest.
+    pub bound: Vec<Tensor>,
+    /// diff_src is written through diff_dst's binding.
+    pub in_place: bool,
+    /// A buffer is bound twice, so every binding is read_write: wgpu allows no other mixture.
+    pub pooled: bool,
+    /// A buffer ends with its tensor, inside of a quad: elements are accessed one by one.
+    pub exact: bool,
+    pub workgroup_size: u32,
+    /// Override constants that are true.
+    pub enabled: Vec<&'static str>,
+}
+
+impl Variant {
+    /// The type that the kernel calculates in.
+    pub fn accumulator(&self) -> DType {
+        self.data.accumulator()
+    }
+
+    /// Whether a tensor's binding is declared read_write.
+    pub fn writes(&self, tensor: Tensor) -> bool {
+        self.pooled || tensor.is_output() || (self.in_place && tensor == Tensor::DiffDst)
+    }
+
+    /// Values of the override constants.
+    pub fn constants(&self) -> Vec<(&'static str, f64)> {
+        let flag = |name: &'static str| (name, f64::from(u8::from(self.enabled.contains(&name))));
+        let mut constants = vec![("workgroup_size", f64::from(self.workgroup_size))];
+        constants.extend(self.kernel.entry().constants.iter().map(|&name| flag(name)));
+        constants
+    }
+
+    /// A name that tells variants of a kernel apart.
+    #[cfg(test)]
+    pub fn label(&self) -> String {
+        let mut label = format!("{}-{}-{}", self.kernel.entry().name, self.data, self.params);
+        for tensor in self.kernel.entry().optional {
+            if !self.bound.contains(tensor) {
+                label += &format!("-no_{}", tensor.name());
+            }
+        }
+        for (on, name) in [
+            (self.in_place, "in_place"),
+            (self.pooled, "pooled"),
+            (self.exact, "exact"),
+        ] {
+            if on {
+                label += &format!("-{name}");
+            }
+        }
+        for name in &self.enabled {
+            label += &format!("-{name}");
+        }
+        label
+    }
+
+    fn dtype(&self, tensor: Tensor) -> DType {
+        match tensor {
+            Tensor::Sums | Tensor::Workspace => self.accumulator(),
+            _ if tensor.is_data() => self.data,
+            _ => self.params,
+        }
+    }
+
+    /// The WGSL text.
+    pub fn wgsl(&self) -> String {
+        let entry = self.kernel.entry();
+        let mut parts = vec![match self.accumulator() {
+            DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
+            _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
+        }];
+        let dtypes = [self.data, self.params];
+        if dtypes.contains(&DType::F16) {
+            parts.push(include_str!("../../shaders/elements/f16.wgsl").to_owned());
+        }
+        if dtypes.contains(&DType::Bf16) {
+            parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
+        }
+        parts.push("@group(0) @binding(0) var<uniform> uniforms: Uniforms;\n".to_owned());
+        for (index, &tensor) in self.bound.iter().enumerate() {
+            parts.push(self.declaration(index + 1, tensor));
+        }
+        for &tensor in entry.tensors {
+            if !matches!(tensor, Tensor::Sums | Tensor::Workspace) {
+                parts.push(self.accessors(tensor));
+            }
+        }
+        parts.extend(entry.text.iter().map(|&text| text.to_owned()));
+        parts.join("\n")
+    }
+
+    fn declaration(&self, binding: usize, tensor: Tensor) -> String {
+        let element = match (tensor, self.dtype(tensor)) {
+            (Tensor::Workspace, _) => "real4",
+            (Tensor::Sums, _) => "real",
+            (_, DType::F16 | DType::Bf16) => ["vec2<u32>", "u32"][usize::from(self.exact)],
+            (_, DType::F32 | DType::F64) => ["real4", "real"][usize::from(self.exact)],
+        };
+        let access = ["read", "read_write"][usize::from(self.writes(tensor))];
+        let name = tensor.name();
+        format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n")
+    }
+
+    /// The functions `load_…` of an input, `store_…` and `store_part_…` of an output.
+    fn accessors(&self, tensor: Tensor) -> String {
+        let through = match tensor {
+            Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
+            _ => tensor,
+        };
+        let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
+        let template = match (self.bound.contains(&through), tensor.is_output()) {
+            (false, false) => include_str!("../../shaders/access/load_absent.wgsl"),
+            (false, true) => include_str!("../../shaders/access/store_absent.wgsl"),
+            (true, false) => match (half, self.exact) {
+                (false, false) => include_str!("../../shaders/access/load_real.wgsl"),
+                (false, true) => include_str!("../../shaders/access/load_real_exact.wgsl"),
+                (true, false) => include_str!("../../shaders/access/load_half.wgsl"),
+                (true, true) => include_str!("../../shaders/access/load_half_exact.wgsl"),
+            },
+            (true, true) => match (half, self.exact) {
+                (false, false) => include_str!("../../shaders/access/store_real.wgsl"),
+                (false, true) => include_str!("../../shaders/access/store_real_exact.wgsl"),
+                (true, false) => include_str!("../../shaders/access/store_half.wgsl"),
+                (true, true) => include_str!("../../shaders/access/store_half_exact.wgsl"),
+            },
+        };
+        let length = if tensor.is_data() {
+            "length"
+        } else {
+            "channels"
+        };
+
+        template
+            .replace("TENSOR", tensor.name())
+            .replace("ARRAY", through.name())
+            .replace("DTYPE", &self.dtype(tensor).to_string())
+            .replace("LENGTH", length)
+    }
+}

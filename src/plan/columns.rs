@@ -1,0 +1,250 @@
+//! Rows, tiles, splits and windows of the kernels over columns.
+
+use super::finish::Partials;
+use super::pack::workspace;
+use super::windows::{UNIT_ELEMENTS, windows};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use crate::Error;
+use crate::geometry::Grid;
+use crate::kernels::{Kernel, Uniforms};
+use std::ops::Range;
+
+/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
+/// roundings are too, and the error is a quarter of this in units of the last place.
+const MAX_SERIAL: u64 = 256;
+
+/// Quads of a row that is cut into windows of its own.
+const SEGMENT_QUADS: u64 = UNIT_ELEMENTS / 4;
+
+/// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
+/// quads and wide enough for a workgroup.
+struct Columns {
+    repeats: u64,
+    width_quads: u64,
+    rows: u64,
+    column_lanes: u64,
+}
+
+/// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
+struct Area {
+    tiles: Range<u64>,
+    quads: Range<u64>,
+    column_tiles: u64,
+    elements: Range<u64>,
+}
+
+impl Planner<'_> {
+    fn columns(&self, grid: &Grid, workgroup_size: u32) -> Columns {
+        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
+        let lanes = u64::from(self.profile.tuning.column_lanes.min(workgroup_size).max(1));
+        let whole_quads = 4 >> outer_elements.trailing_zeros().min(2);
+        let quads = outer_elements * whole_quads / 4;
+        let repeats = whole_quads * div_ceil(2 * lanes, quads);
+        let repeats = if quads >= lanes { whole_quads } else { repeats };
+        // No wider than the tensor, in whole quads.
+        let outer = u64::from(grid.outer).max(1).next_multiple_of(whole_quads);
+        let repeats = repeats.min(outer);
+        let width_quads = outer_elements * repeats / 4;
+        Columns {
+            repeats,
+            width_quads,
+            rows: div_ceil(grid.elements(), 4 * width_quads),
+            column_lanes: lanes.min(width_quads.next_power_of_two()),
+        }
+    }
+
+    /// Dispatches over blocks of `block` rows.
+    fn areas(
+        &self,
+        grid: &Grid,
+        tensor: &Requirement,
+        columns: &Columns,
+        block: u64,
+    ) -> Result<Vec<Area>, Error> {
+        let width = 4 * columns.width_quads;
+        // Units between two cuts: blocks of whole rows, or segments of a very wide row.
+        let segments = match block {
+            1 => div_ceil(columns.width_quads, SEGMENT_QUADS),
+            _ => 1,
+        };
+        let blocks = div_ceil(columns.rows, block);
+        let start = |unit: u64| {
+            let row = (unit / segments * block) * width;
+            (row + unit % segments * SEGMENT_QUADS * 4).min(grid.elements())
+        };
+        let windows = windows(self.profile, tensor, blocks * segments, start)?;
+        let mut areas = Vec::new();
+        for window in windows {
+            let whole_rows = segments == 1;
+            if whole_rows {
+                let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+                areas.push(Area {
+                    tiles: window.units.start * column_tiles..window.units.end * column_tiles,
+                    quads: 0..columns.width_quads,
+                    column_tiles,
+                    elements: window.elements,
+                });
+                continue;
+            }
+            for unit in window.units {
+                let first = unit % segments * SEGMENT_QUADS;
+                let quads = first..(first + SEGMENT_QUADS).min(columns.width_quads);
+                let column_tiles = div_ceil(quads.end - quads.start, columns.column_lanes);
+                let row = unit / segments;
+                areas.push(Area {
+                    tiles: row * column_tiles..(row + 1) * column_tiles,
+                    quads,
+                    column_tiles,
+                    elements: window.elements.clone(),
+                });
+            }
+        }
+        Ok(areas)
+    }
+
+    /// The reduction of a tensor's columns into partial sums. With `by_row` the statistics belong to
+    /// the outer index.
+    pub fn reduce_columns(
+        &self,
+        grid: &Grid,
+        src: &Requirement,
+        diff_dst: &Requirement,
+        stats: Part,
+        by_row: bool,
+        area: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let columns = self.columns(grid, workgroup_size);
+        let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
+        let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+        let tile_elements = 4 * columns.column_lanes * columns.rows;
+        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
+            .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
+            .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
+            .max(1);
+        let split_rows = div_ceil(columns.rows, splits)
+            .min(UNIT_ELEMENTS / (4 * columns.width_quads))
+            .max(1);
+        let splits = div_ceil(columns.rows, split_rows);
+        let partials = Partials {
+            part: area.reserve(splits * 4 * columns.width_quads)?,
+            grid: *grid,
+            repeats: word(columns.repeats),
+            width: word(4 * columns.width_quads),
+            parts: word(splits * columns.repeats * u64::from(grid.inner)),
+        };
+        let kernel = Kernel::ReduceColumns;
+        let dispatches = self
+            .areas(grid, src, &columns, split_rows)?
+            .into_iter()
+            .map(|share| {
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
+                let bind = |tensor: &Requirement| {
+                    let units = 0..0;
+                    let elements = share.elements.clone();
+                    super::windows::Window { units, elements }.bind(tensor)
+                };
+                Dispatch {
+                    kernel,
+                    phases: &[Phase::Whole, Phase::Reduce],
+                    workgroup_size,
+                    enabled: if by_row { vec!["by_row"] } else { vec![] },
+                    bindings: vec![bind(src), bind(diff_dst), workspace()],
+                    uniforms: Uniforms::new(
+                        kernel,
+                        &[
+                            ("channels", grid.channels),
+                            ("inner", grid.inner),
+                            ("repeats", word(columns.repeats)),
+                            ("width_quads", word(columns.width_quads)),
+                            ("split_rows", word(split_rows)),
+                            ("rows", word(columns.rows)),
+                            ("column_lanes", word(columns.column_lanes)),
+                            ("first_tile", word(share.tiles.start)),
+                            ("end_tile", word(share.tiles.end)),
+                            ("column_tiles", word(share.column_tiles)),
+                            ("first_quad", word(share.quads.start)),
+                            ("end_quad", word(share.quads.end)),
+                            ("workgroups", workgroups),
+                            ("window", word(share.elements.start)),
+                            ("length", word(grid.elements() - share.elements.start)),
+                            ("stats", stats.first),
+                            ("partials", partials.part.first),
+                            ("last_row", grid.outer.saturating_sub(1)),
+                        ],
+                        &[],
+                    ),
+                    workgroups,
+                }
+            })
+            .collect();
+        Ok((dispatches, partials))
+    }
+
+    /// The elementwise pass over a tensor's columns. Without src, statistics are constant.
+    pub fn apply_columns(
+        &self,
+        grid: &Grid,
+        src: Option<&Requirement>,
+        diff_dst: &Requirement,
+        diff_src: &Requirement,
+        stats: Part,
+        coefficients: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let columns = self.columns(grid, workgroup_size);
+        let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.column_lanes))
+            .min(UNIT_ELEMENTS / (4 * columns.width_quads))
+            .max(1);
+        let kernel = Kernel::ApplyColumns;
+        Ok(self
+            .areas(grid, diff_dst, &columns, tile_rows)?
+            .into_iter()
+            .map(|share| {
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
+                let bind = |tensor: &Requirement| {
+                    let units = 0..0;
+                    let elements = share.elements.clone();
+                    super::windows::Window { units, elements }.bind(tensor)
+                };
+                let mut bindings: Vec<_> = src.map(bind).into_iter().collect();
+                bindings.push(bind(diff_dst));
+                bindings.push(workspace());
+                bindings.push(bind(diff_src));
+                Dispatch {
+                    kernel,
+                    phases: &[Phase::Whole, Phase::Apply],
+                    workgroup_size,
+                    enabled: src.map(|_| "batch_statistics").into_iter().collect(),
+                    bindings,
+                    uniforms: Uniforms::new(
+                        kernel,
+                        &[
+                            ("channels", grid.channels),
+                            ("inner", grid.inner),
+                            ("width_quads", word(columns.width_quads)),
+                            ("tile_rows", word(tile_rows)),
+                            ("rows", word(columns.rows)),
+                            ("column_lanes", word(columns.column_lanes)),
+                            ("first_tile", word(share.tiles.start)),
+                            ("end_tile", word(share.tiles.end)),
+                            ("column_tiles", word(share.column_tiles)),
+                            ("first_quad", word(share.quads.start)),
+                            ("end_quad", word(share.quads.end)),
+                            ("workgroups", workgroups),
+                            ("window", word(share.elements.start)),
+                            ("length", word(grid.elements() - share.elements.start)),
+                            ("stats", stats.first),
+                            ("coefficients", coefficients.first),
+                        ],
+                        &[],
+                    ),
+                    workgroups,
+                }
+            })
+            .collect())
+    }
+}

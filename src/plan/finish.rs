@@ -1,0 +1,98 @@
+//! The dispatches that add partial sums and derive what follows from the sums.
+
+use super::pack::{whole, workspace};
+use super::workspace::Part;
+use super::{Binding, Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use crate::geometry::Grid;
+use crate::kernels::{Kernel, Tensor, Uniforms};
+
+/// Where a reduction left its partial sums.
+pub(crate) struct Partials {
+    pub part: Part,
+    /// Channels, and how many neighbouring columns make a channel.
+    pub grid: Grid,
+    pub repeats: u32,
+    pub width: u32,
+    pub parts: u32,
+}
+
+/// What the sums become.
+pub(crate) struct Derived<'a> {
+    pub diff_gamma: Option<&'a Requirement>,
+    pub diff_beta: Option<&'a Requirement>,
+    /// Coefficients of the elementwise pass, from the statistics.
+    pub coefficients: Option<(Part, Part)>,
+    pub constant_statistics: bool,
+}
+
+impl Planner<'_> {
+    /// Three dispatches, one for each phase: partial sums to results; to `sums`; `sums` to results.
+    pub fn finish(&self, partials: &Partials, count: u64, derived: &Derived<'_>) -> [Dispatch; 3] {
+        [
+            (&[Phase::Whole][..], false, true),
+            (&[Phase::Reduce][..], false, false),
+            (&[Phase::Apply][..], true, true),
+        ]
+        .map(|(phases, from_sums, derive)| {
+            self.finish_phase(partials, count, derived, phases, from_sums, derive)
+        })
+    }
+
+    fn finish_phase(
+        &self,
+        partials: &Partials,
+        count: u64,
+        derived: &Derived<'_>,
+        phases: &'static [Phase],
+        from_sums: bool,
+        derive: bool,
+    ) -> Dispatch {
+        let kernel = Kernel::Finish;
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.finish_workgroup);
+        let workgroups = self.workgroups(div_ceil(u64::from(partials.grid.channels), 4));
+        let (coefficients, stats) = derived
+            .coefficients
+            .map_or((0, 0), |(c, s)| (c.first, s.first));
+        let mut bindings = vec![
+            workspace(),
+            Binding {
+                tensor: Tensor::Sums,
+                bytes: 0..0,
+            },
+        ];
+        if derive {
+            bindings.extend(derived.diff_gamma.map(whole));
+            bindings.extend(derived.diff_beta.map(whole));
+        }
+        let flag = |on: bool| u32::from(on);
+        Dispatch {
+            kernel,
+            phases,
+            workgroup_size,
+            enabled: vec![],
+            bindings,
+            uniforms: Uniforms::new(
+                kernel,
+                &[
+                    ("channels", partials.grid.channels),
+                    ("inner", partials.grid.inner),
+                    ("repeats", partials.repeats),
+                    ("width", partials.width),
+                    ("parts", partials.parts),
+                    ("workgroups", workgroups),
+                    ("partials", partials.part.first),
+                    ("stats", stats),
+                    ("coefficients", coefficients),
+                    ("from_sums", flag(from_sums)),
+                    ("derive", flag(derive && derived.coefficients.is_some())),
+                    ("constant", flag(derived.constant_statistics)),
+                ],
+                &[
+                    ("count", count as f64),
+                    ("inverse_count", 1.0 / word(count).max(1) as f64),
+                ],
+            ),
+            workgroups,
+        }
+    }
+}

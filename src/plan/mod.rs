@@ -1,0 +1,116 @@
+//! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
+//! touches a GPU.
+
+mod columns;
+mod compose;
+mod finish;
+mod pack;
+mod runs;
+mod windows;
+mod workspace;
+
+pub(crate) use compose::{BatchNormProblem, batch_norm};
+
+use crate::kernels::{Kernel, Tensor, Uniforms};
+use crate::{DType, Profile};
+use std::ops::Range;
+
+/// Which of a plan's recordings a dispatch is part of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The whole operator at once.
+    Whole,
+    /// Up to the sums.
+    Reduce,
+    /// From the sums on.
+    Apply,
+}
+
+/// A part of a tensor that a dispatch binds, in bytes from the tensor's start.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Binding {
+    pub tensor: Tensor,
+    pub bytes: Range<u64>,
+}
+
+/// One dispatch of a kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Dispatch {
+    pub kernel: Kernel,
+    pub phases: &'static [Phase],
+    pub workgroup_size: u32,
+    /// Override constants that are true.
+    pub enabled: Vec<&'static str>,
+    pub bindings: Vec<Binding>,
+    pub uniforms: Uniforms,
+    pub workgroups: u32,
+}
+
+/// What a plan needs of a tensor that the caller binds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Requirement {
+    pub tensor: Tensor,
+    pub dtype: DType,
+    pub elements: u64,
+}
+
+impl Requirement {
+    /// Size in bytes, of storage words that hold an element.
+    pub fn bytes(&self) -> u64 {
+        (self.elements * self.dtype.size()).next_multiple_of(4)
+    }
+
+    /// Size in bytes with the last group of four elements made whole.
+    pub fn padded_bytes(&self) -> u64 {
+        self.elements.next_multiple_of(4) * self.dtype.size()
+    }
+}
+
+/// A plan: what to bind and what to dispatch.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Plan {
+    pub data: DType,
+    pub params: DType,
+    pub tensors: Vec<Requirement>,
+    pub workspace_bytes: u64,
+    /// Where the sums are in the workspace, if the caller keeps no buffer for them.
+    pub sums_in_workspace: Range<u64>,
+    pub dispatches: Vec<Dispatch>,
+}
+
+impl Plan {
+    pub fn requirement(&self, tensor: Tensor) -> Option<&Requirement> {
+        self.tensors.iter().find(|r| r.tensor == tensor)
+    }
+
+    /// Dispatches of the whole operator.
+    pub fn dispatch_count(&self) -> usize {
+        let whole = |dispatch: &&Dispatch| dispatch.phases.contains(&Phase::Whole);
+        self.dispatches.iter().filter(whole).count()
+    }
+}
+
+/// What the planning functions share.
+pub(crate) struct Planner<'a> {
+    pub profile: &'a Profile,
+    pub data: DType,
+}
+
+impl Planner<'_> {
+    /// Workgroups to dispatch for so many tiles; the kernels loop over the rest.
+    pub fn workgroups(&self, tiles: u64) -> u32 {
+        u32::try_from(tiles)
+            .unwrap_or(u32::MAX)
+            .clamp(1, self.profile.max_workgroups.max(1))
+    }
+}
+
+/// ⌈a / b⌉, for b above 0.
+pub(crate) fn div_ceil(a: u64, b: u64) -> u64 {
+    a.div_ceil(b.max(1))
+}
+
+/// A number that the element limit keeps within 32 bits.
+pub(crate) fn word(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,60 @@
+//! The dispatches that gather parameters in the workspace.
+
+use super::workspace::Part;
+use super::{Binding, Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use crate::kernels::{Kernel, Tensor, Uniforms};
+
+const WORKGROUP: u32 = 64;
+
+/// A parameter tensor, bound whole.
+pub(crate) fn whole(tensor: &Requirement) -> Binding {
+    Binding {
+        tensor: tensor.tensor,
+        bytes: 0..tensor.padded_bytes(),
+    }
+}
+
+/// The workspace, bound whole: its size is known when the plan is complete.
+pub(crate) fn workspace() -> Binding {
+    Binding {
+        tensor: Tensor::Workspace,
+        bytes: 0..0,
+    }
+}
+
+impl Planner<'_> {
+    /// Records (mean, r, gamma) of every group of statistics.
+    pub fn pack_statistics(
+        &self,
+        mean: &Requirement,
+        variance: &Requirement,
+        gamma: Option<&Requirement>,
+        epsilon: f64,
+        stats: Part,
+    ) -> Dispatch {
+        let kernel = Kernel::PackStatistics;
+        let workgroup_size = self.profile.workgroup(WORKGROUP);
+        let tiles = div_ceil(mean.elements, 4 * u64::from(workgroup_size));
+        let workgroups = self.workgroups(tiles);
+        let mut bindings = vec![whole(mean), whole(variance)];
+        bindings.extend(gamma.map(whole));
+        bindings.push(workspace());
+        Dispatch {
+            kernel,
+            phases: &[Phase::Whole, Phase::Reduce, Phase::Apply],
+            workgroup_size,
+            enabled: vec![],
+            bindings,
+            uniforms: Uniforms::new(
+                kernel,
+                &[
+                    ("channels", word(mean.elements)),
+                    ("stats", stats.first),
+                    ("invocations", workgroups * workgroup_size),
+                ],
+                &[("epsilon", epsilon)],
+            ),
+            workgroups,
+        }
+    }
+}

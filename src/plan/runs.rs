@@ -1,0 +1,221 @@
+//! Tiles, splits and windows of the kernels over runs.
+
+use super::finish::Partials;
+use super::pack::workspace;
+use super::windows::{UNIT_ELEMENTS, windows};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use crate::Error;
+use crate::geometry::Grid;
+use crate::kernels::{Kernel, Uniforms};
+
+/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
+/// roundings are too, and the error is a quarter of this in units of the last place.
+const MAX_SERIAL: u64 = 256;
+
+/// How runs are cut into tiles: some runs, or one chunk of a run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tiles {
+    runs: u64,
+    chunk: u64,
+    chunks: u64,
+}
+
+impl Planner<'_> {
+    /// Invocations that share a run's chunk: as many as it has quads, within a workgroup.
+    fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
+        let quads = word(div_ceil(chunk, 4)).max(1);
+        quads
+            .checked_next_power_of_two()
+            .unwrap_or(u32::MAX)
+            .min(workgroup_size)
+    }
+
+    /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small,
+    /// no invocation adding too many numbers in a row, no block larger than a window may be.
+    fn split_runs(&self, grid: &Grid, workgroup_size: u32) -> Tiles {
+        let tuning = &self.profile.tuning;
+        let count = grid.count().max(1);
+        let wanted = div_ceil(u64::from(tuning.busy_workgroups), u64::from(grid.channels))
+            .min(div_ceil(count, u64::from(tuning.min_split)))
+            .max(div_ceil(count, 4 * u64::from(workgroup_size) * MAX_SERIAL))
+            .max(1);
+        let outer = u64::from(grid.outer).max(1);
+        let inner = u64::from(grid.inner).max(1);
+        let plane = u64::from(grid.channels).max(1) * inner;
+        let runs = div_ceil(outer, wanted).min((UNIT_ELEMENTS / plane).max(1));
+        if runs > 1 || wanted <= outer {
+            return Tiles {
+                runs,
+                chunk: inner,
+                chunks: 1,
+            };
+        }
+        self.chunk_run(inner, div_ceil(wanted, outer))
+    }
+
+    /// A run in about so many chunks, each a multiple of 64 elements.
+    fn chunk_run(&self, inner: u64, chunks: u64) -> Tiles {
+        let chunk = div_ceil(inner, chunks).next_multiple_of(64);
+        Tiles {
+            runs: 1,
+            chunk: chunk.min(inner),
+            chunks: div_ceil(inner, chunk),
+        }
+    }
+
+    /// The reduction of a tensor's runs into partial sums.
+    pub fn reduce_runs(
+        &self,
+        grid: &Grid,
+        src: &Requirement,
+        diff_dst: &Requirement,
+        stats: Part,
+        weights: Option<Part>,
+        area: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
+        let tiles = self.split_runs(grid, workgroup_size);
+        let blocks = div_ceil(u64::from(grid.outer), tiles.runs);
+        let channels = u64::from(grid.channels);
+        let inner = u64::from(grid.inner);
+        let splits = blocks * tiles.chunks;
+        let partials = Partials {
+            part: area.reserve(splits * channels)?,
+            grid: Grid { inner: 1, ..*grid },
+            repeats: 1,
+            width: grid.channels,
+            parts: word(splits),
+        };
+        // Between two cuts: a block of outer indices, or where that is one, a single tile.
+        let (unit_tiles, units) = match tiles.runs {
+            1 => (1, grid.runs() * tiles.chunks),
+            _ => (channels, blocks),
+        };
+        let start = |unit: u64| match tiles.runs {
+            1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
+            runs => (unit * runs).min(u64::from(grid.outer)) * channels * inner,
+        };
+        let lanes = self.lanes(workgroup_size, tiles.chunk);
+        let kernel = Kernel::ReduceRuns;
+        let dispatches = windows(self.profile, src, units, start)?
+            .into_iter()
+            .map(|window| {
+                let (first, end) = (
+                    window.units.start * unit_tiles,
+                    window.units.end * unit_tiles,
+                );
+                let workgroups = self.workgroups(end - first);
+                Dispatch {
+                    kernel,
+                    phases: &[Phase::Whole, Phase::Reduce],
+                    workgroup_size,
+                    enabled: weights.iter().map(|_| "weighted").collect(),
+                    bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
+                    uniforms: Uniforms::new(
+                        kernel,
+                        &[
+                            ("outer", grid.outer),
+                            ("channels", grid.channels),
+                            ("inner", grid.inner),
+                            ("outer_block", word(tiles.runs)),
+                            ("chunk", word(tiles.chunk)),
+                            ("chunks", word(tiles.chunks)),
+                            ("lanes", lanes),
+                            ("first_tile", word(first)),
+                            ("end_tile", word(end)),
+                            ("workgroups", workgroups),
+                            ("window", word(window.elements.start)),
+                            ("length", word(grid.elements() - window.elements.start)),
+                            ("stats", stats.first),
+                            ("partials", partials.part.first),
+                            ("weights", weights.map_or(0, |part| part.first)),
+                        ],
+                        &[],
+                    ),
+                    workgroups,
+                }
+            })
+            .collect();
+        Ok((dispatches, partials))
+    }
+
+    /// The elementwise pass over a tensor's runs. Without src, statistics are constant.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each is a tensor or a part of the workspace"
+    )]
+    pub fn apply_runs(
+        &self,
+        grid: &Grid,
+        src: Option<&Requirement>,
+        diff_dst: &Requirement,
+        diff_src: &Requirement,
+        stats: Part,
+        coefficients: Part,
+        weights: Option<Part>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
+        let inner = u64::from(grid.inner).max(1);
+        let target = u64::from(self.profile.tuning.apply_tile.max(64));
+        let tiles = if inner > target {
+            self.chunk_run(inner, div_ceil(inner, target))
+        } else {
+            Tiles {
+                runs: target / inner,
+                chunk: inner,
+                chunks: 1,
+            }
+        };
+        let runs = grid.runs();
+        let units = div_ceil(runs, tiles.runs) * tiles.chunks;
+        let start = |unit: u64| {
+            let run = (unit / tiles.chunks * tiles.runs).min(runs);
+            run * inner + (unit % tiles.chunks) * tiles.chunk
+        };
+        let lanes = self.lanes(workgroup_size, tiles.chunk);
+        let kernel = Kernel::ApplyRuns;
+        let mut enabled: Vec<_> = weights.iter().map(|_| "weighted").collect();
+        enabled.extend(src.map(|_| "batch_statistics"));
+        Ok(windows(self.profile, diff_dst, units, start)?
+            .into_iter()
+            .map(|window| {
+                let (first, end) = (window.units.start, window.units.end);
+                let workgroups = self.workgroups(end - first);
+                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
+                bindings.push(window.bind(diff_dst));
+                bindings.push(workspace());
+                bindings.push(window.bind(diff_src));
+                Dispatch {
+                    kernel,
+                    phases: &[Phase::Whole, Phase::Apply],
+                    workgroup_size,
+                    enabled: enabled.clone(),
+                    bindings,
+                    uniforms: Uniforms::new(
+                        kernel,
+                        &[
+                            ("runs", word(runs)),
+                            ("channels", grid.channels),
+                            ("inner", grid.inner),
+                            ("run_block", word(tiles.runs)),
+                            ("chunk", word(tiles.chunk)),
+                            ("chunks", word(tiles.chunks)),
+                            ("lanes", lanes),
+                            ("first_tile", word(first)),
+                            ("end_tile", word(end)),
+                            ("workgroups", workgroups),
+                            ("window", word(window.elements.start)),
+                            ("length", word(grid.elements() - window.elements.start)),
+                            ("stats", stats.first),
+                            ("coefficients", coefficients.first),
+                            ("weights", weights.map_or(0, |part| part.first)),
+                        ],
+                        &[],
+                    ),
+                    workgroups,
+                }
+            })
+            .collect())
+    }
+}

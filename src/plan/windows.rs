@@ -1,0 +1,127 @@
+//! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that the
+//! geometry fixed before: a window never changes which elements are added in which order.
+
+use super::{Binding, Requirement};
+use crate::kernels::Tensor;
+use crate::{Error, Profile};
+use std::ops::Range;
+
+/// Elements that no unit between two cuts exceeds, where geometry has a choice: 32 MiB of f32.
+pub(crate) const UNIT_ELEMENTS: u64 = 1 << 23;
+
+/// A dispatch's share: the units that it does and the elements that it binds.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Window {
+    pub units: Range<u64>,
+    pub elements: Range<u64>,
+}
+
+impl Window {
+    /// A data tensor bound to this window.
+    pub fn bind(&self, tensor: &Requirement) -> Binding {
+        let size = tensor.dtype.size();
+        Binding {
+            tensor: tensor.tensor,
+            bytes: self.elements.start * size..self.elements.end * size,
+        }
+    }
+}
+
+/// Windows over units 0..`units`; `start(u)` is the first element of unit u and does not decrease,
+/// `start(units)` the tensor's number of elements. A binding begins at a multiple of 256 bytes and ends
+/// with a quad.
+pub(crate) fn windows(
+    profile: &Profile,
+    src: &Requirement,
+    units: u64,
+    start: impl Fn(u64) -> u64,
+) -> Result<Vec<Window>, Error> {
+    let alignment = profile.alignment.max(256) / src.dtype.size();
+    let bound = |from: u64, to: u64| {
+        let first = start(from) / alignment * alignment;
+        // A quad that reaches into the next unit is bound whole.
+        first..start(to).next_multiple_of(4)
+    };
+    let fits = |from: u64, to: u64| {
+        let elements = bound(from, to);
+        (elements.end - elements.start) * src.dtype.size() <= profile.max_binding
+    };
+    let mut windows = Vec::new();
+    let mut from = 0;
+    while from < units {
+        if !fits(from, from + 1) {
+            let elements = bound(from, from + 1);
+            return Err(Error::Limit {
+                what: format!("a window of {}", Tensor::Src.name()),
+                limit: "max_storage_buffer_binding_size",
+                needed: (elements.end - elements.start) * src.dtype.size(),
+                available: profile.max_binding,
+            });
+        }
+        // The largest `to` that fits, by bisection.
+        let (mut low, mut high) = (from + 1, units);
+        while low < high {
+            let middle = low + (high - low).div_ceil(2);
+            if fits(from, middle) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        windows.push(Window {
+            units: from..low,
+            elements: bound(from, low),
+        });
+        from = low;
+    }
+    Ok(windows)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::DType;
+    use crate::profile::Tuning;
+
+    #[test]
+    fn windows_cover_every_unit_once_and_fit() {
+        let profile = Profile {
+            adapter: String::new(),
+            max_binding: 4096,
+            max_buffer: 1 << 30,
+            alignment: 64,
+            max_workgroups: 65535,
+            max_invocations: 256,
+            f64: false,
+            tuning: Tuning::GPU,
+        };
+        let src = Requirement {
+            tensor: Tensor::Src,
+            dtype: DType::F32,
+            elements: 10_007,
+        };
+        let start = |u: u64| (u * 331).min(10_007);
+        let windows = windows(&profile, &src, 31, start).unwrap();
+        assert!(windows.len() > 10);
+        let mut next = 0;
+        for window in &windows {
+            assert_eq!(window.units.start, next);
+            next = window.units.end;
+            assert!(window.elements.start <= start(window.units.start));
+            assert!(window.elements.end >= start(window.units.end));
+            assert_eq!(window.elements.start % 64, 0);
+            let bytes = window.bind(&src).bytes;
+            assert!(bytes.end - bytes.start <= 4096);
+        }
+        assert_eq!(next, 31);
+        let error = super::windows(&profile, &src, 2, |u| (u * 5000).min(10_007)).unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Limit {
+                available: 4096,
+                ..
+            }
+        ));
+    }
+}

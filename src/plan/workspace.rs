@@ -1,0 +1,53 @@
+//! Lays out the workspace: records of four reals, parts one after another.
+
+use crate::{DType, Error};
+use std::ops::Range;
+
+/// Hands out parts of the workspace.
+pub(crate) struct Workspace {
+    records: u64,
+    record_bytes: u64,
+}
+
+/// A part of the workspace: its first record, and how many.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Part {
+    pub first: u32,
+}
+
+impl Workspace {
+    pub fn new(accumulator: DType) -> Self {
+        Self {
+            records: 0,
+            record_bytes: 4 * accumulator.size(),
+        }
+    }
+
+    /// Reserves `records` records.
+    pub fn reserve(&mut self, records: u64) -> Result<Part, Error> {
+        let first = self.records;
+        // Whole multiples of 16 records keep every part aligned to 256 bytes.
+        self.records = first.saturating_add(records.max(1)).next_multiple_of(16);
+        match u32::try_from(self.records) {
+            Ok(_) => Ok(Part {
+                first: super::word(first),
+            }),
+            Err(_) => Err(Error::Limit {
+                what: "workspace".to_owned(),
+                limit: "32-bit index",
+                needed: self.records,
+                available: u64::from(u32::MAX),
+            }),
+        }
+    }
+
+    /// The part's place in bytes; `reals` of its numbers count.
+    pub fn bytes_of(&self, part: Part, reals: u64) -> Range<u64> {
+        let start = u64::from(part.first) * self.record_bytes;
+        start..start + reals * self.record_bytes / 4
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.records * self.record_bytes
+    }
+}
