@@ -8,6 +8,7 @@ mod error;
 mod geometry;
 mod host;
 mod kernels;
+mod layer_norm;
 mod options;
 mod plan;
 mod profile;
@@ -20,5 +21,8 @@ pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters};
 pub use element::{DType, Element, ParamOf};
 pub use error::Error;
+pub use layer_norm::{
+    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormOptions, LayerNormPlan,
+};
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};

@@ -19,6 +19,8 @@ pub struct Profile {
     pub max_workgroups: u32,
     /// Largest number of invocations in a workgroup.
     pub max_invocations: u32,
+    /// Storage buffers that a kernel may bind.
+    pub max_storage_buffers: u32,
     /// Whether shaders can use f64.
     pub f64: bool,
     /// Sizes that suit this kind of adapter.
@@ -45,6 +47,11 @@ pub struct Tuning {
     pub apply_tile: u32,
     /// Runs shorter than this are read as columns.
     pub short_run: u32,
+    /// Elements of a workgroup's block of channels up to which its second reading is expected to come
+    /// from a cache, so that one fused dispatch is the fastest.
+    pub fused_block: u32,
+    /// Blocks below which the fused dispatch would leave the adapter idle.
+    pub fused_blocks: u32,
 }
 
 impl Tuning {
@@ -58,6 +65,8 @@ impl Tuning {
         min_split: 16384,
         apply_tile: 16384,
         short_run: 32,
+        fused_block: 131072,
+        fused_blocks: 4,
     };
 
     /// For GPUs: wide workgroups, enough of them to fill every compute unit.
@@ -70,6 +79,8 @@ impl Tuning {
         min_split: 4096,
         apply_tile: 8192,
         short_run: 32,
+        fused_block: 32768,
+        fused_blocks: 96,
     };
 }
 
@@ -92,6 +103,7 @@ impl Profile {
             max_invocations: limits
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             f64: device.features().contains(wgpu::Features::SHADER_F64),
             tuning,
         }

@@ -239,6 +239,12 @@ impl GpuContext {
         scope::scoped(&self.inner.device, create).map_err(|error| error.in_operation(operation))
     }
 
+    /// Drops what owns wgpu objects.
+    pub(crate) fn release<T>(&self, objects: T) {
+        let _turn = scope::gl_turn(&self.inner.device);
+        drop(objects);
+    }
+
     /// Submits the encoder's commands, then reads back the first bytes of each buffer.
     pub(crate) async fn submit_and_read(
         &self,

@@ -57,14 +57,7 @@ impl Poller {
         // The thread ends when the context, and with it the sender, is dropped.
         let poll = move || {
             for submission in submissions {
-                let wait = wgpu::PollType::Wait {
-                    submission_index: Some(submission),
-                    timeout: None,
-                };
-                if let Err(error) = device.poll(wait) {
-                    // What waits for the submission learns of it from its own map.
-                    log::error!("polling the device: {error}");
-                }
+                wait_for(&device, submission);
             }
         };
         std::thread::Builder::new()
@@ -75,6 +68,25 @@ impl Poller {
                 message: error.to_string(),
             })?;
         Ok(sender)
+    }
+}
+
+/// Polls until a submission is done. On GL a poll holds the context that other threads need, so there
+/// it waits in short turns.
+#[cfg(not(target_arch = "wasm32"))]
+fn wait_for(device: &wgpu::Device, submission: wgpu::SubmissionIndex) {
+    loop {
+        let turn = super::scope::gl_turn(device);
+        let wait = wgpu::PollType::Wait {
+            submission_index: Some(submission.clone()),
+            timeout: turn.as_ref().map(|_| std::time::Duration::from_millis(20)),
+        };
+        match device.poll(wait) {
+            Ok(_) => return,
+            Err(wgpu::PollError::Timeout) => {}
+            // What waits for the submission learns of it from its own map.
+            Err(error) => return log::error!("polling the device: {error}"),
+        }
     }
 }
 
@@ -103,23 +115,26 @@ pub(super) async fn submit_and_read(
         mapped.push((what, buffer, bytes, receiver));
     }
     gpu.inner.poller.poll_for(submission)?;
-    let mut results = Vec::new();
+    let mut ready = Vec::new();
     for (what, buffer, bytes, receiver) in mapped {
         let lost = |reason: String| match gpu.check_alive() {
             Err(known) => known,
             Ok(()) => Error::DeviceLost { reason },
         };
         match receiver.receive().await {
-            Some(Ok(())) => {}
+            Some(Ok(())) => ready.push((what, buffer, bytes)),
             Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
             None => return Err(lost(format!("reading {what}: no answer"))),
         }
+    }
+    // Reading unmaps and frees the buffers, which needs the GL context too.
+    let read = |(what, buffer, bytes): (&str, wgpu::Buffer, u64)| {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         let view = buffer.get_mapped_range(..).map_err(|error| Error::Gpu {
             operation: format!("reading {what}"),
             message: error.to_string(),
         })?;
-        results.push(view.get(..size).unwrap_or(&view).to_vec());
-    }
-    Ok(results)
+        Ok(view.get(..size).unwrap_or(&view).to_vec())
+    };
+    gpu.scoped("reading", || ready.into_iter().map(read).collect())?
 }

@@ -77,6 +77,7 @@ pub(crate) enum Kernel {
     Finish,
     ApplyRuns,
     ApplyColumns,
+    FusedRuns,
 }
 
 /// What the manifest says of a kernel.
@@ -99,7 +100,7 @@ pub(crate) struct Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -107,6 +108,7 @@ impl Kernel {
         Self::Finish,
         Self::ApplyRuns,
         Self::ApplyColumns,
+        Self::FusedRuns,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -265,6 +267,29 @@ impl Kernel {
                     "coefficients",
                 ],
                 reals: &[],
+            },
+            Self::FusedRuns => &Entry {
+                name: "fused_runs",
+                text: &[include_str!("../../shaders/fused_runs.wgsl")],
+                tensors: &[
+                    Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
+                ],
+                optional: &[Gamma, DiffGamma, DiffBeta],
+                constants: &["weighted"],
+                words: &[
+                    "outer",
+                    "channels",
+                    "inner",
+                    "gamma_length",
+                    "block",
+                    "lanes",
+                    "first_block",
+                    "end_block",
+                    "workgroups",
+                    "window",
+                    "length",
+                ],
+                reals: &["epsilon", "inverse_count"],
             },
         }
     }
