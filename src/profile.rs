@@ -45,6 +45,9 @@ pub struct Tuning {
     pub apply_tile: u32,
     /// Runs shorter than this are read as columns.
     pub short_run: u32,
+    /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
+    /// far as geometry has a choice. Far fewer than a binding holds.
+    pub window_unit: u32,
 }
 
 impl Tuning {
@@ -58,6 +61,7 @@ impl Tuning {
         min_split: 16384,
         apply_tile: 16384,
         short_run: 32,
+        window_unit: 1 << 23, // 32 MiB of f32
     };
 
     /// For GPUs: wide workgroups, enough of them to fill every compute unit.
@@ -70,6 +74,7 @@ impl Tuning {
         min_split: 4096,
         apply_tile: 8192,
         short_run: 32,
+        window_unit: 1 << 23, // 32 MiB of f32
     };
 }
 
