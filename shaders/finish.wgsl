@@ -36,16 +36,31 @@ fn finish(
     let quads = (channels + 3u) / 4u;
     for (var quad = workgroup.x; quad < quads; quad += uniforms.workgroups) {
         let channel = 4u * quad + local % 4u;
+        // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
+        // sign: 32 parts, 32 times such a sum, all the rest.
         var value = real2();
         if channel < channels && uniforms.from_sums == 0u {
             let split_parts = uniforms.repeats * uniforms.inner;
+            var some = real2();
+            var many = real2();
+            var added = 0u;
             for (var part = local / 4u; part < uniforms.parts; part += workgroup_size / 4u) {
                 let split = part / split_parts;
                 let k = (part % split_parts) / uniforms.inner;
                 let i = part % uniforms.inner;
                 let index = split * uniforms.width + (k * channels + channel) * uniforms.inner + i;
-                value += workspace[uniforms.partials + index].xy;
+                some += workspace[uniforms.partials + index].xy;
+                added++;
+                if added % 32u == 0u {
+                    many += some;
+                    some = real2();
+                }
+                if added % 1024u == 0u {
+                    value += many;
+                    many = real2();
+                }
             }
+            value += many + some;
         }
         workgroup_sum(local, value, 4u);
 

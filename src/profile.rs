@@ -52,6 +52,9 @@ pub struct Tuning {
     pub fused_block: u32,
     /// Blocks below which the fused dispatch would leave the adapter idle.
     pub fused_blocks: u32,
+    /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
+    /// far as geometry has a choice. Far fewer than a binding holds.
+    pub window_unit: u32,
 }
 
 impl Tuning {
@@ -67,6 +70,7 @@ impl Tuning {
         short_run: 32,
         fused_block: 131072,
         fused_blocks: 4,
+        window_unit: 1 << 23, // 32 MiB of f32
     };
 
     /// For GPUs: wide workgroups, enough of them to fill every compute unit.
@@ -81,6 +85,7 @@ impl Tuning {
         short_run: 32,
         fused_block: 32768,
         fused_blocks: 96,
+        window_unit: 1 << 23, // 32 MiB of f32
     };
 }
 

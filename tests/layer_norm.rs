@@ -11,8 +11,8 @@ use pollster::block_on;
 use std::sync::OnceLock;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    DType, DeviceOptions, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormGrads,
-    LayerNormOptions, ParamOf, Profile, Tuning,
+    DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormGrads,
+    LayerNormOptions, ParamOf, Tuning,
 };
 
 struct Case<T, P> {
@@ -162,32 +162,18 @@ fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
     }
 }
 
-/// Every subject's device with each tuning that brings other kernels into play.
-fn tuned() -> &'static [(&'static str, &'static Subject, GpuContext)] {
-    static TUNED: OnceLock<Vec<(&'static str, &'static Subject, GpuContext)>> = OnceLock::new();
-    TUNED.get_or_init(|| {
-        let with_subject = |subject| {
-            let tunings = tunings(subject).into_iter();
-            tunings.map(move |(name, gpu)| (name, subject, gpu))
-        };
-        common::subjects().iter().flat_map(with_subject).collect()
-    })
+/// Every subject, with each tuning that brings other kernels into play.
+fn tuned() -> &'static [Subject] {
+    static TUNED: OnceLock<Vec<Subject>> = OnceLock::new();
+    TUNED.get_or_init(|| common::subjects().iter().flat_map(tunings).collect())
 }
 
-fn tunings(subject: &Subject) -> Vec<(&'static str, GpuContext)> {
-    let with = |tuning: Tuning, max_storage_buffers: u32| {
-        let mut profile = Profile::new(subject.gpu.device());
-        profile.tuning = tuning;
-        profile.max_storage_buffers = max_storage_buffers;
-        let options = DeviceOptions {
-            shader_checks: false,
-            profile: Some(profile),
-        };
-        GpuContext::from_device(
-            subject.gpu.device().clone(),
-            subject.gpu.queue().clone(),
-            options,
-        )
+fn tunings(subject: &Subject) -> Vec<Subject> {
+    let with = |what, tuning: Tuning, max_storage_buffers: u32| {
+        subject.with_profile(what, |profile| {
+            profile.tuning = tuning;
+            profile.max_storage_buffers = max_storage_buffers;
+        })
     };
     let splits = Tuning {
         busy_workgroups: 512,
@@ -201,10 +187,10 @@ fn tunings(subject: &Subject) -> Vec<(&'static str, GpuContext)> {
         ..Tuning::GPU
     };
     vec![
-        ("own tuning", subject.gpu.clone()),
-        ("split", with(splits, 4)),
-        ("split, wide", with(Tuning::GPU, 4)),
-        ("fused, wide", with(fused, 8)),
+        with("own tuning", subject.gpu.profile().tuning, 8),
+        with("split", splits, 4),
+        with("split, wide", Tuning::GPU, 4),
+        with("fused, wide", fused, 8),
     ]
 }
 
@@ -213,18 +199,14 @@ fn check_shapes<T: Element, P: ParamOf<T>>(shapes: &[(&[usize], i64)]) {
         for use_affine in [true, false] {
             let case = Case::<T, P>::random(shape, axis, use_affine, index as u64);
             let want = case.reference();
-            for (tuning, subject, gpu) in tuned() {
-                if !gpu.supports(T::DTYPE) {
-                    println!("{}: {} is not supported", subject.name, T::DTYPE);
-                    continue;
-                }
+            for subject in tuned().iter().filter(|subject| subject.supports::<T>()) {
                 let what = format!(
-                    "{shape:?} from axis {axis}, {}/{}, affine {use_affine}, {tuning} on {}",
+                    "{shape:?} from axis {axis}, {}/{}, affine {use_affine} on {}",
                     T::DTYPE,
                     P::DTYPE,
                     subject.name
                 );
-                case.check(gpu, &what, &want);
+                case.check(&subject.gpu, &what, &want);
             }
         }
     }

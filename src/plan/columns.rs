@@ -2,7 +2,7 @@
 
 use super::finish::Partials;
 use super::pack::workspace;
-use super::windows::{UNIT_ELEMENTS, windows};
+use super::windows::windows;
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
@@ -13,9 +13,6 @@ use std::ops::Range;
 /// Numbers that one accumulator adds one after another, at most about: where all are alike, their
 /// roundings are too, and the error is a quarter of this in units of the last place.
 const MAX_SERIAL: u64 = 256;
-
-/// Quads of a row that is cut into windows of its own.
-const SEGMENT_QUADS: u64 = UNIT_ELEMENTS / 4;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
 /// quads and wide enough for a workgroup.
@@ -63,15 +60,17 @@ impl Planner<'_> {
         block: u64,
     ) -> Result<Vec<Area>, Error> {
         let width = 4 * columns.width_quads;
-        // Units between two cuts: blocks of whole rows, or segments of a very wide row.
+        // Quads of a segment of a very wide row.
+        let segment = u64::from(self.profile.tuning.window_unit / 4).max(1);
+        // Units between two cuts: blocks of whole rows, or segments of one.
         let segments = match block {
-            1 => div_ceil(columns.width_quads, SEGMENT_QUADS),
+            1 => div_ceil(columns.width_quads, segment),
             _ => 1,
         };
         let blocks = div_ceil(columns.rows, block);
         let start = |unit: u64| {
             let row = (unit / segments * block) * width;
-            (row + unit % segments * SEGMENT_QUADS * 4).min(grid.elements())
+            (row + unit % segments * segment * 4).min(grid.elements())
         };
         let windows = windows(self.profile, tensor, blocks * segments, start)?;
         let mut areas = Vec::new();
@@ -88,8 +87,8 @@ impl Planner<'_> {
                 continue;
             }
             for unit in window.units {
-                let first = unit % segments * SEGMENT_QUADS;
-                let quads = first..(first + SEGMENT_QUADS).min(columns.width_quads);
+                let first = unit % segments * segment;
+                let quads = first..(first + segment).min(columns.width_quads);
                 let column_tiles = div_ceil(quads.end - quads.start, columns.column_lanes);
                 let row = unit / segments;
                 areas.push(Area {
@@ -125,7 +124,7 @@ impl Planner<'_> {
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
         let split_rows = div_ceil(columns.rows, splits)
-            .min(UNIT_ELEMENTS / (4 * columns.width_quads))
+            .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
         let partials = Partials {
@@ -197,7 +196,7 @@ impl Planner<'_> {
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(grid, workgroup_size);
         let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.column_lanes))
-            .min(UNIT_ELEMENTS / (4 * columns.width_quads))
+            .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let kernel = Kernel::ApplyColumns;
         Ok(self

@@ -1,7 +1,7 @@
 //! The fused kernel over runs: when it fits, its blocks and windows.
 
 use super::pack::whole;
-use super::windows::{UNIT_ELEMENTS, windows};
+use super::windows::windows;
 use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
@@ -50,7 +50,7 @@ impl Planner<'_> {
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
         self.profile.max_storage_buffers >= STORAGE_BUFFERS
             && (grid.outer == 1
-                || (plane.is_multiple_of(4) && grid.elements() <= UNIT_ELEMENTS * 2))
+                || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
             && elements <= u64::from(tuning.fused_block)
             && (blocks >= u64::from(tuning.fused_blocks)
                 || grid.elements() <= u64::from(tuning.min_split))

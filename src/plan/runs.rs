@@ -2,7 +2,7 @@
 
 use super::finish::Partials;
 use super::pack::workspace;
-use super::windows::{UNIT_ELEMENTS, windows};
+use super::windows::windows;
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
@@ -43,7 +43,7 @@ impl Planner<'_> {
         let outer = u64::from(grid.outer).max(1);
         let inner = u64::from(grid.inner).max(1);
         let plane = u64::from(grid.channels).max(1) * inner;
-        let runs = div_ceil(outer, wanted).min((UNIT_ELEMENTS / plane).max(1));
+        let runs = div_ceil(outer, wanted).min((u64::from(tuning.window_unit) / plane).max(1));
         if runs > 1 || wanted <= outer {
             return Tiles {
                 runs,

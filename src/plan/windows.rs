@@ -6,9 +6,6 @@ use crate::kernels::Tensor;
 use crate::{Error, Profile};
 use std::ops::Range;
 
-/// Elements that no unit between two cuts exceeds, where geometry has a choice: 32 MiB of f32.
-pub(crate) const UNIT_ELEMENTS: u64 = 1 << 23;
-
 /// A dispatch's share: the units that it does and the elements that it binds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {

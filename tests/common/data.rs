@@ -4,8 +4,8 @@ use super::Subject;
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, Element, Error, GpuBatchNorm, ParamGrads,
-    ParamOf, Statistics,
+    BatchNormArgs, BatchNormGrads, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm,
+    ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// A small generator of the same numbers everywhere (splitmix64).
@@ -184,4 +184,69 @@ pub fn all_choices() -> Vec<(Statistics, ParamGrads)> {
         }
     }
     choices
+}
+
+/// The shape N × C × spatial in a data format.
+pub fn in_format(shape: &[usize], format: DataFormat) -> Vec<usize> {
+    let mut shape = shape.to_vec();
+    if format == DataFormat::Nxc {
+        let channels = shape.remove(1);
+        shape.push(channels);
+    }
+    shape
+}
+
+pub const FORMATS: [DataFormat; 2] = [DataFormat::Ncx, DataFormat::Nxc];
+
+/// epsilon 1e-5 and the defaults, in a data format.
+pub fn options_in(data_format: DataFormat) -> BatchNormOptions {
+    BatchNormOptions {
+        data_format,
+        ..BatchNormOptions::new(1e-5)
+    }
+}
+
+/// Sizes that force kernels, splits and tiles which an adapter's own sizes would not choose for a
+/// small tensor. Each is forced to runs and to columns.
+pub fn tunings() -> Vec<(&'static str, Tuning)> {
+    let tiny = Tuning {
+        runs_workgroup: 16,
+        columns_workgroup: 16,
+        column_lanes: 2,
+        finish_workgroup: 4,
+        busy_workgroups: 1 << 20,
+        min_split: 64,
+        apply_tile: 64,
+        short_run: 0,
+        window_unit: 256,
+    };
+    let runs = |tuning| Tuning {
+        short_run: 1,
+        ..tuning
+    };
+    let columns = |tuning| Tuning {
+        short_run: u32::MAX,
+        ..tuning
+    };
+    vec![
+        ("software runs", runs(Tuning::SOFTWARE)),
+        ("software columns", columns(Tuning::SOFTWARE)),
+        ("gpu runs", runs(Tuning::GPU)),
+        ("gpu columns", columns(Tuning::GPU)),
+        ("tiny runs", runs(tiny)),
+        ("tiny columns", columns(tiny)),
+    ]
+}
+
+/// Bits of a result, so that NaN equals itself and -0 is not 0.
+pub fn bits<T: Element, P: Element>(grads: &BatchNormGrads<T, P>) -> [Vec<u8>; 3] {
+    let of = |values: &Option<Vec<P>>| match values {
+        Some(values) => bytemuck::cast_slice(values).to_vec(),
+        None => Vec::new(),
+    };
+    [
+        bytemuck::cast_slice(&grads.diff_src).to_vec(),
+        of(&grads.diff_gamma),
+        of(&grads.diff_beta),
+    ]
 }

@@ -5,12 +5,109 @@ pub mod data;
 pub mod vectors;
 
 use std::sync::OnceLock;
-use wgpu_norm::{ContextOptions, DeviceOptions, GpuContext};
+use wgpu_norm::{ContextOptions, DeviceOptions, Element, GpuContext, ParamOf, Profile, Tuning};
 
 /// A context to test on, and what it is called in messages.
 pub struct Subject {
     pub name: String,
     pub gpu: GpuContext,
+    /// Whether shaders are compiled with wgpu's checks.
+    pub checked: bool,
+}
+
+impl Subject {
+    /// The same device under another profile.
+    pub fn with_profile(&self, what: &str, change: impl FnOnce(&mut Profile)) -> Self {
+        let mut profile = self.gpu.profile().clone();
+        change(&mut profile);
+        let options = DeviceOptions {
+            shader_checks: self.checked,
+            profile: Some(profile),
+        };
+        let (device, queue) = (self.gpu.device().clone(), self.gpu.queue().clone());
+        Self {
+            name: format!("{} / {what}", self.name),
+            gpu: GpuContext::from_device(device, queue, options),
+            checked: self.checked,
+        }
+    }
+
+    /// The same device with other sizes.
+    pub fn with_tuning(&self, what: &str, tuning: Tuning) -> Self {
+        self.with_profile(what, |profile| profile.tuning = tuning)
+    }
+
+    /// Whether an element type can be tested; says so where it cannot.
+    pub fn supports<T: Element>(&self) -> bool {
+        let supported = self.gpu.supports(T::DTYPE);
+        if !supported {
+            println!("skipped on {}: no {}", self.name, T::DTYPE);
+        }
+        supported
+    }
+
+    /// A buffer of the device, with these bytes at its start.
+    pub fn buffer(&self, size: u64, bytes: &[u8]) -> wgpu::Buffer {
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let buffer = self.gpu.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage,
+            mapped_at_creation: false,
+        });
+        self.write(&buffer, 0, bytes);
+        buffer
+    }
+
+    /// Writes any number of bytes, zeros up to the next word.
+    pub fn write(&self, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        self.gpu.queue().write_buffer(buffer, offset, &bytes);
+    }
+
+    /// The contents of a buffer of the device.
+    pub fn read(&self, buffer: &wgpu::Buffer) -> Vec<u8> {
+        let device = self.gpu.device();
+        let staging = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: buffer.size(),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let mut encoder = device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
+        self.gpu.queue().submit([encoder.finish()]);
+        staging.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        staging.get_mapped_range(..).unwrap().to_vec()
+    }
+}
+
+/// The one subject on lavapipe, or else the first, that is (not) checked.
+pub fn one(checked: bool) -> &'static Subject {
+    let of_kind = || subjects().iter().filter(|s| s.checked == checked);
+    of_kind()
+        .find(|subject| is("lavapipe", subject))
+        .or_else(|| of_kind().next())
+        .expect("every adapter is there twice")
+}
+
+/// A test over every pair of data and parameter types.
+pub trait EveryPair {
+    fn pair<T: Element, P: ParamOf<T>>(&self);
+
+    fn every_pair(&self) {
+        use half::{bf16, f16};
+        self.pair::<f32, f32>();
+        self.pair::<f16, f32>();
+        self.pair::<f16, f16>();
+        self.pair::<bf16, f32>();
+        self.pair::<bf16, bf16>();
+        self.pair::<f64, f64>();
+    }
 }
 
 /// Every adapter found, once with shader checks and once without. Names the adapters in the log, and
@@ -46,7 +143,11 @@ pub fn subjects() -> &'static [Subject] {
                     info.backend, info.name, info.driver, info.driver_info
                 );
                 println!("testing on {name}");
-                subjects.push(Subject { name, gpu });
+                subjects.push(Subject {
+                    name,
+                    gpu,
+                    checked: shader_checks,
+                });
             }
         }
         for required in required() {

@@ -1,0 +1,244 @@
+//! Batch norm against the reference: the shapes that people run, both layouts, every pair of element
+//! types, every kernel whatever the shape, and random small shapes.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::data::{Case, FORMATS, Random, all_choices, in_format, options_in, tunings};
+use common::{EveryPair, Subject, subjects};
+use half::{bf16, f16};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+use wgpu_norm::{BatchNormOptions, DataFormat, Element, ParamOf, Tuning};
+
+/// N × C × spatial.
+const SHAPES: &[&[usize]] = &[
+    &[1, 16, 1],
+    &[1, 32, 30],
+    &[32, 128, 10],
+    &[32, 27, 7],
+    &[9, 128, 1],
+    &[1, 1, 1, 1],
+    &[1, 3, 1, 1],
+    &[1, 256, 28, 28],
+    &[1, 257, 28, 28],
+    &[1, 1024, 28, 17],
+    &[2, 128, 2, 2],
+    &[1, 16, 40, 40, 40],
+    &[1, 23],
+    &[1, 32, 32],
+    &[5, 33, 27],
+    &[4, 200, 17, 16],
+    &[1, 16, 12, 12, 12],
+    &[1, 19, 4, 6, 6],
+    &[2, 251, 28, 28],
+    &[2, 64, 56, 56],
+    &[8, 322, 16, 16],
+    &[12, 4, 8, 8],
+    &[1, 24, 14, 14],
+    &[2, 192, 71, 71],
+    &[70000, 1],
+    &[1, 70000],
+    &[3, 5, 1, 1, 1, 1, 1, 2],
+];
+
+/// Runs a case on every subject.
+fn on_all<'a, T: Element, P: ParamOf<T>>(
+    case: &Case<T, P>,
+    what: &str,
+    subjects: impl IntoIterator<Item = &'a Subject>,
+) {
+    let mut want = None;
+    for subject in subjects {
+        if subject.supports::<T>() {
+            let want = want.get_or_insert_with(|| case.reference());
+            case.check_against(subject, what, want);
+        }
+    }
+}
+
+fn describe<T: Element, P: Element>(shape: &[usize], options: &BatchNormOptions) -> String {
+    format!("{shape:?} {}/{} {options:?}", T::DTYPE, P::DTYPE)
+}
+
+fn correctness_set<T: Element, P: ParamOf<T>>() {
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        for data_format in FORMATS {
+            let options = BatchNormOptions {
+                data_format,
+                ..BatchNormOptions::new(match shape {
+                    [2, 192, 71, 71] => 0.0625,
+                    _ => 1e-5,
+                })
+            };
+            let case = Case::<T, P>::random(&in_format(shape, data_format), options, seed as u64);
+            on_all(&case, &describe::<T, P>(shape, &options), subjects());
+        }
+    }
+}
+
+#[test]
+fn correctness_set_f32() {
+    correctness_set::<f32, f32>();
+}
+
+#[test]
+fn correctness_set_f16_f32() {
+    correctness_set::<f16, f32>();
+}
+
+#[test]
+fn correctness_set_f16_f16() {
+    correctness_set::<f16, f16>();
+}
+
+#[test]
+fn correctness_set_bf16_f32() {
+    correctness_set::<bf16, f32>();
+}
+
+#[test]
+fn correctness_set_bf16_bf16() {
+    correctness_set::<bf16, bf16>();
+}
+
+#[test]
+fn correctness_set_f64() {
+    correctness_set::<f64, f64>();
+}
+
+/// Every choice of statistics and parameter gradients, with and without gamma.
+struct Choices;
+
+impl EveryPair for Choices {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        for (seed, shape) in [&[4, 7, 33][..], &[5, 6, 3], &[1, 9, 70, 10], &[300, 4]]
+            .into_iter()
+            .enumerate()
+        {
+            for data_format in FORMATS {
+                for (statistics, param_grads) in all_choices() {
+                    for with_gamma in [true, false] {
+                        let options = BatchNormOptions {
+                            statistics,
+                            param_grads,
+                            ..options_in(data_format)
+                        };
+                        let shape = in_format(shape, data_format);
+                        let mut case = Case::<T, P>::random(&shape, options, seed as u64);
+                        if !with_gamma {
+                            case.gamma = None;
+                        }
+                        let what = describe::<T, P>(&shape, &options);
+                        on_all(&case, &format!("{what} gamma: {with_gamma}"), subjects());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_choice() {
+    Choices.every_pair();
+}
+
+/// Shapes that suit one kernel go through the other one too, in tiles and splits of every size.
+struct EveryKernel {
+    contexts: Vec<Subject>,
+}
+
+impl EveryPair for EveryKernel {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        let shapes: [&[usize]; 10] = [
+            &[1, 32, 30],
+            &[5, 27, 7],
+            &[9, 128, 1],
+            &[1, 1, 1, 1],
+            &[3, 2, 517],
+            &[1, 23],
+            &[5, 33, 27],
+            &[1, 19, 4, 6, 6],
+            &[2, 3, 71, 71],
+            &[999, 3],
+        ];
+        for (seed, shape) in shapes.iter().enumerate() {
+            for data_format in FORMATS {
+                let options = options_in(data_format);
+                let shape = in_format(shape, data_format);
+                let case = Case::<T, P>::random(&shape, options, 100 + seed as u64);
+                on_all(&case, &describe::<T, P>(&shape, &options), &self.contexts);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_kernel_whatever_the_shape() {
+    let mut contexts = Vec::new();
+    for subject in subjects() {
+        for (what, tuning) in tunings() {
+            contexts.push(subject.with_tuning(what, tuning));
+        }
+    }
+    EveryKernel { contexts }.every_pair();
+}
+
+#[test]
+fn random_shapes_and_tunings() {
+    let power = |from: u32, to: u32| (from..=to).prop_map(|exponent| 1u32 << exponent);
+    let tunings = (
+        (power(2, 8), power(2, 8), power(0, 6), power(2, 8)),
+        (power(0, 14), power(0, 12), power(4, 14)),
+        prop_oneof![Just(1), Just(32), Just(u32::MAX), 2..40u32],
+        power(2, 20),
+    )
+        .prop_map(|(sizes, splits, short_run, window_unit)| Tuning {
+            runs_workgroup: sizes.0,
+            columns_workgroup: sizes.1,
+            column_lanes: sizes.2,
+            finish_workgroup: sizes.3,
+            busy_workgroups: splits.0,
+            min_split: splits.1,
+            apply_tile: splits.2,
+            short_run,
+            window_unit,
+        });
+    let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize];
+    let shapes = prop::collection::vec(dims, 2..6).prop_filter("too large to be quick", |shape| {
+        shape.iter().product::<usize>() <= 20_000
+    });
+    let inputs = (shapes, tunings, any::<bool>(), any::<u64>(), 0..4u8);
+    let mut runner = TestRunner::new(Config {
+        cases: 96,
+        rng_seed: RngSeed::Fixed(20),
+        failure_persistence: None,
+        ..Config::default()
+    });
+    let unchecked: Vec<_> = subjects().iter().filter(|s| !s.checked).collect();
+    let result = runner.run(&inputs, |(shape, tuning, ncx, seed, pair)| {
+        let options = options_in(match ncx {
+            true => DataFormat::Ncx,
+            false => DataFormat::Nxc,
+        });
+        let subject = unchecked[seed as usize % unchecked.len()];
+        let subject = subject.with_tuning(&format!("{tuning:?}"), tuning);
+        fn check<T: Element, P: ParamOf<T>>(
+            shape: &[usize],
+            options: BatchNormOptions,
+            seed: u64,
+            subject: &Subject,
+        ) {
+            let case = Case::<T, P>::random(shape, options, Random::new(seed).bits());
+            on_all(&case, &describe::<T, P>(shape, &options), [subject]);
+        }
+        match pair {
+            0 => check::<f32, f32>(&shape, options, seed, &subject),
+            1 => check::<f16, f16>(&shape, options, seed, &subject),
+            2 => check::<bf16, f32>(&shape, options, seed, &subject),
+            _ => check::<f64, f64>(&shape, options, seed, &subject),
+        }
+        Ok(())
+    });
+    result.unwrap();
+}

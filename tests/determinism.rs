@@ -1,0 +1,366 @@
+//! The same bits: run after run, from several threads, with and without shader checks, in windows and
+//! whole, in padded and in exact buffers. And tensors beyond an adapter's limits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::data::{Case, FORMATS, all_choices, bits, in_format, options_in};
+use common::{EveryPair, Subject, one, subjects};
+use half::bf16;
+use pollster::block_on;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use wgpu_norm::{
+    BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, ParamGrads, ParamOf, Statistics,
+    Tuning,
+};
+
+const SHAPES: &[&[usize]] = &[
+    &[5, 33, 27],
+    &[2, 64, 19, 19],
+    &[64, 3, 100],
+    &[3, 2, 5001],
+    &[3001, 5],
+    &[1, 1, 60_001],
+];
+
+struct RunToRun;
+
+impl EveryPair for RunToRun {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        for (seed, shape) in SHAPES.iter().enumerate() {
+            for data_format in FORMATS {
+                let options = options_in(data_format);
+                let case =
+                    Case::<T, P>::random(&in_format(shape, data_format), options, seed as u64);
+                // Checked and unchecked subjects of an adapter follow each other.
+                for adapter in subjects().chunks(2) {
+                    if !adapter[0].supports::<T>() {
+                        continue;
+                    }
+                    let first = bits(&case.run(&adapter[0]).unwrap());
+                    for subject in [&adapter[0], &adapter[1], &adapter[1]] {
+                        let again = bits(&case.run(subject).unwrap());
+                        assert!(
+                            first == again,
+                            "{shape:?} {data_format} {}/{}: {} and {} differ",
+                            T::DTYPE,
+                            P::DTYPE,
+                            adapter[0].name,
+                            subject.name
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn run_to_run_checked_and_unchecked() {
+    for adapter in subjects().chunks(2) {
+        assert!(!adapter[0].checked && adapter[1].checked);
+        assert_eq!(
+            adapter[0].gpu.adapter_info().name,
+            adapter[1].gpu.adapter_info().name
+        );
+    }
+    RunToRun.every_pair();
+}
+
+#[test]
+fn several_threads_on_one_context() {
+    for subject in subjects() {
+        // A new context, so that threads also compile at once.
+        let subject = subject.with_profile("threads", |_| {});
+        let cases: Vec<_> = (0..4)
+            .map(|i| {
+                let data_format = FORMATS[i % 2];
+                let shape = in_format(SHAPES[i], data_format);
+                let case = Case::<f32, f32>::random(&shape, options_in(data_format), i as u64);
+                let want = case.reference();
+                (case, want)
+            })
+            .collect();
+        let results: Vec<Vec<_>> = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..6)
+                .map(|thread| {
+                    let (cases, subject) = (&cases, &subject);
+                    scope.spawn(move || {
+                        let run = |i: usize| {
+                            let index = (i + thread) % cases.len();
+                            (index, cases[index].0.run(subject).unwrap())
+                        };
+                        (0..8).map(run).collect()
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|t| t.join().unwrap()).collect()
+        });
+        let mut first: Vec<Option<[Vec<u8>; 3]>> = vec![None; cases.len()];
+        for (index, grads) in results.into_iter().flatten() {
+            let (case, want) = &cases[index];
+            common::data::assert_close(&grads, want, case.options.param_grads, &subject.name);
+            let got = bits(&grads);
+            let first = first[index].get_or_insert_with(|| got.clone());
+            assert!(*first == got, "case {index} on {}", subject.name);
+        }
+        assert!(first.iter().all(Option::is_some));
+    }
+}
+
+/// Sizes with which small tensors are cut into many windows.
+const SMALL_UNITS: Tuning = Tuning {
+    runs_workgroup: 16,
+    columns_workgroup: 16,
+    column_lanes: 4,
+    finish_workgroup: 16,
+    busy_workgroups: 64,
+    min_split: 1024,
+    apply_tile: 1024,
+    short_run: 32,
+    window_unit: 4096,
+};
+
+/// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.
+const WINDOWS: [u64; 4] = [40 << 10, 128 << 10, 512 << 10, 8 << 20];
+
+struct Windows {
+    whole: Subject,
+    cut: Vec<Subject>,
+    /// Cases that were cut into windows.
+    cases: AtomicUsize,
+}
+
+impl EveryPair for Windows {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        if !self.whole.supports::<T>() {
+            return;
+        }
+        let shapes: &[&[usize]] = &[
+            &[6, 33, 27 * 27], // blocks of outer indices, odd runs
+            &[2, 5, 30_003],   // chunks of a run
+            &[500, 7, 40],     // many outer indices a block
+            &[300, 51, 9],     // short runs: columns of several elements a channel
+            &[50_011, 3],      // rows made of many outer indices, the last one partial
+            &[60_001, 4],      // rows of whole quads
+            &[1, 701, 200],    // one outer index
+            &[700, 61, 2],     // rows of odd width, several outer indices a row
+            &[2000, 64],       // whole rows
+            &[7, 100, 331],    // channels · inner larger than a window, as runs
+            &[3, 500, 31],     // and as columns, where the apply alone can be cut
+            &[1, 1, 150_001],  // one channel
+        ];
+        for (seed, shape) in shapes.iter().enumerate() {
+            for data_format in FORMATS {
+                for (statistics, param_grads) in [
+                    (Statistics::Batch, ParamGrads::Both),
+                    (Statistics::Constant, ParamGrads::Frozen),
+                ] {
+                    let options = BatchNormOptions {
+                        statistics,
+                        param_grads,
+                        ..options_in(data_format)
+                    };
+                    let shape = in_format(shape, data_format);
+                    let case = Case::<T, P>::random(&shape, options, seed as u64);
+                    self.check(&case);
+                }
+            }
+        }
+    }
+}
+
+impl Windows {
+    fn check<T: Element, P: ParamOf<T>>(&self, case: &Case<T, P>) {
+        let plan = |subject: &Subject| {
+            let layer = GpuBatchNorm::new(&subject.gpu, case.options)?;
+            layer.plan(&case.shape, T::DTYPE, P::DTYPE, true)
+        };
+        let whole = plan(&self.whole).unwrap();
+        let cut = self.cut.iter().find_map(|subject| match plan(subject) {
+            Ok(plan) => Some((subject, plan)),
+            Err(Error::Limit { .. }) => None,
+            Err(error) => panic!("{error}"),
+        });
+        let (subject, cut) = cut.expect("the largest window is enough");
+        let what = format!(
+            "{:?} {:?} {}/{} on {}",
+            case.shape,
+            case.options,
+            T::DTYPE,
+            P::DTYPE,
+            subject.name
+        );
+        let bytes = case.src.len() as u64 * T::DTYPE.size();
+        if bytes > subject.gpu.profile().max_binding {
+            self.cases.fetch_add(1, Ordering::Relaxed);
+            // Where a row is cut anyway, windows take no dispatches of their own.
+            assert!(cut.dispatches() >= whole.dispatches(), "{what}");
+        }
+        let in_one = case.run(&self.whole).unwrap();
+        let in_windows = case.run(subject).unwrap_or_else(|e| panic!("{what}: {e}"));
+        assert!(bits(&in_one) == bits(&in_windows), "{what}");
+        if self.whole.checked && cut.dispatches() > whole.dispatches() {
+            let want = case.reference();
+            common::data::assert_close(&in_windows, &want, case.options.param_grads, &what);
+        }
+    }
+}
+
+#[test]
+fn windows_give_the_bits_of_the_whole() {
+    // Checks change no bits, as another test shows: one adapter with them is enough.
+    let unchecked = subjects().iter().filter(|subject| !subject.checked);
+    for subject in unchecked.chain([one(true)]) {
+        let whole = subject.with_tuning("whole", SMALL_UNITS);
+        let cut = WINDOWS.map(|window| {
+            subject.with_profile(&format!("in windows of {window} bytes"), |profile| {
+                profile.tuning = SMALL_UNITS;
+                profile.max_binding = window;
+            })
+        });
+        let test = Windows {
+            whole,
+            cut: cut.into(),
+            cases: AtomicUsize::new(0),
+        };
+        test.every_pair();
+        let cut = test.cases.into_inner();
+        println!("{cut} cases in windows on {}", subject.name);
+        assert!(cut > 150, "only {cut} cases are larger than a window");
+    }
+}
+
+#[test]
+fn what_cannot_be_cut_is_an_error() {
+    let subject = one(false).with_profile("in windows", |profile| profile.max_binding = 4096);
+    let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
+    let plan = |shape: &[usize]| layer.plan(shape, f32::DTYPE, f32::DTYPE, true);
+    let error = plan(&[64, 4, 1000]).unwrap_err();
+    let Error::Limit {
+        what,
+        limit,
+        needed,
+        available,
+    } = &error
+    else {
+        panic!("{error:?}");
+    };
+    assert_eq!(*limit, "max_storage_buffer_binding_size");
+    assert!(what.contains("src"), "{what}");
+    assert_eq!(*available, 4096);
+    assert!(*needed > 4096);
+    // The workspace and the parameters are bound whole.
+    let error = plan(&[1, 4096]).unwrap_err();
+    assert!(matches!(error, Error::Limit { .. }), "{error:?}");
+    plan(&[4, 4, 10]).unwrap();
+}
+
+/// More tiles than a dispatch has workgroups, by either kernel.
+#[test]
+fn more_tiles_than_workgroups() {
+    for subject in subjects() {
+        for (what, short_run) in [("runs", 1), ("columns", u32::MAX)] {
+            let tuning = Tuning {
+                runs_workgroup: 4,
+                columns_workgroup: 4,
+                column_lanes: 1,
+                apply_tile: 64,
+                busy_workgroups: 1 << 20,
+                min_split: 1,
+                short_run,
+                ..Tuning::SOFTWARE
+            };
+            for (shape, max_workgroups) in [
+                (&[70_000, 1][..], 65_535),
+                (&[1, 70_000], 65_535),
+                (&[70_000, 4], 65_535),
+                (&[40, 30, 40], 7),
+            ] {
+                let few = subject.with_profile(&format!("{what} {max_workgroups}"), |profile| {
+                    profile.tuning = tuning;
+                    profile.max_workgroups = profile.max_workgroups.min(max_workgroups);
+                });
+                let case = Case::<f32, f32>::random(shape, options_in(DataFormat::Ncx), 3);
+                case.check(&few, &format!("{shape:?}"));
+            }
+        }
+        // However few workgroups there are, the order of the additions stays.
+        let case = Case::<bf16, f32>::random(&[40, 30, 40], options_in(DataFormat::Ncx), 4);
+        let few = subject.with_profile("3 workgroups", |profile| profile.max_workgroups = 3);
+        let usual = bits(&case.run(subject).unwrap());
+        assert!(usual == bits(&case.run(&few).unwrap()), "{}", few.name);
+    }
+}
+
+/// 205 MB a tensor: beyond the 128 MiB that lavapipe and WebGPU's defaults bind.
+#[test]
+fn a_tensor_beyond_the_binding_limit() {
+    let subject = one(false);
+    let shape = [64, 64, 112, 112];
+    let bytes = shape.iter().product::<usize>() as u64 * 4;
+    let options = options_in(DataFormat::Ncx);
+    let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+    let dispatches = |shape: &[usize]| {
+        let plan = layer.plan(shape, f32::DTYPE, f32::DTYPE, true).unwrap();
+        plan.dispatches()
+    };
+    if subject.gpu.profile().max_binding < bytes {
+        assert!(dispatches(&shape) > dispatches(&[1, 64, 112, 112]));
+    } else {
+        println!("{}: binds {bytes} bytes at once", subject.name);
+    }
+    let case = Case::<f32, f32>::random(&shape, options, 5);
+    case.check(subject, "64 × 64 × 112 × 112");
+}
+
+/// Millions of equal terms, as the gradient of a mean has: roundings that all have one sign.
+#[test]
+fn long_channels_of_equal_terms() {
+    let subject = one(false);
+    for (data_format, shape) in [
+        (DataFormat::Ncx, [1, 1, 12_000_017]),
+        (DataFormat::Nxc, [1, 4_000_037, 3]),
+    ] {
+        let mut case = Case::<f32, f32>::random(&shape, options_in(data_format), 6);
+        case.diff_dst.fill(0.1);
+        case.check(
+            subject,
+            &format!("{shape:?} {data_format} of equal diff_dst"),
+        );
+    }
+}
+
+/// All choices in windows once more, by the reference: the halves of the plan differ.
+#[test]
+fn every_choice_in_windows() {
+    for data_format in FORMATS {
+        for (statistics, param_grads) in all_choices() {
+            let options = BatchNormOptions {
+                statistics,
+                param_grads,
+                ..options_in(data_format)
+            };
+            let shape = in_format(&[9, 60, 49], data_format);
+            let case = Case::<f32, f32>::random(&shape, options, 7);
+            let cut = one(true).with_profile("in windows", |profile| {
+                profile.tuning = SMALL_UNITS;
+                profile.max_binding = WINDOWS[1];
+            });
+            case.check(&cut, &format!("{options:?}"));
+        }
+    }
+}
+
+#[test]
+fn futures_of_one_context_can_interleave() {
+    let subject = one(false);
+    let case = Case::<f32, f32>::random(&[5, 33, 27], options_in(DataFormat::Ncx), 8);
+    let layer = GpuBatchNorm::new(&subject.gpu, case.options).unwrap();
+    let first = layer.backward(case.args());
+    let second = layer.backward(case.args());
+    // The second is finished before the first is polled at all.
+    let second = block_on(second).unwrap();
+    let first = block_on(first).unwrap();
+    assert!(bits(&first) == bits(&second));
+}
