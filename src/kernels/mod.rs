@@ -17,6 +17,8 @@
 //!   stride that the loop bounds keep below `workgroup_size`.
 
 mod source;
+#[cfg(test)]
+mod tests;
 mod uniforms;
 
 pub(crate) use source::Variant;
