@@ -37,7 +37,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
 
     // 2. The first half on each device: the sums of its own samples.
     for shard in &shards {
-        shard.submit(|encoder| shard.bound.record_reduce(encoder));
+        shard.submit(|encoder| shard.bound.record_reduce(encoder))?;
     }
 
     // 3. `sums` holds the sum of diff_dst for each channel, the sum of diff_dst times the normalized
@@ -70,7 +70,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     // 5. The second half: every device finds its samples' diff_src and the whole batch's parameter
     //    gradients.
     for shard in &shards {
-        shard.submit(|encoder| shard.bound.record_apply(encoder));
+        shard.submit(|encoder| shard.bound.record_apply(encoder))?;
     }
 
     // 6. Joined, it is the gradient of the whole batch.
@@ -176,11 +176,15 @@ impl Shard {
         })
     }
 
-    fn submit(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
+    fn submit(
+        &self,
+        record: impl FnOnce(&mut wgpu::CommandEncoder) -> Result<(), wgpu_norm::Error>,
+    ) -> Result<(), wgpu_norm::Error> {
         let descriptor = wgpu::CommandEncoderDescriptor::default();
         let mut encoder = self.gpu.device().create_command_encoder(&descriptor);
-        record(&mut encoder);
+        record(&mut encoder)?;
         self.gpu.queue().submit([encoder.finish()]);
+        Ok(())
     }
 
     fn read(&self, buffer: &wgpu::Buffer) -> Result<Vec<f32>, Box<dyn Error>> {
@@ -192,7 +196,8 @@ impl Shard {
         });
         self.submit(|encoder| {
             encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
-        });
+            Ok(())
+        })?;
         staging.map_async(wgpu::MapMode::Read, .., |result| {
             if let Err(error) = result {
                 log::error!("mapping: {error}");

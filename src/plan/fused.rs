@@ -7,9 +7,6 @@ use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 
-/// Storage buffers that the kernel binds at most.
-const STORAGE_BUFFERS: u32 = 8;
-
 /// The tensors of a fused dispatch.
 pub(crate) struct FusedTensors<'a> {
     pub src: &'a Requirement,
@@ -48,7 +45,7 @@ impl Planner<'_> {
         let blocks = div_ceil(u64::from(grid.channels), block);
         let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
-        self.profile.max_storage_buffers >= STORAGE_BUFFERS
+        self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
             && elements <= u64::from(tuning.fused_block)
