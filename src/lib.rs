@@ -18,7 +18,7 @@ pub use batch_norm::{
     BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, GpuBatchNorm,
 };
 pub use bound::{Bound, BufferRange};
-pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters};
+pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, Element, ParamOf};
 pub use error::Error;
 pub use layer_norm::{

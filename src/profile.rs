@@ -92,8 +92,15 @@ impl Tuning {
 impl Profile {
     /// The profile of a device.
     pub fn new(device: &wgpu::Device) -> Self {
-        let info = device.adapter_info();
-        let limits = device.limits();
+        Self::from_parts(device.adapter_info(), device.limits(), device.features())
+    }
+
+    /// The profile that a context on this adapter would have, without opening a device.
+    pub fn for_adapter(adapter: &wgpu::Adapter) -> Self {
+        Self::from_parts(adapter.get_info(), adapter.limits(), adapter.features())
+    }
+
+    fn from_parts(info: wgpu::AdapterInfo, limits: wgpu::Limits, features: wgpu::Features) -> Self {
         let tuning = match info.device_type {
             wgpu::DeviceType::Cpu => Tuning::SOFTWARE,
             _ => Tuning::GPU,
@@ -109,7 +116,7 @@ impl Profile {
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
-            f64: device.features().contains(wgpu::Features::SHADER_F64),
+            f64: features.contains(wgpu::Features::SHADER_F64),
             tuning,
         }
     }

@@ -5,7 +5,7 @@ mod pipelines;
 mod readback;
 mod scope;
 
-pub use adapter::{ContextOptions, adapters};
+pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
 
 use crate::kernels::Variant;

@@ -11,7 +11,15 @@ pub(super) struct Poller {
     #[cfg(not(target_arch = "wasm32"))]
     device: wgpu::Device,
     #[cfg(not(target_arch = "wasm32"))]
-    sender: std::sync::Mutex<Option<std::sync::mpsc::Sender<wgpu::SubmissionIndex>>>,
+    running: std::sync::Mutex<Option<Running>>,
+}
+
+/// The thread that polls.
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+struct Running {
+    sender: std::sync::mpsc::Sender<wgpu::SubmissionIndex>,
+    thread: std::thread::JoinHandle<()>,
 }
 
 impl Poller {
@@ -29,45 +37,64 @@ impl Poller {
     pub fn new(device: wgpu::Device) -> Self {
         Self {
             device,
-            sender: std::sync::Mutex::new(None),
+            running: std::sync::Mutex::new(None),
         }
     }
 
     /// Has the device polled until a submission is done.
     #[cfg(not(target_arch = "wasm32"))]
     fn poll_for(&self, submission: wgpu::SubmissionIndex) -> Result<(), Error> {
-        let mut sender = self
-            .sender
+        let mut running = self
+            .running
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let running = match &*sender {
-            Some(running) => running.clone(),
-            None => sender.insert(self.start()?).clone(),
+        let sender = match &*running {
+            Some(running) => &running.sender,
+            None => &running.insert(self.start()?).sender,
         };
-        running.send(submission).map_err(|_| Error::Gpu {
+        sender.send(submission).map_err(|_| Error::Gpu {
             operation: "waiting for the device".to_owned(),
             message: "the polling thread has ended".to_owned(),
         })
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    fn start(&self) -> Result<std::sync::mpsc::Sender<wgpu::SubmissionIndex>, Error> {
+    fn start(&self) -> Result<Running, Error> {
         let (sender, submissions) = std::sync::mpsc::channel();
         let device = self.device.clone();
-        // The thread ends when the context, and with it the sender, is dropped.
+        // The thread ends when the sender is dropped.
         let poll = move || {
             for submission in submissions {
                 wait_for(&device, submission);
             }
         };
-        std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("wgpu-norm poll".to_owned())
             .spawn(poll)
             .map_err(|error| Error::Gpu {
                 operation: "starting the polling thread".to_owned(),
                 message: error.to_string(),
             })?;
-        Ok(sender)
+        Ok(Running { sender, thread })
+    }
+}
+
+/// Waits for the thread, which would else let go of the device at any later time: while the process
+/// ends, for example, when drivers have already torn down what that needs.
+#[cfg(not(target_arch = "wasm32"))]
+impl Drop for Poller {
+    fn drop(&mut self) {
+        let running = self
+            .running
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(Running { sender, thread }) = running.take() {
+            drop(sender);
+            // A callback may hold the last context; a thread cannot wait for itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
     }
 }
 
