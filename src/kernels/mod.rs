@@ -90,6 +90,10 @@ pub(crate) struct Entry {
     /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
     pub tensors: &'static [Tensor],
     /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
+    #[cfg_attr(
+        not(test),
+        allow(dead_code, reason = "tests make the variants from it")
+    )]
     pub optional: &'static [Tensor],
     /// The override constants beside `workgroup_size`.
     pub constants: &'static [&'static str],
