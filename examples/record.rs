@@ -107,8 +107,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
     let bound_first = bind(&plan, &places[0], between, between)?; // in place
 
     // 7. Stage three, `record`: every step of a training, into an encoder that may hold other work
-    //    too. It only writes commands; wgpu orders the two layers by the buffer they share. A third
-    //    party's pass could stand in between.
+    //    too, also in between: it only writes commands, and wgpu orders passes by the buffers they share.
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     bound_second.record(&mut encoder);
     bound_first.record(&mut encoder);
