@@ -394,7 +394,7 @@ impl Binder<'_> {
         variant.pooled = bound.iter().any(|(binding, place)| {
             !variant.writes(binding.tensor) && written.contains(&place.buffer)
         });
-        let pipeline = self.gpu.pipeline(&variant)?;
+        let pipeline = self.gpu.pipeline(&variant.normalized())?;
 
         let mut entries = vec![wgpu::BindGroupEntry {
             binding: 0,

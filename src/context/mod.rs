@@ -88,6 +88,13 @@ impl GpuContext {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let (device, queue) = adapter::open(adapter).await?;
+        let profile = options
+            .profile
+            .unwrap_or_else(|| Profile::for_adapter(adapter));
+        let options = DeviceOptions {
+            profile: Some(profile),
+            ..options
+        };
         let lost = LostFlag::default();
         let flag = Arc::downgrade(&lost);
         device.set_device_lost_callback(move |reason, message| {

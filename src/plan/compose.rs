@@ -65,8 +65,6 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let mut area = Workspace::new(accumulator);
     let stats = area.reserve(channels)?;
     let coefficients = area.reserve(channels)?;
-    let sums_part = area.reserve(sums.elements.div_ceil(4))?;
-    let sums_in_workspace = area.bytes_of(sums_part, sums.elements);
 
     let empty = grid.elements() == 0;
     // Where oneDNN Graph's rule holds, a given gamma is ignored.
@@ -129,7 +127,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             .chain(whole.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
     }
-    planner.complete(tensors, area, sums_in_workspace, params, split)
+    planner.complete(tensors, area, params, split)
 }
 
 /// A layer-norm gradient, folded to rows and columns.
@@ -205,8 +203,6 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     } else {
         rows
     })?;
-    let sums_part = area.reserve((2 * rows.max(columns) + 1).div_ceil(4))?;
-    let sums_in_workspace = area.bytes_of(sums_part, 2 * rows.max(columns) + 1);
     if n > 0 && (!fused || problem.use_affine) {
         dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats));
     }
@@ -270,7 +266,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(tensors, area, sums_in_workspace, params, dispatches)
+    planner.complete(tensors, area, params, dispatches)
 }
 
 impl Planner<'_> {
@@ -282,11 +278,16 @@ impl Planner<'_> {
     fn complete(
         &self,
         tensors: Vec<Requirement>,
-        area: Workspace,
-        sums_in_workspace: std::ops::Range<u64>,
+        mut area: Workspace,
         params: DType,
         dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
+        // The sums come last and have a binding of their own, apart from that of the rest.
+        let records = 0..area.bytes();
+        let sums = tensors.iter().find(|r| r.tensor == Tensor::Sums);
+        let reals = sums.map_or(0, |sums| sums.elements);
+        let sums = area.reserve(reals.div_ceil(4))?;
+        let sums_in_workspace = area.bytes_of(sums, reals);
         let workspace_bytes = area.bytes();
         if workspace_bytes > self.profile.max_binding {
             return Err(Error::Limit {
@@ -302,8 +303,8 @@ impl Planner<'_> {
             .collect();
         for binding in dispatches.iter_mut().flat_map(|d| &mut d.bindings) {
             match binding.tensor {
-                Tensor::Workspace => binding.bytes = 0..workspace_bytes,
-                Tensor::Sums => binding.bytes = 0..sums_in_workspace.end - sums_in_workspace.start,
+                Tensor::Workspace => binding.bytes = records.clone(),
+                Tensor::Sums => binding.bytes = 0..reals * self.data.accumulator().size(),
                 _ => {}
             }
         }
