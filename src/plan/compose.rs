@@ -4,14 +4,14 @@ use super::finish::{Derived, From, Partials, To};
 use super::fused::FusedTensors;
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement};
-use crate::geometry::Grid;
+use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
 
 /// A batch-norm gradient, folded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchNormProblem {
-    pub grid: Grid,
+    pub layout: Layout,
     pub data: DType,
     pub params: DType,
     pub has_gamma: bool,
@@ -23,8 +23,12 @@ pub(crate) struct BatchNormProblem {
 /// The dispatches of a batch-norm gradient.
 pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
     let &BatchNormProblem {
-        grid, data, params, ..
+        ref layout,
+        data,
+        params,
+        ..
     } = problem;
+    let grid = layout.grid;
     let planner = Planner { profile, data };
     let accumulator = data.accumulator();
     let channels = u64::from(grid.channels);
@@ -80,10 +84,10 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         ));
         let (reduce, partials) = if empty || !(both || batch) {
             (vec![], Partials::none(&grid, stats))
-        } else if planner.reads_runs(&grid) {
-            planner.reduce_runs(&grid, &src, &diff_dst, stats, None, &mut area)?
+        } else if planner.reads_runs(layout) {
+            planner.reduce_runs(layout, &src, &diff_dst, stats, None, &mut area)?
         } else {
-            planner.reduce_columns(&grid, &src, &diff_dst, stats, false, &mut area)?
+            planner.reduce_columns(layout, &src, &diff_dst, stats, false, &mut area)?
         };
         let phases = Phases::WHOLE.and(Phases::REDUCE);
         split.extend(reduce.into_iter().map(|dispatch| (phases, dispatch)));
@@ -100,15 +104,15 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     }
     if !empty {
         let src = batch.then_some(&src);
-        let apply = if planner.reads_runs(&grid) {
-            planner.apply_runs(&grid, src, &diff_dst, &diff_src, stats, coefficients, None)?
+        let apply = if planner.reads_runs(layout) {
+            planner.apply_runs(layout, src, &diff_dst, &diff_src, stats, coefficients, None)?
         } else {
-            planner.apply_columns(&grid, src, &diff_dst, &diff_src, stats, coefficients)?
+            planner.apply_columns(layout, src, &diff_dst, &diff_src, stats, coefficients)?
         };
         let phases = Phases::WHOLE.and(Phases::APPLY);
         split.extend(apply.into_iter().map(|dispatch| (phases, dispatch)));
     }
-    if !empty && batch && planner.reads_runs(&grid) && planner.fuses(&grid) {
+    if !empty && batch && planner.reads_runs(layout) && planner.fuses(layout) {
         let tensors = FusedTensors {
             src: &src,
             diff_dst: &diff_dst,
@@ -195,7 +199,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         2 * rows.max(columns) + 1,
     ));
 
-    let fused = planner.fuses(&by_row);
+    let fused = planner.fuses(&by_row.into());
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
     let stats = area.reserve(if fused && !problem.use_affine {
@@ -209,7 +213,14 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     if problem.use_affine && columns > 0 {
         let (reduce, partials) = match n {
             0 => (vec![], Partials::none(&by_column, stats)),
-            _ => planner.reduce_columns(&by_column, &src, &diff_dst, stats, true, &mut area)?,
+            _ => planner.reduce_columns(
+                &by_column.into(),
+                &src,
+                &diff_dst,
+                stats,
+                true,
+                &mut area,
+            )?,
         };
         dispatches.extend(reduce);
         let derived = Derived {
@@ -244,7 +255,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         };
         let coefficients = area.reserve(rows)?;
         let (reduce, partials) =
-            planner.reduce_runs(&by_row, &src, &diff_dst, stats, weights, &mut area)?;
+            planner.reduce_runs(&by_row.into(), &src, &diff_dst, stats, weights, &mut area)?;
         dispatches.extend(reduce);
         let derived = Derived {
             diff_gamma: None,
@@ -255,7 +266,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results);
         dispatches.push(finish);
         dispatches.extend(planner.apply_runs(
-            &by_row,
+            &by_row.into(),
             Some(&src),
             &diff_dst,
             &diff_src,
@@ -270,9 +281,12 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
 }
 
 impl Planner<'_> {
-    /// Whether a grid's runs are long enough to be read as such; else they are read as columns.
-    fn reads_runs(&self, grid: &Grid) -> bool {
-        grid.inner >= self.profile.tuning.short_run.max(1)
+    /// Whether runs are long enough to be read as such; else they are read as columns.
+    fn reads_runs(&self, layout: &Layout) -> bool {
+        match &layout.general {
+            Some(general) => !general.keeps_last,
+            None => layout.grid.inner >= self.profile.tuning.short_run.max(1),
+        }
     }
 
     fn complete(
