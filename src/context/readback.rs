@@ -115,10 +115,10 @@ pub(super) async fn submit_and_read(
             None => return Err(lost(format!("reading {what}: no answer"))),
         }
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let view = buffer.get_mapped_range(..).map_err(|error| Error::Gpu {
-            operation: format!("reading {what}"),
-            message: error.to_string(),
-        })?;
+        // Nobody else has the buffer, so only the device's end can take it away.
+        let view = buffer
+            .get_mapped_range(..)
+            .map_err(|error| lost(format!("reading {what}: {error}")))?;
         results.push(view.get(..size).unwrap_or(&view).to_vec());
     }
     Ok(results)
