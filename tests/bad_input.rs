@@ -873,3 +873,37 @@ fn the_environment_names_an_adapter() {
     let wanted = std::env::var("WGPU_ADAPTER_NAME").unwrap();
     assert_eq!(gpu.adapter_info().name.to_uppercase(), wanted);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_thread_outlives_its_context() {
+    in_child("threads_of_dropped_contexts", "", &[]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[ignore = "run by no_thread_outlives_its_context, in a process without other contexts"]
+fn threads_of_dropped_contexts() {
+    let polling = || {
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let names = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")));
+        // A thread may end between the two reads.
+        let names = names.filter_map(Result::ok);
+        names
+            .filter(|name| name.starts_with("wgpu-norm poll"))
+            .count()
+    };
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for adapter in block_on(wgpu_norm::adapters(backends)) {
+        let gpu = block_on(GpuContext::from_adapter(&adapter, DeviceOptions::default())).unwrap();
+        let subject = Subject {
+            name: adapter.get_info().name,
+            gpu,
+            checked: false,
+        };
+        case().check(&subject, "in a process of its own");
+        assert_eq!(polling(), 1);
+        drop(subject);
+        assert_eq!(polling(), 0);
+    }
+}

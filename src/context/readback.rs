@@ -11,7 +11,31 @@ pub(super) struct Poller {
     #[cfg(not(target_arch = "wasm32"))]
     device: wgpu::Device,
     #[cfg(not(target_arch = "wasm32"))]
-    sender: std::sync::Mutex<Option<std::sync::mpsc::Sender<wgpu::SubmissionIndex>>>,
+    thread: std::sync::Mutex<Option<PollThread>>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+#[derive(Debug)]
+struct PollThread {
+    sender: std::sync::mpsc::Sender<wgpu::SubmissionIndex>,
+    handle: std::thread::JoinHandle<()>,
+}
+
+/// The thread has a handle of the device, so it must not outlive the context: a driver does not
+/// survive that a device is torn down while the process exits.
+#[cfg(not(target_arch = "wasm32"))]
+impl Drop for Poller {
+    fn drop(&mut self) {
+        let thread = self.thread.get_mut();
+        let thread = thread.unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(PollThread { sender, handle }) = thread.take() {
+            drop(sender);
+            // A waker that the thread runs may drop the last context.
+            if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
+                log::error!("the polling thread panicked");
+            }
+        }
+    }
 }
 
 impl Poller {
@@ -29,29 +53,29 @@ impl Poller {
     pub fn new(device: wgpu::Device) -> Self {
         Self {
             device,
-            sender: std::sync::Mutex::new(None),
+            thread: std::sync::Mutex::new(None),
         }
     }
 
     /// Has the device polled until a submission is done.
     #[cfg(not(target_arch = "wasm32"))]
     fn poll_for(&self, submission: wgpu::SubmissionIndex) -> Result<(), Error> {
-        let mut sender = self
-            .sender
+        let mut thread = self
+            .thread
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let running = match &*sender {
-            Some(running) => running.clone(),
-            None => sender.insert(self.start()?).clone(),
+        let running = match &*thread {
+            Some(running) => running,
+            None => &*thread.insert(self.start()?),
         };
-        running.send(submission).map_err(|_| Error::Gpu {
+        running.sender.send(submission).map_err(|_| Error::Gpu {
             operation: "waiting for the device".to_owned(),
             message: "the polling thread has ended".to_owned(),
         })
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    fn start(&self) -> Result<std::sync::mpsc::Sender<wgpu::SubmissionIndex>, Error> {
+    fn start(&self) -> Result<PollThread, Error> {
         let (sender, submissions) = std::sync::mpsc::channel();
         let device = self.device.clone();
         // The thread ends when the context, and with it the sender, is dropped.
@@ -67,14 +91,14 @@ impl Poller {
                 }
             }
         };
-        std::thread::Builder::new()
+        let handle = std::thread::Builder::new()
             .name("wgpu-norm poll".to_owned())
             .spawn(poll)
             .map_err(|error| Error::Gpu {
                 operation: "starting the polling thread".to_owned(),
                 message: error.to_string(),
             })?;
-        Ok(sender)
+        Ok(PollThread { sender, handle })
     }
 }
 

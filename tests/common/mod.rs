@@ -207,7 +207,7 @@ impl Noop {
         let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::NOOP));
         let adapter = adapters.into_iter().next().expect("the noop adapter");
         let complaints = Arc::default();
-        let subject = Self::open(&adapter, &limits, features, &complaints);
+        let subject = open(&adapter, &limits, features, &complaints);
         Self {
             subject,
             adapter,
@@ -217,33 +217,9 @@ impl Noop {
         }
     }
 
-    fn open(
-        adapter: &wgpu::Adapter,
-        limits: &wgpu::Limits,
-        features: wgpu::Features,
-        complaints: &Arc<AtomicUsize>,
-    ) -> Subject {
-        let request = adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: features,
-            required_limits: limits.clone(),
-            ..Default::default()
-        });
-        let (device, queue) = pollster::block_on(request).expect("a noop device");
-        let complaints = complaints.clone();
-        device.on_uncaptured_error(Arc::new(move |error| {
-            eprintln!("uncaptured: {error}");
-            complaints.fetch_add(1, Ordering::Relaxed);
-        }));
-        Subject {
-            name: "noop".to_owned(),
-            gpu: GpuContext::from_device(device, queue, DeviceOptions::default()),
-            checked: false,
-        }
-    }
-
     /// Another device of the same instance.
     pub fn sibling(&self) -> Subject {
-        Self::open(&self.adapter, &self.limits, self.features, &self.complaints)
+        open(&self.adapter, &self.limits, self.features, &self.complaints)
     }
 }
 
@@ -254,6 +230,67 @@ impl Default for Noop {
 }
 
 impl Drop for Noop {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let complaints = self.complaints.load(Ordering::Relaxed);
+            assert_eq!(complaints, 0, "errors that nothing captured");
+        }
+    }
+}
+
+/// A device of a test's own, whose uncaptured errors are counted.
+pub fn open(
+    adapter: &wgpu::Adapter,
+    limits: &wgpu::Limits,
+    features: wgpu::Features,
+    complaints: &Arc<AtomicUsize>,
+) -> Subject {
+    let request = adapter.request_device(&wgpu::DeviceDescriptor {
+        required_features: features,
+        required_limits: limits.clone(),
+        ..Default::default()
+    });
+    let (device, queue) = pollster::block_on(request).expect("a device");
+    let complaints = complaints.clone();
+    device.on_uncaptured_error(Arc::new(move |error| {
+        eprintln!("uncaptured: {error}");
+        complaints.fetch_add(1, Ordering::Relaxed);
+    }));
+    Subject {
+        name: adapter.get_info().name,
+        gpu: GpuContext::from_device(device, queue, DeviceOptions::default()),
+        checked: false,
+    }
+}
+
+/// A device of the test's own on every adapter, with the limits that every adapter has; fails when
+/// dropped if there were uncaptured errors.
+pub struct OwnDevices {
+    pub subjects: Vec<Subject>,
+    complaints: Arc<AtomicUsize>,
+}
+
+impl OwnDevices {
+    pub fn new() -> Self {
+        let complaints = Arc::default();
+        let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+        let adapters = pollster::block_on(wgpu_norm::adapters(backends));
+        let subjects = adapters
+            .iter()
+            .map(|adapter| {
+                let features = adapter.features() & wgpu::Features::SHADER_F64;
+                let limits = wgpu::Limits::downlevel_defaults();
+                open(adapter, &limits, features, &complaints)
+            })
+            .collect();
+        Self {
+            subjects,
+            complaints,
+        }
+    }
+}
+
+impl Drop for OwnDevices {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             let complaints = self.complaints.load(Ordering::Relaxed);
