@@ -644,8 +644,10 @@ fn futures_are_send_and_can_be_dropped() {
         drop(started);
         case.check(subject, "after dropped futures");
     }
-    assert_send(GpuContext::new());
-    assert_send(GpuContext::with_options(ContextOptions::default()));
+    drop(assert_send(GpuContext::new()));
+    drop(assert_send(GpuContext::with_options(
+        ContextOptions::default(),
+    )));
 }
 
 /// The closure's result, or a failure after a long time.

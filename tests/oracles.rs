@@ -462,9 +462,8 @@ fn same_halves<T: Element>(got: &[T], want: &[T], what: &str) {
     }
 }
 
-fn every_pattern<T: Element>(from_bits: fn(u16) -> T)
+fn every_pattern<T: ParamOf<T>>(from_bits: fn(u16) -> T)
 where
-    T: ParamOf<T>,
     f32: ParamOf<T>,
 {
     let patterns: Vec<T> = (0..=u16::MAX).map(from_bits).collect();

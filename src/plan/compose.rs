@@ -65,8 +65,6 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let mut area = Workspace::new(accumulator);
     let stats = area.reserve(channels)?;
     let coefficients = area.reserve(channels)?;
-    let sums_part = area.reserve(sums.elements.div_ceil(4))?;
-    let sums_in_workspace = area.bytes_of(sums_part, sums.elements);
 
     let mut dispatches = Vec::new();
     let empty = grid.elements() == 0;
@@ -112,6 +110,10 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             planner.apply_columns(&grid, src, &diff_dst, &diff_src, stats, coefficients)?
         });
     }
+    // Last, so that other bindings of the workspace end before it: WebGPU refuses a dispatch that binds
+    // the same bytes for writing twice.
+    let sums_part = area.reserve(sums.elements.div_ceil(4))?;
+    let sums_in_workspace = area.bytes_of(sums_part, sums.elements);
     planner.complete(tensors, area, sums_in_workspace, params, dispatches)
 }
 
@@ -140,7 +142,7 @@ impl Planner<'_> {
         }
         for binding in dispatches.iter_mut().flat_map(|d| &mut d.bindings) {
             match binding.tensor {
-                Tensor::Workspace => binding.bytes = 0..workspace_bytes,
+                Tensor::Workspace => binding.bytes = 0..sums_in_workspace.start,
                 Tensor::Sums => binding.bytes = 0..sums_in_workspace.end - sums_in_workspace.start,
                 _ => {}
             }
@@ -154,5 +156,55 @@ impl Planner<'_> {
             sums_in_workspace,
             dispatches,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::profile::Tuning;
+
+    #[test]
+    fn no_dispatch_binds_the_sums_twice() {
+        let profile = Profile {
+            adapter: String::new(),
+            max_binding: 1 << 27,
+            max_buffer: 1 << 30,
+            alignment: 256,
+            max_workgroups: 65535,
+            max_invocations: 256,
+            f64: true,
+            tuning: Tuning::GPU,
+        };
+        for (data, inner) in [
+            (DType::F32, 1),
+            (DType::F32, 49),
+            (DType::F64, 1),
+            (DType::F16, 0),
+        ] {
+            let problem = BatchNormProblem {
+                grid: Grid {
+                    outer: 6,
+                    channels: 5,
+                    inner,
+                },
+                data,
+                params: data,
+                has_gamma: true,
+                epsilon: 1e-5,
+                statistics: Statistics::Batch,
+                param_grads: ParamGrads::Both,
+            };
+            let plan = batch_norm(&profile, &problem).unwrap();
+            let sums = &plan.sums_in_workspace;
+            assert!(sums.end <= plan.workspace_bytes);
+            assert_eq!(sums.start % 256, 0);
+            for binding in plan.dispatches.iter().flat_map(|d| &d.bindings) {
+                if binding.tensor == Tensor::Workspace {
+                    assert!(binding.bytes.end <= sums.start);
+                }
+            }
+        }
     }
 }
