@@ -3,7 +3,8 @@
 #
 #   scripts/install-drivers.sh          what the command and the library need
 #   scripts/install-drivers.sh --all    what the tests want besides: lavapipe in any case, llvmpipe
-#                                       for GL, and, with apt, Chromium for its SwiftShader
+#                                       for GL, and, with apt, Chromium for its SwiftShader, and
+#                                       the validators of SPIR-V and GLSL
 #
 # Knows apt, dnf and pacman; macOS and Windows bring all that is needed. What is there already is
 # left alone. Prints one line that says what it did.
@@ -85,6 +86,9 @@ has_llvmpipe() {
             /usr/lib/*/libgallium*.so /usr/lib*/libgallium*.so
 }
 has_swiftshader() { "$here/find-swiftshader.sh" >/dev/null; }
+has_validators() {
+    command -v spirv-val >/dev/null && command -v glslangValidator >/dev/null
+}
 
 if command -v apt-get >/dev/null; then
     manager=apt
@@ -115,6 +119,7 @@ if [ $all = yes ]; then
     has_llvmpipe || want llvmpipe 'libegl1 libegl-mesa0 libgl1-mesa-dri' \
         'mesa-libEGL mesa-dri-drivers' mesa
     if [ $manager = apt ]; then
+        has_validators || want validators 'spirv-tools glslang-tools' '' ''
         has_swiftshader || want SwiftShader chromium '' ''
     fi
 else
@@ -123,7 +128,7 @@ fi
 
 if [ -z "$need" ]; then
     if [ $all = yes ]; then
-        say "nothing to install: the software drivers for the tests are here"
+        say "nothing to install: the software drivers and validators for the tests are here"
     else
         say "nothing to install: a Vulkan driver is here"
     fi
@@ -175,5 +180,6 @@ esac || fail "could not install $need ($manager:$packages)"
 
 case $need in *lavapipe*) has_lavapipe || fail "installed$packages, but no lavapipe driver came" ;; esac
 case $need in *llvmpipe*) has_llvmpipe || fail "installed$packages, but no llvmpipe driver came" ;; esac
+case $need in *validators*) has_validators || fail "installed$packages, but no validators came" ;; esac
 case $need in *SwiftShader*) has_swiftshader || fail "installed$packages, but no SwiftShader came" ;; esac
 say "installed $need ($manager:$packages)"

@@ -9,6 +9,8 @@
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of
 #                               lavapipe, llvmpipe and swiftshader; set here on Linux with apt, where
 #                               all three can be installed, if it is not set yet
+#   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
+#                               here where apt can install them
 #   CI=true                     nothing is skipped: what a skipped step would need must be there
 set -eu
 cd "$(dirname "$0")/.."
@@ -62,6 +64,9 @@ if [ -z "${WGPU_NORM_REQUIRE_ADAPTERS+set}" ] && [ "$(uname -s)" = Linux ] && ha
         WGPU_NORM_REQUIRE_ADAPTERS=$WGPU_NORM_REQUIRE_ADAPTERS,swiftshader
     fi
     export WGPU_NORM_REQUIRE_ADAPTERS
+fi
+if [ "$(uname -s)" = Linux ] && has apt-get; then
+    export WGPU_NORM_REQUIRE_VALIDATORS=1
 fi
 echo "adapters that must be tested: ${WGPU_NORM_REQUIRE_ADAPTERS:-those that are here}"
 

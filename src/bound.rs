@@ -1,7 +1,7 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
 use crate::kernels::{Tensor, Variant};
-use crate::plan::{Binding, Dispatch, Phase, Plan};
+use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
 use std::ops::Range;
 
@@ -45,11 +45,13 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
 #[derive(Debug)]
 pub struct Bound {
     steps: Vec<Step>,
+    /// Whether the two halves are bound too.
+    halves: bool,
 }
 
 #[derive(Debug)]
 struct Step {
-    phases: &'static [Phase],
+    phases: Phases,
     pipeline: wgpu::ComputePipeline,
     bind_group: wgpu::BindGroup,
     workgroups: u32,
@@ -58,25 +60,47 @@ struct Step {
 impl Bound {
     /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_phase(encoder, Phase::Whole);
+        self.record_phase(encoder, Phases::WHOLE);
     }
 
     /// Records the first half: the sums, into the buffer `sums`.
-    pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_phase(encoder, Phase::Reduce);
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.check_halves()?;
+        self.record_phase(encoder, Phases::REDUCE);
+        Ok(())
     }
 
-    /// Records the second half: the gradients, from the sums that are in `sums` by then.
-    pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_phase(encoder, Phase::Apply);
+    /// Records the second half: the gradients, from what is in `sums` by then.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.check_halves()?;
+        self.record_phase(encoder, Phases::APPLY);
+        Ok(())
     }
 
-    fn record_phase(&self, encoder: &mut wgpu::CommandEncoder, phase: Phase) {
+    fn check_halves(&self) -> Result<(), Error> {
+        match self.halves {
+            true => Ok(()),
+            false => Err(Error::BufferPresence {
+                tensor: Tensor::Sums.name(),
+                expected: true,
+            }),
+        }
+    }
+
+    fn record_phase(&self, encoder: &mut wgpu::CommandEncoder, phase: Phases) {
         let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
             label: Some("wgpu-norm"),
             timestamp_writes: None,
         });
-        for step in self.steps.iter().filter(|s| s.phases.contains(&phase)) {
+        for step in self.steps.iter().filter(|step| step.phases.meets(phase)) {
             pass.set_pipeline(&step.pipeline);
             pass.set_bind_group(0, &step.bind_group, &[]);
             pass.dispatch_workgroups(step.workgroups, 1, 1);
@@ -135,8 +159,16 @@ pub(crate) fn bind(
         _ => false,
     };
     let uniforms = UniformBuffer::create(gpu, plan)?;
+    let halves = find(given, Tensor::Sums).is_some();
+    let recorded = match halves {
+        true => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
+        false => Phases::WHOLE,
+    };
     let mut steps = Vec::new();
     for (index, dispatch) in plan.dispatches.iter().enumerate() {
+        if !dispatch.phases.meets(recorded) {
+            continue;
+        }
         let binder = Binder {
             gpu,
             plan,
@@ -150,7 +182,7 @@ pub(crate) fn bind(
         };
         steps.push(binder.step(uniforms.binding(index))?);
     }
-    Ok(Bound { steps })
+    Ok(Bound { steps, halves })
 }
 
 /// A plan may have been made for another context, whose adapter allows more.

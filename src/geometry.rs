@@ -79,6 +79,36 @@ pub(crate) fn batch_norm_grid(shape: &[usize], format: DataFormat) -> Result<Gri
     })
 }
 
+/// Rows and columns of a layer-norm tensor whose axes from `begin_norm_axis` on are normalized.
+pub(crate) fn layer_norm_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(u32, u32), Error> {
+    let rank = shape.len();
+    if rank == 0 || rank > MAX_RANK {
+        return Err(Error::Rank {
+            tensor: "src",
+            min: 1,
+            max: MAX_RANK,
+            got: rank,
+        });
+    }
+    elements("src", shape)?;
+    let axis = match begin_norm_axis {
+        axis if axis < 0 => axis.checked_add(rank as i64),
+        axis => Some(axis),
+    };
+    let axis = axis.and_then(|axis| usize::try_from(axis).ok());
+    let Some((rows, columns)) = axis
+        .filter(|&axis| axis < rank)
+        .map(|axis| shape.split_at(axis))
+    else {
+        return Err(Error::Argument {
+            argument: "begin_norm_axis",
+            expected: format!("an axis from -{rank} to {}", rank - 1),
+            got: begin_norm_axis.to_string(),
+        });
+    };
+    Ok((product(rows)?, product(columns)?))
+}
+
 fn product(dims: &[usize]) -> Result<u32, Error> {
     elements("src", dims).and_then(|product| {
         u32::try_from(product).map_err(|_| Error::SizeOverflow {
@@ -123,6 +153,20 @@ mod tests {
         assert_eq!(fold(&[5, 3], DataFormat::Ncx), grid(5, 3, 1));
         assert_eq!(fold(&[5, 3], DataFormat::Nxc), grid(5, 3, 1));
         assert_eq!(fold(&[0, 3, 4], DataFormat::Ncx), grid(0, 3, 4));
+    }
+
+    #[test]
+    fn rows_and_columns() {
+        let fold = |axis| layer_norm_rows(&[2, 3, 5], axis);
+        assert_eq!(fold(-1), Ok((6, 5)));
+        assert_eq!(fold(1), Ok((2, 15)));
+        assert_eq!(fold(0), Ok((1, 30)));
+        assert_eq!(fold(-3), Ok((1, 30)));
+        for axis in [3, -4, i64::MIN, i64::MAX] {
+            assert!(matches!(fold(axis), Err(Error::Argument { .. })), "{axis}");
+        }
+        let ranks = [vec![], vec![1; 9]];
+        assert!(ranks.iter().all(|s| layer_norm_rows(s, 0).is_err()));
     }
 
     #[test]

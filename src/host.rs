@@ -89,8 +89,8 @@ pub(crate) async fn run(
         .iter()
         .map(|&(t, buffer, bytes)| (t.name(), buffer, bytes))
         .collect();
-    let results = gpu.submit_and_read(encoder, &reads).await?;
-    Ok(Outputs(
-        sources.iter().map(|&(t, _, _)| t).zip(results).collect(),
-    ))
+    let results = gpu.submit_and_read(encoder, &reads).await;
+    let tensors: Vec<_> = sources.iter().map(|&(tensor, _, _)| tensor).collect();
+    gpu.release((bound, buffers));
+    Ok(Outputs(tensors.into_iter().zip(results?).collect()))
 }

@@ -1,4 +1,75 @@
 //! Gradients of normalization layers, computed by WGSL kernels through [`wgpu`] on any GPU.
+//!
+//! ```
+//! use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+//!
+//! # fn main() -> Result<(), Error> { pollster::block_on(async {
+//! let gpu = match GpuContext::new().await {
+//!     Ok(gpu) => gpu,
+//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+//!     Err(error) => return Err(error),
+//! };
+//! let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
+//! let grads = layer
+//!     .backward(BatchNormArgs {
+//!         shape: &[3, 2], // three samples of two channels
+//!         src: &[1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0],
+//!         diff_dst: &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
+//!         mean: &[2.0, 20.0],
+//!         variance: &[2.0 / 3.0, 200.0 / 3.0],
+//!         gamma: Some(&[1.0, 1.0]),
+//!     })
+//!     .await?;
+//! assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
+//! # Ok(()) }) }
+//! ```
+//!
+//! # What there is
+//!
+//! | | |
+//! |---|---|
+//! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is |
+//! | the operator | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
+//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`] |
+//! | on device buffers | [`BatchNormPlan`] binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder |
+//! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
+//! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
+//! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
+//! | errors | [`Error`], whose variants carry what is needed to mend the call |
+//!
+//! # On device buffers
+//!
+//! Three stages. [`GpuBatchNorm::plan`] is pure and needed once for a shape;
+//! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
+//! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
+//! reads nothing back. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
+//! batch that is spread over several devices.
+//!
+//! # How the crate is made
+//!
+//! Imports run downwards only:
+//!
+//! | module | knows |
+//! |---|---|
+//! | `batch_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `host` | uploads, runs a plan, reads back |
+//! | `bound` | checks buffers and binds a plan to them |
+//! | `context` | adapter, device, queue, compiled pipelines, read-back |
+//! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
+//! | `kernels` | the texts in `shaders/`, their bindings, uniforms and variants |
+//! | `geometry` | shapes, layouts, lengths, overflow |
+//! | `element`, `options`, `profile`, `error`, `reference` | nothing of wgpu's objects |
+//!
+//! # Features
+//!
+//! * `command` (default): the `wgpu-norm` command and its dependencies.
+//! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
+//! * `web`: the backend WebGPU.
+
+// The README's example is compiled like any other.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
 
 mod batch_norm;
 mod bound;
@@ -8,6 +79,7 @@ mod error;
 mod geometry;
 mod host;
 mod kernels;
+mod layer_norm;
 mod options;
 mod plan;
 mod profile;
@@ -17,8 +89,11 @@ pub use batch_norm::{
     BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, GpuBatchNorm,
 };
 pub use bound::{Bound, BufferRange};
-pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters};
+pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, Element, ParamOf};
 pub use error::Error;
+pub use layer_norm::{
+    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormOptions, LayerNormPlan,
+};
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};

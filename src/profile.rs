@@ -19,6 +19,8 @@ pub struct Profile {
     pub max_workgroups: u32,
     /// Largest number of invocations in a workgroup.
     pub max_invocations: u32,
+    /// Storage buffers that a kernel may bind.
+    pub max_storage_buffers: u32,
     /// Whether shaders can use f64.
     pub f64: bool,
     /// Sizes that suit this kind of adapter.
@@ -45,6 +47,11 @@ pub struct Tuning {
     pub apply_tile: u32,
     /// Runs shorter than this are read as columns.
     pub short_run: u32,
+    /// Elements of a workgroup's block of channels up to which its second reading is expected to come
+    /// from a cache, so that one fused dispatch is the fastest.
+    pub fused_block: u32,
+    /// Blocks below which the fused dispatch would leave the adapter idle.
+    pub fused_blocks: u32,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
     /// far as geometry has a choice. Far fewer than a binding holds.
     pub window_unit: u32,
@@ -61,6 +68,8 @@ impl Tuning {
         min_split: 16384,
         apply_tile: 16384,
         short_run: 32,
+        fused_block: 131072,
+        fused_blocks: 4,
         window_unit: 1 << 23, // 32 MiB of f32
     };
 
@@ -74,6 +83,8 @@ impl Tuning {
         min_split: 4096,
         apply_tile: 8192,
         short_run: 32,
+        fused_block: 32768,
+        fused_blocks: 96,
         window_unit: 1 << 23, // 32 MiB of f32
     };
 }
@@ -81,8 +92,15 @@ impl Tuning {
 impl Profile {
     /// The profile of a device.
     pub fn new(device: &wgpu::Device) -> Self {
-        let info = device.adapter_info();
-        let limits = device.limits();
+        Self::from_parts(device.adapter_info(), device.limits(), device.features())
+    }
+
+    /// The profile that a context on this adapter would have, without opening a device.
+    pub fn for_adapter(adapter: &wgpu::Adapter) -> Self {
+        Self::from_parts(adapter.get_info(), adapter.limits(), adapter.features())
+    }
+
+    fn from_parts(info: wgpu::AdapterInfo, limits: wgpu::Limits, features: wgpu::Features) -> Self {
         let tuning = match info.device_type {
             wgpu::DeviceType::Cpu => Tuning::SOFTWARE,
             _ => Tuning::GPU,
@@ -97,7 +115,8 @@ impl Profile {
             max_invocations: limits
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
-            f64: device.features().contains(wgpu::Features::SHADER_F64),
+            max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            f64: features.contains(wgpu::Features::SHADER_F64),
             tuning,
         }
     }
@@ -111,6 +130,7 @@ impl Profile {
             alignment: self.alignment.max(allowed.alignment),
             max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
             max_invocations: self.max_invocations.min(allowed.max_invocations),
+            max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
             f64: self.f64 && allowed.f64,
             ..self
         }

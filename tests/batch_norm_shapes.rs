@@ -192,18 +192,23 @@ fn random_shapes_and_tunings() {
         (power(0, 14), power(0, 12), power(4, 14)),
         prop_oneof![Just(1), Just(32), Just(u32::MAX), 2..40u32],
         power(2, 20),
+        prop_oneof![Just(0), Just(u32::MAX)],
     )
-        .prop_map(|(sizes, splits, short_run, window_unit)| Tuning {
-            runs_workgroup: sizes.0,
-            columns_workgroup: sizes.1,
-            column_lanes: sizes.2,
-            finish_workgroup: sizes.3,
-            busy_workgroups: splits.0,
-            min_split: splits.1,
-            apply_tile: splits.2,
-            short_run,
-            window_unit,
-        });
+        .prop_map(
+            |(sizes, splits, short_run, window_unit, fused_block)| Tuning {
+                runs_workgroup: sizes.0,
+                columns_workgroup: sizes.1,
+                column_lanes: sizes.2,
+                finish_workgroup: sizes.3,
+                busy_workgroups: splits.0,
+                min_split: splits.1,
+                apply_tile: splits.2,
+                short_run,
+                window_unit,
+                fused_block,
+                fused_blocks: 0,
+            },
+        );
     let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize];
     let shapes = prop::collection::vec(dims, 2..6).prop_filter("too large to be quick", |shape| {
         shape.iter().product::<usize>() <= 20_000

@@ -119,6 +119,8 @@ const SMALL_UNITS: Tuning = Tuning {
     apply_tile: 1024,
     short_run: 32,
     window_unit: 4096,
+    fused_block: 4096,
+    fused_blocks: 1,
 };
 
 /// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.

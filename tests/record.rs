@@ -8,7 +8,7 @@ use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
 use common::{EveryPair, OwnDevices, Subject};
 use wgpu_norm::{
     BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element,
-    ParamGrads, ParamOf, Statistics, Tuning,
+    Error, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// Odd and even totals, runs and columns, a channel's end within four elements and at their end.
@@ -304,7 +304,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
                 ..buffers.ranges()
             };
             let bound = bind(subject, &plan, &ranges);
-            submit(subject, |encoder| bound.record_reduce(encoder));
+            submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
             (subject, case, buffers, sums, bound, workspace)
         })
         .collect();
@@ -330,7 +330,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
         subject.write(sums, 0, &sum);
         // The workspace may be used between the halves.
         subject.write(workspace, 0, &vec![0xff; workspace.size() as usize]);
-        submit(subject, |encoder| bound.record_apply(encoder));
+        submit(subject, |encoder| bound.record_apply(encoder).unwrap());
         let results = buffers.results(subject, case);
         diff_src.extend_from_slice(&results.diff_src);
         // Every shard has the whole's parameter gradients.
@@ -447,14 +447,14 @@ fn empty_tensors() {
                         ..buffers.ranges()
                     };
                     let bound = bind(subject, &plan, &ranges);
-                    submit(subject, |encoder| bound.record_reduce(encoder));
+                    submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
                     if case.mean.is_empty() {
                         println!("{what}: no channels, so no sums");
                     } else {
                         let sums: Vec<f32> = first(&subject.read(&sums), 2 * case.mean.len() + 1);
                         assert!(sums.iter().all(|&sum| sum == 0.0), "{what}: {sums:?}");
                     }
-                    submit(subject, |encoder| bound.record_apply(encoder));
+                    submit(subject, |encoder| bound.record_apply(encoder).unwrap());
                     assert_eq!(buffers.results(subject, &case), grads, "{what}");
                 }
             }
@@ -482,4 +482,24 @@ fn downlevel_limits() {
     let devices = OwnDevices::new();
     let gpu = |subject: &Subject| subject.with_tuning("gpu", Tuning::GPU);
     DownlevelLimits(devices.subjects.iter().map(gpu).collect()).every_pair();
+}
+
+#[test]
+fn halves_need_their_sums() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        let case = Case::<f32, f32>::random(&[5, 33, 45], options_in(DataFormat::Ncx), 1);
+        let buffers = Buffers::new(subject, &case, Room::Exact);
+        let bound = bind(subject, &plan(subject, &case), &buffers.ranges());
+        submit(subject, |encoder| {
+            let want = Err(Error::BufferPresence {
+                tensor: "sums",
+                expected: true,
+            });
+            assert_eq!(bound.record_reduce(encoder), want);
+            assert_eq!(bound.record_apply(encoder), want);
+            bound.record(encoder);
+        });
+        assert!(bits(&buffers.results(subject, &case)) == bits(&case.run(subject).unwrap()));
+    }
 }

@@ -44,7 +44,7 @@ pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
 }
 
 /// What keeps an adapter from running the kernels, if anything does.
-pub(super) fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
+pub fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
     let downlevel = adapter.get_downlevel_capabilities();
     if !downlevel
         .flags

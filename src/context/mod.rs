@@ -5,7 +5,7 @@ mod pipelines;
 mod readback;
 mod scope;
 
-pub use adapter::{ContextOptions, adapters};
+pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
 
 use crate::kernels::Variant;
@@ -276,6 +276,12 @@ impl GpuContext {
         self.check_alive()?;
         scope::scoped(&self.inner.device, create)
             .map_err(|error| self.or_lost(error.in_operation(operation)))
+    }
+
+    /// Drops what owns wgpu objects.
+    pub(crate) fn release<T>(&self, objects: T) {
+        let _turn = scope::gl_turn(&self.inner.device);
+        drop(objects);
     }
 
     /// Submits the encoder's commands, then reads back the first bytes of each buffer.

@@ -11,31 +11,15 @@ pub(super) struct Poller {
     #[cfg(not(target_arch = "wasm32"))]
     device: wgpu::Device,
     #[cfg(not(target_arch = "wasm32"))]
-    thread: std::sync::Mutex<Option<PollThread>>,
+    running: std::sync::Mutex<Option<Running>>,
 }
 
+/// The thread that polls.
 #[cfg(not(target_arch = "wasm32"))]
 #[derive(Debug)]
-struct PollThread {
+struct Running {
     sender: std::sync::mpsc::Sender<wgpu::SubmissionIndex>,
-    handle: std::thread::JoinHandle<()>,
-}
-
-/// The thread has a handle of the device, so it must not outlive the context: a driver does not
-/// survive that a device is torn down while the process exits.
-#[cfg(not(target_arch = "wasm32"))]
-impl Drop for Poller {
-    fn drop(&mut self) {
-        let thread = self.thread.get_mut();
-        let thread = thread.unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(PollThread { sender, handle }) = thread.take() {
-            drop(sender);
-            // A waker that the thread runs may drop the last context.
-            if handle.thread().id() != std::thread::current().id() && handle.join().is_err() {
-                log::error!("the polling thread panicked");
-            }
-        }
-    }
+    thread: std::thread::JoinHandle<()>,
 }
 
 impl Poller {
@@ -53,52 +37,83 @@ impl Poller {
     pub fn new(device: wgpu::Device) -> Self {
         Self {
             device,
-            thread: std::sync::Mutex::new(None),
+            running: std::sync::Mutex::new(None),
         }
     }
 
     /// Has the device polled until a submission is done.
     #[cfg(not(target_arch = "wasm32"))]
     fn poll_for(&self, submission: wgpu::SubmissionIndex) -> Result<(), Error> {
-        let mut thread = self
-            .thread
+        let mut running = self
+            .running
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let running = match &*thread {
-            Some(running) => running,
-            None => &*thread.insert(self.start()?),
+        let sender = match &*running {
+            Some(running) => &running.sender,
+            None => &running.insert(self.start()?).sender,
         };
-        running.sender.send(submission).map_err(|_| Error::Gpu {
+        sender.send(submission).map_err(|_| Error::Gpu {
             operation: "waiting for the device".to_owned(),
             message: "the polling thread has ended".to_owned(),
         })
     }
 
     #[cfg(not(target_arch = "wasm32"))]
-    fn start(&self) -> Result<PollThread, Error> {
+    fn start(&self) -> Result<Running, Error> {
         let (sender, submissions) = std::sync::mpsc::channel();
         let device = self.device.clone();
-        // The thread ends when the context, and with it the sender, is dropped.
+        // The thread ends when the sender is dropped.
         let poll = move || {
             for submission in submissions {
-                let wait = wgpu::PollType::Wait {
-                    submission_index: Some(submission),
-                    timeout: None,
-                };
-                if let Err(error) = device.poll(wait) {
-                    // What waits for the submission learns of it from its own map.
-                    log::error!("polling the device: {error}");
-                }
+                wait_for(&device, submission);
             }
         };
-        let handle = std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("wgpu-norm poll".to_owned())
             .spawn(poll)
             .map_err(|error| Error::Gpu {
                 operation: "starting the polling thread".to_owned(),
                 message: error.to_string(),
             })?;
-        Ok(PollThread { sender, handle })
+        Ok(Running { sender, thread })
+    }
+}
+
+/// Waits for the thread, which would else let go of the device at any later time: while the process
+/// ends, for example, when drivers have already torn down what that needs.
+#[cfg(not(target_arch = "wasm32"))]
+impl Drop for Poller {
+    fn drop(&mut self) {
+        let running = self
+            .running
+            .get_mut()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(Running { sender, thread }) = running.take() {
+            drop(sender);
+            // A callback may hold the last context; a thread cannot wait for itself.
+            if thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Polls until a submission is done. On GL a poll holds the context that other threads need, so there
+/// it waits in short turns.
+#[cfg(not(target_arch = "wasm32"))]
+fn wait_for(device: &wgpu::Device, submission: wgpu::SubmissionIndex) {
+    loop {
+        let turn = super::scope::gl_turn(device);
+        let wait = wgpu::PollType::Wait {
+            submission_index: Some(submission.clone()),
+            timeout: turn.as_ref().map(|_| std::time::Duration::from_millis(20)),
+        };
+        match device.poll(wait) {
+            Ok(_) => return,
+            Err(wgpu::PollError::Timeout) => {}
+            // What waits for the submission learns of it from its own map.
+            Err(error) => return log::error!("polling the device: {error}"),
+        }
     }
 }
 
@@ -127,23 +142,26 @@ pub(super) async fn submit_and_read(
         mapped.push((what, buffer, bytes, receiver));
     }
     gpu.inner.poller.poll_for(submission)?;
-    let mut results = Vec::new();
+    let lost = |reason: String| match gpu.check_alive() {
+        Err(known) => known,
+        Ok(()) => Error::DeviceLost { reason },
+    };
+    let mut ready = Vec::new();
     for (what, buffer, bytes, receiver) in mapped {
-        let lost = |reason: String| match gpu.check_alive() {
-            Err(known) => known,
-            Ok(()) => Error::DeviceLost { reason },
-        };
         match receiver.receive().await {
-            Some(Ok(())) => {}
+            Some(Ok(())) => ready.push((what, buffer, bytes)),
             Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
             None => return Err(lost(format!("reading {what}: no answer"))),
         }
+    }
+    // Reading unmaps and frees the buffers, which needs the GL context too.
+    let read = |(what, buffer, bytes): (&str, wgpu::Buffer, u64)| {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         // Nobody else has the buffer, so only the device's end can take it away.
         let view = buffer
             .get_mapped_range(..)
             .map_err(|error| lost(format!("reading {what}: {error}")))?;
-        results.push(view.get(..size).unwrap_or(&view).to_vec());
-    }
-    Ok(results)
+        Ok(view.get(..size).unwrap_or(&view).to_vec())
+    };
+    gpu.scoped("reading", || ready.into_iter().map(read).collect())?
 }

@@ -3,6 +3,7 @@
 use crate::Error;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// What wgpu complained of.
@@ -24,9 +25,22 @@ impl Complaint {
     }
 }
 
+/// wgpu's GL backend panics in a thread that waits a few seconds for the one GL context of the process
+/// while another thread's work holds it. So our threads wait for each other here, without a limit.
+static GL: Mutex<()> = Mutex::new(());
+
+/// Held around calls that may need the GL context; nothing on other backends.
+pub(super) fn gl_turn(device: &wgpu::Device) -> Option<MutexGuard<'static, ()>> {
+    match device.adapter_info().backend {
+        wgpu::Backend::Gl => Some(GL.lock().unwrap_or_else(PoisonError::into_inner)),
+        _ => None,
+    }
+}
+
 /// Runs `create` inside of error scopes. The scopes belong to this thread and are closed before
 /// returning.
 pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Complaint> {
+    let _turn = gl_turn(device);
     let filters = [
         wgpu::ErrorFilter::Validation,
         wgpu::ErrorFilter::Internal,

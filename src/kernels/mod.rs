@@ -17,6 +17,8 @@
 //!   stride that the loop bounds keep below `workgroup_size`.
 
 mod source;
+#[cfg(test)]
+mod tests;
 mod uniforms;
 
 pub(crate) use source::Variant;
@@ -77,6 +79,7 @@ pub(crate) enum Kernel {
     Finish,
     ApplyRuns,
     ApplyColumns,
+    FusedRuns,
 }
 
 /// What the manifest says of a kernel.
@@ -88,6 +91,10 @@ pub(crate) struct Entry {
     /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
     pub tensors: &'static [Tensor],
     /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "read by the tests of every variant")
+    )]
     pub optional: &'static [Tensor],
     /// The override constants beside `workgroup_size`.
     pub constants: &'static [&'static str],
@@ -99,7 +106,7 @@ pub(crate) struct Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -107,6 +114,7 @@ impl Kernel {
         Self::Finish,
         Self::ApplyRuns,
         Self::ApplyColumns,
+        Self::FusedRuns,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -265,6 +273,29 @@ impl Kernel {
                     "coefficients",
                 ],
                 reals: &[],
+            },
+            Self::FusedRuns => &Entry {
+                name: "fused_runs",
+                text: &[include_str!("../../shaders/fused_runs.wgsl")],
+                tensors: &[
+                    Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
+                ],
+                optional: &[Gamma, DiffGamma, DiffBeta],
+                constants: &["weighted"],
+                words: &[
+                    "outer",
+                    "channels",
+                    "inner",
+                    "gamma_length",
+                    "block",
+                    "lanes",
+                    "first_block",
+                    "end_block",
+                    "workgroups",
+                    "window",
+                    "length",
+                ],
+                reals: &["epsilon", "inverse_count"],
             },
         }
     }

@@ -3,6 +3,19 @@
 use super::{Kernel, Tensor};
 use crate::DType;
 
+/// A language that naga translates kernels to.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    SpirV,
+    Hlsl,
+    Msl,
+    /// Desktop GLSL of a version.
+    Glsl(u16),
+    /// GLSL ES of a version.
+    GlslEs(u16),
+}
+
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {
@@ -31,6 +44,19 @@ impl Variant {
     /// Whether a tensor's binding is declared read_write.
     pub fn writes(&self, tensor: Tensor) -> bool {
         self.pooled || tensor.is_output() || (self.in_place && tensor == Tensor::DiffDst)
+    }
+
+    /// The languages that it must translate to: all that wgpu may ask for where it runs. f64 exists on
+    /// Vulkan and DX12 alone; encoding f16 and bf16 selects between integers, which desktop GLSL has
+    /// from 4.50 on.
+    #[cfg(test)]
+    pub fn targets(&self) -> &'static [Target] {
+        use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
+        match (self.data, self.params) {
+            (DType::F64, _) => &[SpirV, Hlsl],
+            (DType::F32, DType::F32) => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
+            _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
+        }
     }
 
     /// Values of the override constants.

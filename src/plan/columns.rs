@@ -4,7 +4,7 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
@@ -147,7 +147,7 @@ impl Planner<'_> {
                 };
                 Dispatch {
                     kernel,
-                    phases: &[Phase::Whole, Phase::Reduce],
+                    phases: Phases::WHOLE,
                     workgroup_size,
                     enabled: if by_row { vec!["by_row"] } else { vec![] },
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
@@ -215,7 +215,7 @@ impl Planner<'_> {
                 bindings.push(bind(diff_src));
                 Dispatch {
                     kernel,
-                    phases: &[Phase::Whole, Phase::Apply],
+                    phases: Phases::WHOLE,
                     workgroup_size,
                     enabled: src.map(|_| "batch_statistics").into_iter().collect(),
                     bindings,

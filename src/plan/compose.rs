@@ -1,9 +1,9 @@
 //! Operators as sequences of dispatches.
 
-use super::finish::{Derived, Partials};
-use super::pack::workspace;
+use super::finish::{Derived, From, Partials, To};
+use super::fused::FusedTensors;
 use super::workspace::Workspace;
-use super::{Plan, Planner, Requirement};
+use super::{Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::Grid;
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
@@ -66,54 +66,213 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let stats = area.reserve(channels)?;
     let coefficients = area.reserve(channels)?;
 
-    let mut dispatches = Vec::new();
     let empty = grid.elements() == 0;
+    // Where oneDNN Graph's rule holds, a given gamma is ignored.
+    let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
+    let mut split = Vec::new();
     if channels > 0 {
-        // Where oneDNN Graph's rule holds, a given gamma is ignored.
-        let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
-        dispatches.push(planner.pack_statistics(
-            &mean,
-            &variance,
-            used_gamma.as_ref(),
-            problem.epsilon,
-            stats,
+        let pack = Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY);
+        let epsilon = problem.epsilon;
+        let gamma = used_gamma.as_ref();
+        split.push((
+            pack,
+            planner.pack_statistics(&mean, &variance, gamma, epsilon, stats),
         ));
-        let needs_sums = both || batch;
-        let (reduce, partials) = if empty || !needs_sums {
-            let none = Partials {
-                part: stats,
-                grid: Grid { inner: 1, ..grid },
-                repeats: 1,
-                width: 0,
-                parts: 0,
-            };
-            (vec![], none)
+        let (reduce, partials) = if empty || !(both || batch) {
+            (vec![], Partials::none(&grid, stats))
         } else if planner.reads_runs(&grid) {
             planner.reduce_runs(&grid, &src, &diff_dst, stats, None, &mut area)?
         } else {
             planner.reduce_columns(&grid, &src, &diff_dst, stats, false, &mut area)?
         };
-        dispatches.extend(reduce);
+        let phases = Phases::WHOLE.and(Phases::REDUCE);
+        split.extend(reduce.into_iter().map(|dispatch| (phases, dispatch)));
         let derived = Derived {
             diff_gamma: diff_gamma.as_ref(),
             diff_beta: diff_beta.as_ref(),
             coefficients: (!empty).then_some((coefficients, stats)),
             constant_statistics: !batch,
         };
-        dispatches.extend(planner.finish(&partials, grid.count(), &derived));
+        let finish = |from, to| planner.finish(&partials, grid.count(), &derived, from, to);
+        split.push((Phases::WHOLE, finish(From::Partials, To::Results)));
+        split.push((Phases::REDUCE, finish(From::Partials, To::Sums)));
+        split.push((Phases::APPLY, finish(From::Sums, To::Results)));
     }
     if !empty {
         let src = batch.then_some(&src);
-        dispatches.extend(if planner.reads_runs(&grid) {
+        let apply = if planner.reads_runs(&grid) {
             planner.apply_runs(&grid, src, &diff_dst, &diff_src, stats, coefficients, None)?
         } else {
             planner.apply_columns(&grid, src, &diff_dst, &diff_src, stats, coefficients)?
-        });
+        };
+        let phases = Phases::WHOLE.and(Phases::APPLY);
+        split.extend(apply.into_iter().map(|dispatch| (phases, dispatch)));
     }
     // Last, so that other bindings of the workspace end before it: WebGPU refuses a dispatch that binds
     // the same bytes for writing twice.
     let sums_part = area.reserve(sums.elements.div_ceil(4))?;
     let sums_in_workspace = area.bytes_of(sums_part, sums.elements);
+    if !empty && batch && planner.reads_runs(&grid) && planner.fuses(&grid) {
+        let tensors = FusedTensors {
+            src: &src,
+            diff_dst: &diff_dst,
+            mean: &mean,
+            variance: &variance,
+            gamma: used_gamma.as_ref(),
+            diff_src: &diff_src,
+            diff_gamma: diff_gamma.as_ref(),
+            diff_beta: diff_beta.as_ref(),
+        };
+        // One dispatch for the whole operator; the split kernels stay for its two halves.
+        let whole = planner.fused_runs(&grid, &tensors, false, problem.epsilon)?;
+        split = split
+            .into_iter()
+            .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
+            .chain(whole.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
+            .collect();
+    }
+    planner.complete(tensors, area, sums_in_workspace, params, split)
+}
+
+/// A layer-norm gradient, folded to rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerNormProblem {
+    pub rows: u32,
+    pub columns: u32,
+    pub data: DType,
+    pub params: DType,
+    pub use_affine: bool,
+    pub epsilon: f64,
+}
+
+/// The dispatches of a layer-norm gradient: a reduction over rows for the parameters' gradients, then
+/// rows of their own for diff_src, which may be written over diff_dst by then.
+pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
+    let &LayerNormProblem {
+        rows,
+        columns,
+        data,
+        params,
+        epsilon,
+        ..
+    } = problem;
+    let planner = Planner { profile, data };
+    let accumulator = data.accumulator();
+    // The same elements, grouped by row for the statistics and by column for the parameters.
+    let by_row = Grid {
+        outer: 1,
+        channels: rows,
+        inner: columns,
+    };
+    let by_column = Grid {
+        outer: rows,
+        channels: columns,
+        inner: 1,
+    };
+    let requirement = |tensor, dtype, elements| Requirement {
+        tensor,
+        dtype,
+        elements,
+    };
+    let (n, rows, columns) = (by_row.elements(), u64::from(rows), u64::from(columns));
+    let src = requirement(Tensor::Src, data, n);
+    let diff_dst = requirement(Tensor::DiffDst, data, n);
+    let diff_src = requirement(Tensor::DiffSrc, data, n);
+    let mean = requirement(Tensor::Mean, params, rows);
+    let variance = requirement(Tensor::Variance, params, rows);
+    let affine = |tensor| {
+        problem
+            .use_affine
+            .then(|| requirement(tensor, params, columns))
+    };
+    let gamma = affine(Tensor::Gamma);
+    let diff_gamma = affine(Tensor::DiffGamma);
+    let diff_beta = affine(Tensor::DiffBeta);
+    let mut tensors = vec![src, diff_dst, mean, variance];
+    tensors.extend(gamma);
+    tensors.push(diff_src);
+    tensors.extend(diff_gamma);
+    tensors.extend(diff_beta);
+    tensors.push(requirement(
+        Tensor::Sums,
+        accumulator,
+        2 * rows.max(columns) + 1,
+    ));
+
+    let fused = planner.fuses(&by_row);
+    let mut area = Workspace::new(accumulator);
+    let mut dispatches = Vec::new();
+    let stats = area.reserve(if fused && !problem.use_affine {
+        0
+    } else {
+        rows
+    })?;
+    if n > 0 && (!fused || problem.use_affine) {
+        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats));
+    }
+    if problem.use_affine && columns > 0 {
+        let (reduce, partials) = match n {
+            0 => (vec![], Partials::none(&by_column, stats)),
+            _ => planner.reduce_columns(&by_column, &src, &diff_dst, stats, true, &mut area)?,
+        };
+        dispatches.extend(reduce);
+        let derived = Derived {
+            diff_gamma: diff_gamma.as_ref(),
+            diff_beta: diff_beta.as_ref(),
+            coefficients: None,
+            constant_statistics: false,
+        };
+        let finish = planner.finish(&partials, rows, &derived, From::Partials, To::Results);
+        dispatches.push(finish);
+    }
+    if n > 0 && fused {
+        let tensors = FusedTensors {
+            src: &src,
+            diff_dst: &diff_dst,
+            mean: &mean,
+            variance: &variance,
+            gamma: gamma.as_ref(),
+            diff_src: &diff_src,
+            diff_gamma: None,
+            diff_beta: None,
+        };
+        dispatches.extend(planner.fused_runs(&by_row, &tensors, true, epsilon)?);
+    } else if n > 0 {
+        let weights = match &gamma {
+            Some(gamma) => {
+                let weights = area.reserve(columns.div_ceil(4))?;
+                dispatches.push(planner.pack_weights(gamma, weights));
+                Some(weights)
+            }
+            None => None,
+        };
+        let coefficients = area.reserve(rows)?;
+        let (reduce, partials) =
+            planner.reduce_runs(&by_row, &src, &diff_dst, stats, weights, &mut area)?;
+        dispatches.extend(reduce);
+        let derived = Derived {
+            diff_gamma: None,
+            diff_beta: None,
+            coefficients: Some((coefficients, stats)),
+            constant_statistics: false,
+        };
+        let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results);
+        dispatches.push(finish);
+        dispatches.extend(planner.apply_runs(
+            &by_row,
+            Some(&src),
+            &diff_dst,
+            &diff_src,
+            stats,
+            coefficients,
+            weights,
+        )?);
+    }
+    let whole = |dispatch| (Phases::WHOLE, dispatch);
+    let dispatches = dispatches.into_iter().map(whole).collect();
+    // Last, as in batch norm.
+    let sums_part = area.reserve((2 * rows.max(columns) + 1).div_ceil(4))?;
+    let sums_in_workspace = area.bytes_of(sums_part, 2 * rows.max(columns) + 1);
     planner.complete(tensors, area, sums_in_workspace, params, dispatches)
 }
 
@@ -129,7 +288,7 @@ impl Planner<'_> {
         area: Workspace,
         sums_in_workspace: std::ops::Range<u64>,
         params: DType,
-        mut dispatches: Vec<super::Dispatch>,
+        dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
         let workspace_bytes = area.bytes();
         if workspace_bytes > self.profile.max_binding {
@@ -140,6 +299,10 @@ impl Planner<'_> {
                 available: self.profile.max_binding,
             });
         }
+        let mut dispatches: Vec<_> = dispatches
+            .into_iter()
+            .map(|(phases, dispatch)| Dispatch { phases, ..dispatch })
+            .collect();
         for binding in dispatches.iter_mut().flat_map(|d| &mut d.bindings) {
             match binding.tensor {
                 Tensor::Workspace => binding.bytes = 0..sums_in_workspace.start,
@@ -147,7 +310,6 @@ impl Planner<'_> {
                 _ => {}
             }
         }
-        debug_assert_eq!(workspace().bytes, 0..0);
         Ok(Plan {
             data: self.data,
             params,
@@ -174,6 +336,7 @@ mod tests {
             alignment: 256,
             max_workgroups: 65535,
             max_invocations: 256,
+            max_storage_buffers: 8,
             f64: true,
             tuning: Tuning::GPU,
         };

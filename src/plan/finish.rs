@@ -2,7 +2,7 @@
 
 use super::pack::{whole, workspace};
 use super::workspace::Part;
-use super::{Binding, Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -16,6 +16,33 @@ pub(crate) struct Partials {
     pub parts: u32,
 }
 
+impl Partials {
+    /// No partial sums: every sum is 0. `part` is any place in the workspace.
+    pub fn none(grid: &Grid, part: Part) -> Self {
+        Self {
+            part,
+            grid: Grid { inner: 1, ..*grid },
+            repeats: 1,
+            width: 0,
+            parts: 0,
+        }
+    }
+}
+
+/// Where a channel's sums come from.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum From {
+    Partials,
+    Sums,
+}
+
+/// What becomes of them.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum To {
+    Sums,
+    Results,
+}
+
 /// What the sums become.
 pub(crate) struct Derived<'a> {
     pub diff_gamma: Option<&'a Requirement>,
@@ -26,27 +53,17 @@ pub(crate) struct Derived<'a> {
 }
 
 impl Planner<'_> {
-    /// Three dispatches, one for each phase: partial sums to results; to `sums`; `sums` to results.
-    pub fn finish(&self, partials: &Partials, count: u64, derived: &Derived<'_>) -> [Dispatch; 3] {
-        [
-            (&[Phase::Whole][..], false, true),
-            (&[Phase::Reduce][..], false, false),
-            (&[Phase::Apply][..], true, true),
-        ]
-        .map(|(phases, from_sums, derive)| {
-            self.finish_phase(partials, count, derived, phases, from_sums, derive)
-        })
-    }
-
-    fn finish_phase(
+    /// Adds up `from`, and writes `to`.
+    pub fn finish(
         &self,
         partials: &Partials,
         count: u64,
         derived: &Derived<'_>,
-        phases: &'static [Phase],
-        from_sums: bool,
-        derive: bool,
+        from: From,
+        to: To,
     ) -> Dispatch {
+        let from_sums = from == From::Sums;
+        let derive = to == To::Results;
         let kernel = Kernel::Finish;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.finish_workgroup);
         let workgroups = self.workgroups(div_ceil(u64::from(partials.grid.channels), 4));
@@ -67,7 +84,7 @@ impl Planner<'_> {
         let flag = |on: bool| u32::from(on);
         Dispatch {
             kernel,
-            phases,
+            phases: Phases::WHOLE,
             workgroup_size,
             enabled: vec![],
             bindings,

@@ -4,26 +4,47 @@
 mod columns;
 mod compose;
 mod finish;
+mod fused;
 mod pack;
 mod runs;
 mod windows;
 mod workspace;
 
-pub(crate) use compose::{BatchNormProblem, batch_norm};
+pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
 use crate::kernels::{Kernel, Tensor, Uniforms};
 use crate::{DType, Profile};
 use std::ops::Range;
 
-/// Which of a plan's recordings a dispatch is part of.
+/// In which recordings of a plan a dispatch takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) struct Phases(u8);
+
+impl Phases {
     /// The whole operator at once.
-    Whole,
+    pub const WHOLE: Self = Self(1);
     /// Up to the sums.
-    Reduce,
+    pub const REDUCE: Self = Self(2);
     /// From the sums on.
-    Apply,
+    pub const APPLY: Self = Self(4);
+
+    /// These and those.
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// These but for those, if any are left.
+    pub const fn without(self, other: Self) -> Option<Self> {
+        match self.0 & !other.0 {
+            0 => None,
+            rest => Some(Self(rest)),
+        }
+    }
+
+    /// Whether one of these is among those.
+    pub const fn meets(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
 }
 
 /// A part of a tensor that a dispatch binds, in bytes from the tensor's start.
@@ -37,7 +58,7 @@ pub(crate) struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dispatch {
     pub kernel: Kernel,
-    pub phases: &'static [Phase],
+    pub phases: Phases,
     pub workgroup_size: u32,
     /// Override constants that are true.
     pub enabled: Vec<&'static str>,
@@ -85,7 +106,7 @@ impl Plan {
 
     /// Dispatches of the whole operator.
     pub fn dispatch_count(&self) -> usize {
-        let whole = |dispatch: &&Dispatch| dispatch.phases.contains(&Phase::Whole);
+        let whole = |dispatch: &&Dispatch| dispatch.phases.meets(Phases::WHOLE);
         self.dispatches.iter().filter(whole).count()
     }
 }

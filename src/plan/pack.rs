@@ -1,7 +1,7 @@
 //! The dispatches that gather parameters in the workspace.
 
 use super::workspace::Part;
-use super::{Binding, Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
 const WORKGROUP: u32 = 64;
@@ -41,7 +41,7 @@ impl Planner<'_> {
         bindings.push(workspace());
         Dispatch {
             kernel,
-            phases: &[Phase::Whole, Phase::Reduce, Phase::Apply],
+            phases: Phases::WHOLE,
             workgroup_size,
             enabled: vec![],
             bindings,
@@ -53,6 +53,30 @@ impl Planner<'_> {
                     ("invocations", workgroups * workgroup_size),
                 ],
                 &[("epsilon", epsilon)],
+            ),
+            workgroups,
+        }
+    }
+
+    /// gamma as reals, for kernels that read it per element.
+    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Dispatch {
+        let kernel = Kernel::PackWeights;
+        let workgroup_size = self.profile.workgroup(WORKGROUP);
+        let workgroups = self.workgroups(div_ceil(gamma.elements, 4 * u64::from(workgroup_size)));
+        Dispatch {
+            kernel,
+            phases: Phases::WHOLE,
+            workgroup_size,
+            enabled: vec![],
+            bindings: vec![whole(gamma), workspace()],
+            uniforms: Uniforms::new(
+                kernel,
+                &[
+                    ("channels", word(gamma.elements)),
+                    ("weights", weights.first),
+                    ("invocations", workgroups * workgroup_size),
+                ],
+                &[],
             ),
             workgroups,
         }

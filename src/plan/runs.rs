@@ -4,7 +4,7 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phase, Planner, Requirement, div_ceil, word};
+use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
@@ -23,7 +23,7 @@ struct Tiles {
 
 impl Planner<'_> {
     /// Invocations that share a run's chunk: as many as it has quads, within a workgroup.
-    fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
+    pub(super) fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
         let quads = word(div_ceil(chunk, 4)).max(1);
         quads
             .checked_next_power_of_two()
@@ -108,7 +108,7 @@ impl Planner<'_> {
                 let workgroups = self.workgroups(end - first);
                 Dispatch {
                     kernel,
-                    phases: &[Phase::Whole, Phase::Reduce],
+                    phases: Phases::WHOLE,
                     workgroup_size,
                     enabled: weights.iter().map(|_| "weighted").collect(),
                     bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
@@ -188,7 +188,7 @@ impl Planner<'_> {
                 bindings.push(window.bind(diff_src));
                 Dispatch {
                     kernel,
-                    phases: &[Phase::Whole, Phase::Apply],
+                    phases: Phases::WHOLE,
                     workgroup_size,
                     enabled: enabled.clone(),
                     bindings,

@@ -90,6 +90,7 @@ mod tests {
             alignment: 64,
             max_workgroups: 65535,
             max_invocations: 256,
+            max_storage_buffers: 8,
             f64: false,
             tuning: Tuning::GPU,
         };

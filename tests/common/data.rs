@@ -219,6 +219,8 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         apply_tile: 64,
         short_run: 0,
         window_unit: 256,
+        fused_block: 0,
+        fused_blocks: 0,
     };
     let runs = |tuning| Tuning {
         short_run: 1,
@@ -231,6 +233,14 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
     vec![
         ("software runs", runs(Tuning::SOFTWARE)),
         ("software columns", columns(Tuning::SOFTWARE)),
+        (
+            "software fused",
+            runs(Tuning {
+                fused_block: u32::MAX,
+                fused_blocks: 0,
+                ..Tuning::SOFTWARE
+            }),
+        ),
         ("gpu runs", runs(Tuning::GPU)),
         ("gpu columns", columns(Tuning::GPU)),
         ("tiny runs", runs(tiny)),

@@ -263,8 +263,8 @@ pub fn open(
     }
 }
 
-/// A device of the test's own on every adapter, with the limits that every adapter has; fails when
-/// dropped if there were uncaptured errors.
+/// Two devices of the test's own on every adapter, one with the limits that every adapter has, one with
+/// all that it allows; fails when dropped if there were uncaptured errors.
 pub struct OwnDevices {
     pub subjects: Vec<Subject>,
     complaints: Arc<AtomicUsize>,
@@ -277,10 +277,10 @@ impl OwnDevices {
         let adapters = pollster::block_on(wgpu_norm::adapters(backends));
         let subjects = adapters
             .iter()
-            .map(|adapter| {
+            .flat_map(|adapter| {
                 let features = adapter.features() & wgpu::Features::SHADER_F64;
-                let limits = wgpu::Limits::downlevel_defaults();
-                open(adapter, &limits, features, &complaints)
+                [wgpu::Limits::downlevel_defaults(), adapter.limits()]
+                    .map(|limits| open(adapter, &limits, features, &complaints))
             })
             .collect();
         Self {

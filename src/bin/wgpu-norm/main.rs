@@ -1,2 +1,62 @@
-//! x
-fn main() {}
+//! The `wgpu-norm` command: gradients of normalization layers for tensors in safetensors files.
+//!
+//! Results go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage).
+
+mod adapters;
+mod args;
+mod attributes;
+mod batch_norm;
+mod check;
+mod failure;
+mod gpu;
+mod input;
+mod job;
+mod output;
+mod progress;
+mod stdout;
+
+use args::{Cli, Command};
+use clap::Parser;
+use failure::Failure;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    init_log();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            // Not `eprintln!`, which panics where stderr is closed.
+            let _ = writeln!(std::io::stderr(), "error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<(), Failure> {
+    match &cli.command {
+        Command::BatchNormBackward(command) => batch_norm::run(command, &cli.gpu),
+        Command::Adapters => adapters::run(&cli.gpu),
+    }
+}
+
+/// Warnings and errors on stderr in the form of the command's own; `RUST_LOG` asks for more.
+fn init_log() {
+    // While wgpu looks for adapters, EGL calls every display that it cannot open an error.
+    let quiet = "warn,wgpu_hal::gles::egl=off";
+    let environment = env_logger::Env::default().default_filter_or(quiet);
+    env_logger::Builder::from_env(environment)
+        .format(|line, record| {
+            // Drivers and wgpu call much an error that does not make the command fail.
+            if !record.target().starts_with("wgpu_norm") {
+                write!(line, "{}: ", record.target())?;
+            }
+            match record.level() {
+                log::Level::Error => writeln!(line, "error: {}", record.args()),
+                log::Level::Warn => writeln!(line, "warning: {}", record.args()),
+                level => writeln!(line, "{level}: {}", record.args()),
+            }
+        })
+        .init();
+}

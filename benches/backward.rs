@@ -1,0 +1,182 @@
+//! Batch-norm gradients on the best adapter: recorded on device buffers (record, submit, wait), and
+//! from host slices (upload, run, read back).
+//!
+//! ```sh
+//! cargo bench --bench backward            # measure
+//! cargo test --bench backward             # run each once
+//! ```
+//!
+//! Throughput counts 5 n elements: src and diff_dst are read twice, diff_src is written once. On a shape
+//! whose tensors stay in a cache it can exceed the memory's bandwidth; on the smallest ones it is
+//! latency that is measured.
+#![allow(missing_docs, reason = "criterion's macros make public functions")]
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use std::error::Error;
+use std::hint::black_box;
+use wgpu_norm::{
+    BatchNormArgs, BatchNormBuffers, BatchNormOptions, Bound, BufferRange, DType, DataFormat,
+    Element, GpuBatchNorm, GpuContext, ParamOf,
+};
+
+use DataFormat::{Ncx, Nxc};
+
+/// Four small shapes of real networks and one that fills an adapter.
+const SHAPES: [(&str, &[usize], DataFormat); 5] = [
+    ("small 64x128", &[64, 128], Nxc),
+    ("small 8x512x7x7", &[8, 512, 7, 7], Ncx),
+    ("small 8x7x7x512", &[8, 7, 7, 512], Nxc),
+    ("small 128x2048", &[128, 2048], Nxc),
+    ("medium 32x256x14x14", &[32, 256, 14, 14], Ncx),
+];
+
+/// A layer's tensors in host memory. What they hold does not change the time.
+struct Tensors<T, P> {
+    shape: &'static [usize],
+    src: Vec<T>,
+    diff_dst: Vec<T>,
+    mean: Vec<P>,
+    variance: Vec<P>,
+    gamma: Vec<P>,
+}
+
+impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
+    fn new(shape: &'static [usize], format: DataFormat) -> Self {
+        let elements: usize = shape.iter().product();
+        let channels = match format {
+            Ncx => shape[1],
+            Nxc => shape[shape.len() - 1],
+        };
+        let wave = |i: usize, period: usize| T::from_f64((i % period) as f64 / period as f64);
+        Self {
+            shape,
+            src: (0..elements).map(|i| wave(i, 97)).collect(),
+            diff_dst: (0..elements).map(|i| wave(i, 89)).collect(),
+            mean: vec![P::from_f64(0.5); channels],
+            variance: vec![P::from_f64(0.25); channels],
+            gamma: vec![P::from_f64(1.5); channels],
+        }
+    }
+
+    fn args(&self) -> BatchNormArgs<'_, T, P> {
+        BatchNormArgs {
+            shape: self.shape,
+            src: &self.src,
+            diff_dst: &self.diff_dst,
+            mean: &self.mean,
+            variance: &self.variance,
+            gamma: Some(&self.gamma),
+        }
+    }
+
+    /// On the device, ready to be recorded. The buffers live as long as the bind groups.
+    fn bind(&self, gpu: &GpuContext, layer: &GpuBatchNorm) -> Result<Bound, wgpu_norm::Error> {
+        let plan = layer.plan(self.shape, T::DTYPE, P::DTYPE, true)?;
+        let buffer = |bytes: &[u8]| {
+            let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size: (bytes.len() as u64).next_multiple_of(32),
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            });
+            gpu.queue().write_buffer(&buffer, 0, bytes);
+            buffer
+        };
+        let (src, diff_dst) = (
+            buffer(bytemuck::cast_slice(&self.src)),
+            buffer(bytemuck::cast_slice(&self.diff_dst)),
+        );
+        let diff_src = buffer(bytemuck::cast_slice(&self.src));
+        let [mean, variance, gamma, diff_gamma, diff_beta] = [
+            &self.mean,
+            &self.variance,
+            &self.gamma,
+            &self.gamma,
+            &self.gamma,
+        ]
+        .map(|values| buffer(bytemuck::cast_slice(values)));
+        plan.bind(
+            gpu,
+            &BatchNormBuffers {
+                src: BufferRange::from(&src),
+                diff_dst: BufferRange::from(&diff_dst),
+                mean: BufferRange::from(&mean),
+                variance: BufferRange::from(&variance),
+                gamma: Some(BufferRange::from(&gamma)),
+                diff_src: BufferRange::from(&diff_src),
+                diff_gamma: Some(BufferRange::from(&diff_gamma)),
+                diff_beta: Some(BufferRange::from(&diff_beta)),
+                sums: None,
+                workspace: None,
+            },
+        )
+    }
+}
+
+/// Commands recorded, submitted and done.
+fn step(gpu: &GpuContext, bound: Option<&Bound>) {
+    let descriptor = wgpu::CommandEncoderDescriptor::default();
+    let mut encoder = gpu.device().create_command_encoder(&descriptor);
+    if let Some(bound) = bound {
+        bound.record(&mut encoder);
+    }
+    gpu.queue().submit([encoder.finish()]);
+    if let Err(error) = gpu.device().poll(wgpu::PollType::wait_indefinitely()) {
+        eprintln!("polling the device: {error}");
+    }
+}
+
+fn measure<T: Element, P: ParamOf<T>>(
+    criterion: &mut Criterion,
+    gpu: &GpuContext,
+) -> Result<(), Box<dyn Error>> {
+    for (name, shape, data_format) in SHAPES {
+        let options = BatchNormOptions {
+            data_format,
+            ..BatchNormOptions::new(1e-5)
+        };
+        let layer = GpuBatchNorm::new(gpu, options)?;
+        let tensors = Tensors::<T, P>::new(shape, data_format);
+        let bound = tensors.bind(gpu, &layer)?;
+        // Whatever can fail has failed by now, or does here.
+        pollster::block_on(layer.backward(tensors.args()))?;
+
+        let mut group = criterion.benchmark_group(format!("{name} {data_format}"));
+        let bytes = 5 * tensors.src.len() as u64 * T::DTYPE.size();
+        group.throughput(Throughput::Bytes(bytes));
+        group.bench_function(BenchmarkId::new("recorded", T::DTYPE), |bencher| {
+            bencher.iter(|| step(gpu, Some(&bound)));
+        });
+        group.bench_function(BenchmarkId::new("host", T::DTYPE), |bencher| {
+            bencher.iter(|| black_box(pollster::block_on(layer.backward(tensors.args()))));
+        });
+        group.finish();
+    }
+    Ok(())
+}
+
+fn all(criterion: &mut Criterion) -> Result<(), Box<dyn Error>> {
+    let gpu = pollster::block_on(GpuContext::new())?;
+    println!("on {}", gpu.adapter_info().name);
+    // What a submission costs that does nothing.
+    criterion.bench_function("empty submission", |bencher| {
+        bencher.iter(|| step(&gpu, None));
+    });
+    measure::<f32, f32>(criterion, &gpu)?;
+    measure::<half::f16, f32>(criterion, &gpu)?;
+    measure::<half::bf16, f32>(criterion, &gpu)?;
+    if gpu.supports(DType::F64) {
+        measure::<f64, f64>(criterion, &gpu)?;
+    }
+    Ok(())
+}
+
+fn backward(criterion: &mut Criterion) {
+    if let Err(error) = all(criterion) {
+        eprintln!("error: {error}");
+        std::process::exit(1);
+    }
+}
+
+criterion_group!(benches, backward);
+criterion_main!(benches);

@@ -1,0 +1,83 @@
+//! The command line.
+
+use crate::attributes::{Choice, choice};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+
+/// Gradients of normalization layers, computed on any GPU.
+#[derive(Debug, Parser)]
+#[command(name = "wgpu-norm", version, arg_required_else_help = true)]
+pub struct Cli {
+    #[command(flatten)]
+    pub gpu: GpuArgs,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Which adapter to run on.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Adapter")]
+pub struct GpuArgs {
+    /// A part of the adapter's name, in any case [default: $WGPU_ADAPTER_NAME, else the best there is]
+    #[arg(long, value_name = "NAME", global = true)]
+    pub adapter: Option<String>,
+    /// The graphics interface to use [default: $WGPU_BACKEND, else any]
+    #[arg(long, global = true)]
+    pub backend: Option<Backend>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Backend {
+    Vulkan,
+    Gl,
+    Metal,
+    Dx12,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// The gradient of batch normalization in training
+    ///
+    /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
+    /// names are ignored. OUT receives diff_src in src's element type, diff_gamma and diff_beta in
+    /// the parameters'. mean, variance (biased) and gamma are of shape [C].
+    BatchNormBackward(BatchNormBackward),
+    /// Lists the adapters of this machine, their limits, and the element types that run on them
+    Adapters,
+}
+
+/// The files of an operator.
+#[derive(Debug, Args)]
+pub struct FileArgs {
+    /// The safetensors file to read
+    #[arg(value_name = "IN.safetensors")]
+    pub input: PathBuf,
+    /// The safetensors file to write; it may be IN
+    #[arg(short, long, value_name = "OUT.safetensors")]
+    pub output: PathBuf,
+    /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
+    #[arg(long)]
+    pub check: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct BatchNormBackward {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// Added to the variance; above 0 [default: the file's metadata, which must have it then]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
+    /// Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NXC]
+    #[arg(long, value_name = DataFormat::VALUE_NAME, value_parser = choice::<DataFormat>(), ignore_case = true)]
+    pub data_format: Option<DataFormat>,
+    /// Whether mean and variance were computed from src (batch) or are constants of the gradient
+    /// [default: the file's metadata, else batch]
+    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
+    pub statistics: Option<Statistics>,
+    /// Whether diff_gamma and diff_beta are computed: both; neither, and gamma is ignored; or neither
+    /// while gamma still scales diff_src (frozen)
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    pub param_grads: ParamGrads,
+}

@@ -1,0 +1,85 @@
+//! An operator's attributes: a flag counts before the file's metadata, and that before the default.
+
+use crate::failure::Failure;
+use crate::input::Input;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+
+/// An attribute with a few named values, spelled alike in flags and metadata.
+pub trait Choice: Copy + Send + Sync + 'static {
+    /// What help calls a value.
+    const VALUE_NAME: &'static str;
+    /// Every value and its name.
+    const VALUES: &'static [(&'static str, Self)];
+
+    /// The value of a name, in any case.
+    fn parse(name: &str) -> Option<Self> {
+        let mut values = Self::VALUES.iter();
+        let found = values.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|&(_, value)| value)
+    }
+}
+
+impl Choice for DataFormat {
+    const VALUE_NAME: &'static str = "FORMAT";
+    const VALUES: &'static [(&'static str, Self)] = &[("NCX", Self::Ncx), ("NXC", Self::Nxc)];
+}
+
+impl Choice for Statistics {
+    const VALUE_NAME: &'static str = "KIND";
+    const VALUES: &'static [(&'static str, Self)] =
+        &[("batch", Self::Batch), ("constant", Self::Constant)];
+}
+
+impl Choice for ParamGrads {
+    const VALUE_NAME: &'static str = "WHICH";
+    const VALUES: &'static [(&'static str, Self)] = &[
+        ("both", Self::Both),
+        ("neither", Self::Neither),
+        ("frozen", Self::Frozen),
+    ];
+}
+
+/// The parser of a flag.
+pub fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
+    let names = T::VALUES.iter().map(|&(name, _)| name);
+    PossibleValuesParser::new(names)
+        .try_map(|name| T::parse(&name).ok_or("not one of the possible values"))
+}
+
+/// A named value: the flag's, else the metadata's, else none.
+pub fn named<T: Choice>(
+    flag: Option<T>,
+    input: &Input,
+    key: &'static str,
+) -> Result<Option<T>, Failure> {
+    if flag.is_some() {
+        return Ok(flag);
+    }
+    let Some(text) = input.attribute(key) else {
+        return Ok(None);
+    };
+    let names: Vec<&str> = T::VALUES.iter().map(|&(name, _)| name).collect();
+    let unknown = || Failure::Metadata {
+        key,
+        expected: names.join(" or "),
+        got: text.to_owned(),
+    };
+    T::parse(text).map(Some).ok_or_else(unknown)
+}
+
+/// A number: the flag's, else the metadata's, else none.
+pub fn number(flag: Option<f64>, input: &Input, key: &'static str) -> Result<Option<f64>, Failure> {
+    if flag.is_some() {
+        return Ok(flag);
+    }
+    let Some(text) = input.attribute(key) else {
+        return Ok(None);
+    };
+    let malformed = |_| Failure::Metadata {
+        key,
+        expected: "a number".to_owned(),
+        got: text.to_owned(),
+    };
+    text.trim().parse().map(Some).map_err(malformed)
+}

@@ -1,0 +1,67 @@
+//! Why the command failed.
+
+use std::io;
+use std::path::PathBuf;
+
+/// A failure; its text names the tensor or file, what was expected and what was given.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The library refused, or the GPU failed.
+    #[error(transparent)]
+    Library(#[from] wgpu_norm::Error),
+    /// The input file cannot be read.
+    #[error("{}: cannot be read: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    /// The input file is not what it has to be.
+    #[error("{}: expected {expected}, got {got}", .path.display())]
+    Format {
+        path: PathBuf,
+        expected: String,
+        got: String,
+    },
+    /// A tensor that the operator needs is not in the file.
+    #[error("{tensor}: expected a tensor of this name, got none in {}", .path.display())]
+    Missing { tensor: &'static str, path: PathBuf },
+    /// A tensor's element type is wrong.
+    #[error("{tensor}: expected element type {expected}, got {got}")]
+    DType {
+        tensor: &'static str,
+        expected: String,
+        got: String,
+    },
+    /// A tensor's shape is wrong.
+    #[error("{tensor}: expected shape {expected:?}{why}, got {got:?}")]
+    Shape {
+        tensor: &'static str,
+        expected: Vec<usize>,
+        why: &'static str,
+        got: Vec<usize>,
+    },
+    /// A tensor does not fit into memory.
+    #[error("{tensor}: expected {bytes} bytes of free memory, got less")]
+    Memory { tensor: &'static str, bytes: u64 },
+    /// An attribute in the file's metadata makes no sense.
+    #[error("metadata {key}: expected {expected}, got {got:?}")]
+    Metadata {
+        key: &'static str,
+        expected: String,
+        got: String,
+    },
+    /// An attribute without a default is given nowhere.
+    #[error(
+        "{attribute}: expected --{attribute} or metadata of this name in the file, got neither"
+    )]
+    NoAttribute { attribute: &'static str },
+    /// The results are not those of the reference.
+    #[error(
+        "check: expected at most 1 tolerance of difference from the float64 reference, \
+         got {worst:.3} in {tensor}; nothing was written"
+    )]
+    Check { tensor: &'static str, worst: f64 },
+    /// The output file cannot be written.
+    #[error("{}: cannot be written: {source}", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    /// Stdout cannot be written.
+    #[error("stdout: cannot be written: {0}")]
+    Stdout(io::Error),
+}

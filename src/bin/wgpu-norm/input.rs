@@ -1,0 +1,214 @@
+//! Reads safetensors files. The header is checked against the file before anything is allocated by
+//! it, and of the tensors only those that are asked for are read.
+
+use crate::failure::Failure;
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+use wgpu_norm::{DType, Element};
+
+/// Bytes before the header, which hold its length.
+const PREFIX: u64 = 8;
+
+/// The longest header, as the safetensors library has it.
+const MAX_HEADER: u64 = 100_000_000;
+
+/// An open file whose header was read.
+#[derive(Debug)]
+pub struct Input {
+    path: PathBuf,
+    file: File,
+    header: Metadata,
+    data: u64,
+}
+
+/// Where a tensor is, and what it is.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    name: &'static str,
+    dtype: DType,
+    shape: Vec<usize>,
+    offset: u64,
+    bytes: u64,
+}
+
+impl Input {
+    /// Opens a file and checks its header.
+    pub fn open(path: &Path) -> Result<Self, Failure> {
+        let unreadable = |source| Failure::Read {
+            path: path.to_owned(),
+            source,
+        };
+        let malformed = |expected: String, got: String| Failure::Format {
+            path: path.to_owned(),
+            expected,
+            got,
+        };
+        // Opening anything else could block, so the kind is looked at first.
+        let kind = std::fs::metadata(path).map_err(unreadable)?;
+        if !kind.is_file() {
+            return Err(malformed(
+                "a regular file".to_owned(),
+                kind_of(&kind).to_owned(),
+            ));
+        }
+        let mut file = File::open(path).map_err(unreadable)?;
+        let size = file.metadata().map_err(unreadable)?.len();
+        if size < PREFIX {
+            let expected = format!("a safetensors file of at least {PREFIX} bytes");
+            return Err(malformed(expected, format!("{size} bytes")));
+        }
+        let mut prefix = [0; PREFIX as usize];
+        file.read_exact(&mut prefix).map_err(unreadable)?;
+        let length = u64::from_le_bytes(prefix);
+        let most = MAX_HEADER.min(size - PREFIX);
+        if length > most {
+            let expected = format!("a safetensors header of at most {most} bytes");
+            return Err(malformed(expected, format!("{length} bytes")));
+        }
+        let mut header = Vec::new();
+        let read = file.by_ref().take(length).read_to_end(&mut header);
+        read.map_err(unreadable)?;
+        // Not by `SafeTensors::read_metadata`, which wants the whole file in memory and adds up
+        // hostile sizes without a check for overflow.
+        let header: Metadata = serde_json::from_slice(&header)
+            .map_err(|error| malformed("a safetensors header".to_owned(), error.to_string()))?;
+        let (expected, got) = (header.data_len() as u64, size - PREFIX - length);
+        if expected != got {
+            return Err(malformed(
+                format!("{expected} bytes of tensors, as the header says"),
+                format!("{got}"),
+            ));
+        }
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            header,
+            data: PREFIX + length,
+        })
+    }
+
+    /// An attribute in the file's metadata.
+    pub fn attribute(&self, key: &str) -> Option<&str> {
+        self.header
+            .metadata()
+            .as_ref()?
+            .get(key)
+            .map(String::as_str)
+    }
+
+    /// A tensor that has to be there.
+    pub fn tensor(&self, name: &'static str) -> Result<Tensor, Failure> {
+        self.optional(name)?.ok_or_else(|| Failure::Missing {
+            tensor: name,
+            path: self.path.clone(),
+        })
+    }
+
+    /// A tensor that may be there; if it is, its element type must be one of the library's.
+    pub fn optional(&self, name: &'static str) -> Result<Option<Tensor>, Failure> {
+        let Some(info) = self.header.info(name) else {
+            return Ok(None);
+        };
+        let dtype = known(info.dtype).ok_or_else(|| Failure::DType {
+            tensor: name,
+            expected: either(&DType::ALL),
+            got: info.dtype.to_string().to_lowercase(),
+        })?;
+        let (start, end) = info.data_offsets;
+        Ok(Some(Tensor {
+            name,
+            dtype,
+            shape: info.shape.clone(),
+            offset: self.data + start as u64,
+            bytes: end.saturating_sub(start) as u64,
+        }))
+    }
+
+    /// A tensor's elements.
+    pub fn read<T: Element>(&self, tensor: &Tensor) -> Result<Vec<T>, Failure> {
+        tensor.expect_dtype(&[T::DTYPE])?;
+        let no_memory = || Failure::Memory {
+            tensor: tensor.name,
+            bytes: tensor.bytes,
+        };
+        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).map_err(|_| no_memory())?;
+        let mut values: Vec<T> = Vec::new();
+        values
+            .try_reserve_exact(elements)
+            .map_err(|_| no_memory())?;
+        values.resize(elements, bytemuck::Zeroable::zeroed());
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(tensor.offset))
+            .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))
+            .map_err(|source| Failure::Read {
+                path: self.path.clone(),
+                source,
+            })?;
+        Ok(values)
+    }
+}
+
+impl Tensor {
+    /// Its element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Its shape.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// A failure if the element type is none of these.
+    pub fn expect_dtype(&self, expected: &[DType]) -> Result<(), Failure> {
+        if expected.contains(&self.dtype) {
+            return Ok(());
+        }
+        Err(Failure::DType {
+            tensor: self.name,
+            expected: either(expected),
+            got: self.dtype.to_string(),
+        })
+    }
+
+    /// A failure if the shape is another; `why` follows the expected one in the message.
+    pub fn expect_shape(&self, expected: &[usize], why: &'static str) -> Result<(), Failure> {
+        if self.shape == expected {
+            return Ok(());
+        }
+        Err(Failure::Shape {
+            tensor: self.name,
+            expected: expected.to_vec(),
+            why,
+            got: self.shape.clone(),
+        })
+    }
+}
+
+/// The library's name of a file's element type.
+fn known(dtype: Dtype) -> Option<DType> {
+    match dtype {
+        Dtype::F16 => Some(DType::F16),
+        Dtype::BF16 => Some(DType::Bf16),
+        Dtype::F32 => Some(DType::F32),
+        Dtype::F64 => Some(DType::F64),
+        _ => None,
+    }
+}
+
+fn either(dtypes: &[DType]) -> String {
+    let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
+    names.join(" or ")
+}
+
+/// What something is that is not a regular file.
+pub fn kind_of(metadata: &std::fs::Metadata) -> &'static str {
+    if metadata.is_dir() {
+        "a directory"
+    } else {
+        "a device or pipe"
+    }
+}

@@ -1,0 +1,74 @@
+//! What every operator on files does around its own work.
+
+use crate::args::{FileArgs, GpuArgs};
+use crate::check::Comparison;
+use crate::failure::Failure;
+use crate::input::{self, Input};
+use crate::output::{self, Output};
+use crate::progress::Progress;
+use crate::stdout;
+use wgpu_norm::GpuContext;
+
+/// One run of an operator, from its files to its files.
+pub struct Job {
+    /// The file of the arguments.
+    pub input: Input,
+    /// Says what is being done.
+    pub progress: Progress,
+    /// Whether results are to be compared with the reference.
+    pub check: bool,
+    output: Output,
+}
+
+impl Job {
+    /// Opens the input and looks where the output will go.
+    pub fn start(files: &FileArgs) -> Result<Self, Failure> {
+        Ok(Self {
+            input: Input::open(&files.input)?,
+            output: Output::prepare(&files.output)?,
+            progress: Progress::new(),
+            check: files.check,
+        })
+    }
+
+    /// Opens the adapter.
+    pub fn open_gpu(&self, args: &GpuArgs) -> Result<GpuContext, Failure> {
+        // The library's warnings go to stderr.
+        Ok(self.progress.suspend(|| args.open())?)
+    }
+
+    /// Reports the comparison, if there is one, then writes the results unless it failed.
+    pub fn finish(
+        self,
+        gpu: &GpuContext,
+        src: &input::Tensor,
+        results: &[output::Tensor<'_>],
+        comparison: Option<Comparison>,
+    ) -> Result<(), Failure> {
+        let Self {
+            input,
+            output,
+            progress,
+            ..
+        } = self;
+        // Some systems refuse to replace an open file, and the output may be the input.
+        drop(input);
+        if let Some(comparison) = comparison {
+            progress.suspend(|| comparison.report())?;
+        }
+        progress.step("writing");
+        output.write(results)?;
+        drop(progress);
+        let names: Vec<&str> = results.iter().map(output::Tensor::name).collect();
+        let adapter = gpu.adapter_info();
+        stdout::line(format_args!(
+            "{} of src {} {:?}, on {} ({}), in {}",
+            names.join(", "),
+            src.dtype(),
+            src.shape(),
+            adapter.name,
+            adapter.backend,
+            output.path().display()
+        ))
+    }
+}

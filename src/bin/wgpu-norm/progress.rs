@@ -1,0 +1,40 @@
+//! What is being done, on stderr where that is a terminal.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::time::Duration;
+
+/// A spinner that disappears when dropped.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A spinner, or nothing where stderr is no terminal.
+    pub fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+            bar.set_style(style);
+        }
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Self(bar)
+    }
+
+    /// Says what is being done now.
+    pub fn step(&self, what: &str) {
+        self.0.reset_elapsed();
+        self.0.set_message(what.to_owned());
+    }
+
+    /// Does something that may write to stderr itself.
+    pub fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.0.suspend(work)
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

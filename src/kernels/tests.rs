@@ -1,0 +1,622 @@
+//! What the manifest says of the kernels, held against what naga, `spirv-val` and `glslangValidator`
+//! make of their texts. Everything here goes through [`Kernel::ALL`]: a new entry is tested by itself.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use super::source::Target;
+use super::{Kernel, Tensor, Uniforms, Variant};
+use crate::DType;
+use naga::back;
+use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
+use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+/// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernel, which
+/// is only chosen where there are as many, what WebGPU's default limits allow.
+fn storage_bindings(kernel: Kernel) -> usize {
+    if kernel == Kernel::FusedRuns { 8 } else { 4 }
+}
+
+impl Kernel {
+    /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
+    /// exact or not, each override constant on or off. More than any plan asks for.
+    fn variants(self) -> Vec<Variant> {
+        let entry = self.entry();
+        let can_be_in_place = entry.tensors.contains(&Tensor::DiffSrc);
+        let mut variants = Vec::new();
+        for (data, params) in dtypes() {
+            for absent in subsets(entry.optional) {
+                for enabled in subsets(entry.constants) {
+                    for bits in 0..8u32 {
+                        let [in_place, pooled, exact] = [0, 1, 2].map(|bit| bits >> bit & 1 == 1);
+                        // In place means that diff_src is wanted.
+                        if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
+                            continue;
+                        }
+                        let left_out = |tensor: &Tensor| {
+                            absent.contains(tensor) || (in_place && *tensor == Tensor::DiffSrc)
+                        };
+                        let bound = entry.tensors.iter().copied();
+                        variants.push(Variant {
+                            kernel: self,
+                            data,
+                            params,
+                            bound: bound.filter(|t| !left_out(t)).collect(),
+                            in_place,
+                            pooled,
+                            exact,
+                            // Small, usual, large; every size occurs with every element type.
+                            workgroup_size: [64, 8, 256][variants.len() % 3],
+                            enabled: enabled.clone(),
+                        });
+                    }
+                }
+            }
+        }
+        variants
+    }
+}
+
+/// The pairs of element types that operators accept.
+fn dtypes() -> Vec<(DType, DType)> {
+    let pairs = DType::ALL.map(|data| DType::ALL.map(|params| (data, params)));
+    let pairs = pairs.into_iter().flatten();
+    pairs.filter(|(d, p)| d.accepts_params(*p)).collect()
+}
+
+fn subsets<T: Copy>(of: &[T]) -> Vec<Vec<T>> {
+    (0..1u32 << of.len())
+        .map(|bits| {
+            let chosen = of.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1);
+            chosen.map(|(_, &item)| item).collect()
+        })
+        .collect()
+}
+
+fn variants() -> Vec<Variant> {
+    Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
+}
+
+/// The variants whose texts or constants differ: a type's name that no binding has changes neither.
+fn distinct_texts() -> Vec<Variant> {
+    let mut seen = HashSet::new();
+    let mut variants = variants();
+    variants.retain(|variant| seen.insert((variant.wgsl(), variant.enabled.clone())));
+    variants
+}
+
+/// Runs a check on every variant, on all cores, and fails with all complaints at once.
+fn check_all(variants: &[Variant], check: impl Fn(&Variant) -> Result<(), String> + Sync) {
+    assert!(!variants.is_empty());
+    let complaints = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = variants.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        for share in variants.chunks(share) {
+            let (check, complaints) = (&check, &complaints);
+            scope.spawn(move || {
+                for variant in share {
+                    if let Err(complaint) = check(variant) {
+                        let complaint = format!("{}: {complaint}", variant.label());
+                        complaints.lock().unwrap().push(complaint);
+                    }
+                }
+            });
+        }
+    });
+    let complaints = complaints.into_inner().unwrap();
+    let first: Vec<_> = complaints.iter().take(20).map(String::as_str).collect();
+    assert!(
+        complaints.is_empty(),
+        "{} of {} variants:\n{}",
+        complaints.len(),
+        variants.len(),
+        first.join("\n")
+    );
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+/// A variant as naga understands it.
+struct Parsed {
+    module: Module,
+    info: ModuleInfo,
+}
+
+impl Parsed {
+    fn new(variant: &Variant) -> Result<Self, String> {
+        let text = variant.wgsl();
+        let module =
+            naga::front::wgsl::parse_str(&text).map_err(|error| error.emit_to_string(&text))?;
+        // No more than this: an adapter need not have more. The second is a downlevel flag of wgpu's,
+        // for unpack2x16float, which every browser has and every native driver but some old lavapipe.
+        let mut capabilities = Capabilities::empty();
+        capabilities.set(Capabilities::FLOAT64, variant.accumulator() == DType::F64);
+        let f16 = [variant.data, variant.params].contains(&DType::F16);
+        capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
+        let info = Validator::new(ValidationFlags::all(), capabilities)
+            .validate(&module)
+            .map_err(|error| error.emit_to_string(&text))?;
+        Ok(Self { module, info })
+    }
+
+    /// With the override constants set, as a pipeline of this variant has them.
+    fn with_constants(&self, variant: &Variant) -> Result<Self, String> {
+        let constants = variant.constants();
+        let constants = constants.iter().map(|&(n, value)| (n.to_owned(), value));
+        let (module, info) = back::pipeline_constants::process_overrides(
+            &self.module,
+            &self.info,
+            Some((ShaderStage::Compute, variant.kernel.entry().name)),
+            &constants.collect(),
+        )
+        .map_err(|error| error.to_string())?;
+        Ok(Self {
+            module: module.into_owned(),
+            info: info.into_owned(),
+        })
+    }
+}
+
+#[test]
+fn variants_are_told_apart_by_their_labels() {
+    let variants = variants();
+    let labels: HashSet<_> = variants.iter().map(Variant::label).collect();
+    assert_eq!(labels.len(), variants.len());
+    let names: HashSet<_> = Kernel::ALL.iter().map(|k| k.entry().name).collect();
+    assert_eq!(names.len(), Kernel::ALL.len());
+}
+
+#[test]
+fn bindings_uniforms_and_constants_are_as_the_manifest_says() {
+    check_all(&variants(), |variant| {
+        let parsed = Parsed::new(variant)?;
+        check_constants(variant, &parsed)?;
+        check_bindings(variant, &parsed)?;
+        check_uniforms(variant, &parsed.module)?;
+        ensure(!variant.wgsl().contains("arrayLength"), || {
+            "sizes come from the uniform, not from arrayLength: a binding may be longer or, in a \
+             window, shorter than its tensor"
+                .to_owned()
+        })
+    });
+}
+
+fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
+    let entry = variant.kernel.entry();
+    let [point] = parsed.module.entry_points.as_slice() else {
+        return Err("expected one entry point".to_owned());
+    };
+    ensure(
+        point.name == entry.name && point.stage == ShaderStage::Compute,
+        || format!("entry point {}", point.name),
+    )?;
+    let mut expected = BTreeSet::from([("workgroup_size", Scalar::U32)]);
+    expected.extend(entry.constants.iter().map(|&name| (name, Scalar::BOOL)));
+    let mut found = BTreeSet::new();
+    for (_, constant) in parsed.module.overrides.iter() {
+        let TypeInner::Scalar(scalar) = parsed.module.types[constant.ty].inner else {
+            return Err(format!("override {:?} is no scalar", constant.name));
+        };
+        found.insert((constant.name.as_deref().unwrap_or_default(), scalar));
+    }
+    ensure(found == expected, || {
+        format!("override constants {found:?}")
+    })?;
+    let compiled = parsed.with_constants(variant)?;
+    let size = compiled.module.entry_points[0].workgroup_size;
+    ensure(size == [variant.workgroup_size, 1, 1], || {
+        format!("workgroup size {size:?}")
+    })
+}
+
+fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
+    ensure(
+        variant.bound.len() <= storage_bindings(variant.kernel),
+        || format!("{} storage bindings", variant.bound.len()),
+    )?;
+    let module = &parsed.module;
+    let use_of = parsed.info.get_entry_point(0);
+    let mut found = BTreeSet::new();
+    for (handle, global) in module.global_variables.iter() {
+        let name = global.name.as_deref().unwrap_or_default();
+        let Some(binding) = &global.binding else {
+            ensure(global.space == AddressSpace::WorkGroup, || {
+                format!("{name} is in {:?}", global.space)
+            })?;
+            continue;
+        };
+        ensure(binding.group == 0 && found.insert(binding.binding), || {
+            format!("{name} is at {binding:?}")
+        })?;
+        // `load_…` of an override constant's dead branch counts as well.
+        ensure(use_of[handle] != GlobalUse::empty(), || {
+            format!("{name} is bound but not used")
+        })?;
+        if binding.binding == 0 {
+            ensure(
+                name == "uniforms" && global.space == AddressSpace::Uniform,
+                || format!("binding 0 is {name} in {:?}", global.space),
+            )?;
+            continue;
+        }
+        let tensor = variant.bound.get(binding.binding as usize - 1);
+        let tensor = *tensor.ok_or_else(|| format!("{name} is at {binding:?}"))?;
+        let access = match variant.writes(tensor) {
+            true => StorageAccess::LOAD | StorageAccess::STORE,
+            false => StorageAccess::LOAD,
+        };
+        ensure(
+            name == tensor.name() && global.space == AddressSpace::Storage { access },
+            || format!("{name} at {} is {:?}", binding.binding, global.space),
+        )?;
+        ensure(
+            !use_of[handle].contains(GlobalUse::WRITE) || variant.writes(tensor),
+            || format!("{name} is written"),
+        )?;
+        let TypeInner::Array { base, size, .. } = module.types[global.ty].inner else {
+            return Err(format!("{name} is no array"));
+        };
+        let element = &module.types[base].inner;
+        ensure(
+            size == ArraySize::Dynamic && *element == element_type(variant, tensor),
+            || format!("{name} is an array of {element:?}"),
+        )?;
+    }
+    ensure(found.len() == variant.bound.len() + 1, || {
+        format!("bindings {found:?} for {:?}", variant.bound)
+    })
+}
+
+/// What a binding's array is made of: quads, where the buffer has room for the last one.
+fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
+    let (dtype, exact) = match tensor {
+        Tensor::Workspace => (variant.data.accumulator(), false),
+        Tensor::Sums => (variant.data.accumulator(), true),
+        _ if tensor.is_data() => (variant.data, variant.exact),
+        _ => (variant.params, variant.exact),
+    };
+    let (scalar, size) = match dtype {
+        DType::F16 | DType::Bf16 => (Scalar::U32, naga::VectorSize::Bi),
+        DType::F32 => (Scalar::F32, naga::VectorSize::Quad),
+        DType::F64 => (Scalar::F64, naga::VectorSize::Quad),
+    };
+    match exact {
+        true => TypeInner::Scalar(scalar),
+        false => TypeInner::Vector { size, scalar },
+    }
+}
+
+fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
+    let entry = variant.kernel.entry();
+    let global = module.global_variables.iter().map(|(_, global)| global);
+    let uniforms = global
+        .filter(|global| global.space == AddressSpace::Uniform)
+        .map(|global| &module.types[global.ty].inner)
+        .next();
+    let Some(TypeInner::Struct { members, span }) = uniforms else {
+        return Err("no uniform struct".to_owned());
+    };
+    // A value for each field, and where it is found in the bytes.
+    let words: Vec<_> = (1..).zip(entry.words).map(|(v, &name)| (name, v)).collect();
+    let reals: Vec<_> = (1..)
+        .zip(entry.reals)
+        .map(|(v, &n)| (n, v.into()))
+        .collect();
+    let bytes = Uniforms::new(variant.kernel, &words, &reals).bytes(variant.data.accumulator());
+    ensure(bytes.len() == span.next_multiple_of(16) as usize, || {
+        format!("the struct has {span} bytes, {} are written", bytes.len())
+    })?;
+    let names: Vec<_> = members.iter().map(|m| m.name.as_deref()).collect();
+    let expected: Vec<_> = entry
+        .words
+        .iter()
+        .chain(entry.reals)
+        .map(|&n| Some(n))
+        .collect();
+    ensure(names == expected, || format!("fields {names:?}"))?;
+    for (index, member) in members.iter().enumerate() {
+        let value = match index.checked_sub(words.len()) {
+            None => Value::Word(words[index].1),
+            Some(index) => Value::Real(reals[index].1),
+        };
+        let (scalar, value) = match (value, variant.data.accumulator()) {
+            (Value::Word(value), _) => (Scalar::U32, value.to_ne_bytes().to_vec()),
+            (Value::Real(value), DType::F64) => (Scalar::F64, value.to_ne_bytes().to_vec()),
+            (Value::Real(value), _) => (Scalar::F32, (value as f32).to_ne_bytes().to_vec()),
+        };
+        let ty = &module.types[member.ty].inner;
+        let at = member.offset as usize;
+        ensure(
+            *ty == TypeInner::Scalar(scalar) && bytes.get(at..at + value.len()) == Some(&value),
+            || format!("{:?} is {ty:?} at byte {at}", member.name),
+        )?;
+    }
+    Ok(())
+}
+
+enum Value {
+    Word(u32),
+    Real(f64),
+}
+
+/// A variant in one of the target languages.
+enum Translation {
+    Words(Vec<u32>),
+    Text(String),
+}
+
+fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Translation, String> {
+    let name = variant.kernel.entry().name.to_owned();
+    let (module, info) = (&parsed.module, &parsed.info);
+    // As pipelines have it: every index is in bounds, every slot is written before it is read.
+    let policies = naga::proc::BoundsCheckPolicies::default();
+    match target {
+        Target::SpirV => {
+            let options = back::spv::Options {
+                lang_version: (1, 3),
+                zero_initialize_workgroup_memory:
+                    back::spv::ZeroInitializeWorkgroupMemoryMode::None,
+                force_loop_bounding: false,
+                ..Default::default()
+            };
+            let pipeline = back::spv::PipelineOptions {
+                shader_stage: ShaderStage::Compute,
+                entry_point: name,
+            };
+            back::spv::write_vec(module, info, &options, Some(&pipeline))
+                .map(Translation::Words)
+                .map_err(|error| error.to_string())
+        }
+        Target::Msl => {
+            let options = back::msl::Options {
+                lang_version: (2, 0),
+                zero_initialize_workgroup_memory: false,
+                force_loop_bounding: false,
+                ..Default::default()
+            };
+            let pipeline = back::msl::PipelineOptions {
+                entry_point: Some((ShaderStage::Compute, name)),
+                ..Default::default()
+            };
+            back::msl::write_string(module, info, &options, &pipeline)
+                .map_err(|error| error.to_string())
+                .and_then(|(text, translated)| {
+                    let points = translated.entry_point_names.into_iter();
+                    points
+                        .collect::<Result<Vec<_>, _>>()
+                        .map_err(|error| error.to_string())?;
+                    Ok(Translation::Text(text))
+                })
+        }
+        Target::Hlsl => {
+            let options = back::hlsl::Options {
+                zero_initialize_workgroup_memory: false,
+                force_loop_bounding: false,
+                ..Default::default()
+            };
+            let pipeline = back::hlsl::PipelineOptions {
+                entry_point: Some((ShaderStage::Compute, name)),
+            };
+            let mut text = String::new();
+            let reflection = back::hlsl::Writer::new(&mut text, &options, &pipeline)
+                .write(module, info, None)
+                .map_err(|error| error.to_string())?;
+            for point in reflection.entry_point_names {
+                point.map_err(|error| error.to_string())?;
+            }
+            Ok(Translation::Text(text))
+        }
+        Target::Glsl(_) | Target::GlslEs(_) => {
+            let options = back::glsl::Options {
+                version: match target {
+                    Target::Glsl(version) => back::glsl::Version::Desktop(version),
+                    Target::GlslEs(version) => back::glsl::Version::new_gles(version),
+                    _ => unreachable!(),
+                },
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            };
+            let pipeline = back::glsl::PipelineOptions {
+                shader_stage: ShaderStage::Compute,
+                entry_point: name,
+                multiview: None,
+            };
+            let mut text = String::new();
+            back::glsl::Writer::new(&mut text, module, info, &options, &pipeline, policies)
+                .and_then(|mut writer| writer.write())
+                .map_err(|error| error.to_string())?;
+            Ok(Translation::Text(text))
+        }
+    }
+}
+
+/// Whether a validator is installed. Says aloud if it is not, and fails then where
+/// `WGPU_NORM_REQUIRE_VALIDATORS` is set.
+fn installed(tool: &str) -> bool {
+    let version = Command::new(tool).arg("--version").output();
+    let installed = version.is_ok_and(|output| output.status.success());
+    if !installed {
+        let required = std::env::var_os("WGPU_NORM_REQUIRE_VALIDATORS").is_some();
+        assert!(!required, "{tool} is required but not installed");
+        // Past the test harness, which hides what passing tests print.
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: {tool} is not installed, translations are not checked by it"
+        );
+    }
+    installed
+}
+
+fn spirv_val(words: &[u32]) -> Result<(), String> {
+    let mut child = Command::new("spirv-val")
+        .args(["--target-env", "vulkan1.1", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A tool that refuses its input early closes the pipe; its message says more.
+        let _ = stdin.write_all(bytemuck::cast_slice(words));
+    }
+    let output = child.wait_with_output();
+    let output = output.map_err(|error| error.to_string())?;
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    // naga decorates workgroup arrays with an ArrayStride; newer validators object to that alone.
+    let known = said.contains("VUID-StandaloneSpirv-None-10684");
+    ensure(output.status.success() || known, || said.into_owned())
+}
+
+/// Many files at a time: starting the tool takes longer than a file.
+fn glslang_validator(texts: &[(String, String)]) {
+    let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
+    fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    for texts in texts.chunks(100) {
+        let mut command = Command::new("glslangValidator");
+        command.current_dir(&folder);
+        for (name, text) in texts {
+            fs::write(folder.join(name), text).expect("as above");
+            command.arg(name);
+        }
+        let output = command.output().expect("it is installed");
+        let said = String::from_utf8_lossy(&output.stdout);
+        // Each file's name stands on a line of its own, before its errors.
+        let mut file = "";
+        let mut complaints = Vec::new();
+        for line in said.lines().map(str::trim) {
+            if line.ends_with(".comp") {
+                file = line;
+            } else if line.contains("ERROR") {
+                complaints.push(format!("{file}: {line}"));
+            }
+        }
+        assert!(
+            output.status.success() && complaints.is_empty(),
+            "glslangValidator:\n{}",
+            complaints.get(..20).unwrap_or(&complaints).join("\n")
+        );
+    }
+    let _ = fs::remove_dir_all(&folder);
+}
+
+#[test]
+fn every_variant_translates_to_its_targets() {
+    let has_spirv_val = installed("spirv-val");
+    let has_glslang_validator = installed("glslangValidator");
+    let glsl = Mutex::new(Vec::new());
+    check_all(&distinct_texts(), |variant| {
+        let parsed = Parsed::new(variant)?.with_constants(variant)?;
+        let targets = variant.targets();
+        for &target in targets {
+            let complain = |error: String| format!("{target:?}: {error}");
+            match translate(variant, &parsed, target).map_err(complain)? {
+                Translation::Words(words) if has_spirv_val => {
+                    spirv_val(&words).map_err(complain)?;
+                }
+                Translation::Words(_) => {}
+                Translation::Text(text) => {
+                    ensure(!text.is_empty(), || complain("nothing".to_owned()))?;
+                    if matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
+                        let name = format!("{}-{target:?}.comp", variant.label());
+                        glsl.lock().unwrap().push((name, text));
+                    }
+                }
+            }
+        }
+        // Not claimed, and refused: GLSL ES has no f64. naga's MSL writer panics on f64 instead of
+        // refusing it, and wgpu offers no f64 on GL: these are not tried.
+        let es = Target::GlslEs(310);
+        let refused = targets.contains(&es) || translate(variant, &parsed, es).is_err();
+        ensure(refused, || "GLSL ES takes what it should not".to_owned())
+    });
+    let glsl = glsl.into_inner().unwrap();
+    assert!(!glsl.is_empty());
+    if has_glslang_validator {
+        glslang_validator(&glsl);
+    }
+}
+
+/// For `tools/tint/run.sh target/wgsl`: every text that has no f64. A pipeline takes Tint long, so of a
+/// text's choices of constants, which change nothing that Tint refuses a text for, one is taken, and
+/// another one for the next text.
+#[test]
+fn writes_every_text_for_tint() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wgsl");
+    // What an earlier manifest left there is not to be checked.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("target is writable");
+    let mut texts = BTreeMap::<String, Vec<Variant>>::new();
+    for variant in distinct_texts() {
+        if variant.accumulator() != DType::F64 {
+            texts.entry(variant.wgsl()).or_default().push(variant);
+        }
+    }
+    for (index, variants) in texts.values().enumerate() {
+        let variant = &variants[index % variants.len()];
+        let constants = variant.constants();
+        let constants: Vec<_> = constants
+            .iter()
+            .map(|(name, value)| format!(r#""{name}": {value}"#))
+            .collect();
+        let settings = format!(
+            r#"{{"entry_point": "{}", "constants": {{{}}}}}"#,
+            variant.kernel.entry().name,
+            constants.join(", ")
+        );
+        let path = folder.join(variant.label());
+        let write = |extension: &str, text: String| {
+            // Not `with_extension`, which would take a part of the name for one.
+            let path = format!("{}.{extension}", path.display());
+            fs::write(path, text).expect("target is writable");
+        };
+        write("wgsl", variant.wgsl());
+        write("json", settings);
+    }
+}
+
+#[test]
+fn headers_name_the_bindings() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
+    let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let header: Vec<_> = text.lines().map_while(|l| l.strip_prefix("//")).collect();
+        let header = header.join("\n");
+        assert!(!header.is_empty(), "{name}: no header");
+        let Some(index) = entries.iter().position(|entry| entry.name == name) else {
+            let used = Kernel::ALL.iter().any(|k| k.entry().text.contains(&&*text));
+            assert!(used, "{name}: neither a kernel nor a part of one");
+            continue;
+        };
+        let entry = entries.swap_remove(index);
+        assert_eq!(entry.text.last(), Some(&&*text), "{name}: another text");
+        let (_, bindings) = header
+            .split_once(" Bindings: ")
+            .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
+        let (bindings, _) = bindings
+            .split_once("Moves ")
+            .unwrap_or_else(|| panic!("{name}: the header does not say what is moved"));
+        let words: Vec<_> = bindings
+            .split(|c: char| !c.is_alphanumeric() && c != '_')
+            .collect();
+        for tensor in entry.tensors {
+            let tensor = tensor.name();
+            assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
+        }
+    }
+    let rest: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+    assert!(rest.is_empty(), "no file of their own: {rest:?}");
+}

@@ -1,0 +1,281 @@
+//! The gradient of layer normalization.
+
+use crate::bound::{self, Bound, BufferRange};
+use crate::geometry;
+use crate::kernels::Tensor;
+use crate::options::check_epsilon;
+use crate::plan::{self, LayerNormProblem, Plan};
+use crate::{DType, Element, Error, GpuContext, ParamOf, host};
+
+/// What a [`GpuLayerNorm`] computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerNormOptions {
+    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
+    /// it on are normalized together.
+    pub begin_norm_axis: i64,
+    /// Whether the layer scales by gamma and shifts by beta. If so both are required and their
+    /// gradients computed; if not, neither may be given.
+    pub use_affine: bool,
+    /// Added to the variance; finite and above 0.
+    pub epsilon: f64,
+}
+
+impl Default for LayerNormOptions {
+    /// The operator document's defaults: the last axis, affine, epsilon 1e-5.
+    fn default() -> Self {
+        Self {
+            begin_norm_axis: -1,
+            use_affine: true,
+            epsilon: 1e-5,
+        }
+    }
+}
+
+/// Tensors of a layer-norm gradient, in host memory.
+///
+/// mean and variance have the leading dimensions of the shape, gamma and beta the trailing ones, those
+/// that are normalized; only their numbers of elements are checked, so that the one-dimensional form
+/// of the operator document serves too.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormArgs<'a, T, P> {
+    /// Shape of src, diff_dst and diff_src: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of each row.
+    pub mean: &'a [P],
+    /// Biased variance of each row.
+    pub variance: &'a [P],
+    /// Scale of each normalized position; given exactly if the layer is affine.
+    pub gamma: Option<&'a [P]>,
+    /// Shift of each normalized position; given exactly if the layer is affine. No gradient depends
+    /// on its values.
+    pub beta: Option<&'a [P]>,
+}
+
+/// The gradients, in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerNormGrads<T, P> {
+    /// Gradient with respect to src, of src's shape.
+    pub diff_src: Vec<T>,
+    /// Gradient with respect to gamma, if the layer is affine.
+    pub diff_gamma: Option<Vec<P>>,
+    /// Gradient with respect to beta, if the layer is affine.
+    pub diff_beta: Option<Vec<P>>,
+}
+
+/// The gradient of layer normalization, as oneDNN Graph's `LayerNormBackward` defines it.
+///
+/// A row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
+/// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine), and
+/// means taken over the row:
+///
+/// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
+/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
+///
+/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same
+/// adapter is given the same input. mean and variance are those given, never recomputed.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions};
+///
+/// let gpu = match GpuContext::new().await {
+///     Ok(gpu) => gpu,
+///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+///     Err(error) => return Err(error),
+/// };
+/// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
+/// let grads = layer
+///     .backward(LayerNormArgs {
+///         shape: &[2, 2], // two rows
+///         src: &[1.0_f32, 3.0, 2.0, 4.0],
+///         diff_dst: &[1.0, 0.0, 0.0, 1.0],
+///         mean: &[2.0, 3.0],
+///         variance: &[1.0, 1.0],
+///         gamma: Some(&[1.0, 1.0]),
+///         beta: Some(&[0.0, 0.0]),
+///     })
+///     .await?;
+/// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuLayerNorm {
+    gpu: GpuContext,
+    options: LayerNormOptions,
+}
+
+impl GpuLayerNorm {
+    /// An operator on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`] if epsilon is not finite and positive. Tighter bounds of f32 are checked when
+    /// the element type is known.
+    pub fn new(gpu: &GpuContext, options: LayerNormOptions) -> Result<Self, Error> {
+        check_epsilon(options.epsilon, DType::F64)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            options,
+        })
+    }
+
+    /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
+    /// [`Error::Argument`] for `begin_norm_axis` out of range, or gamma or beta missing from an affine
+    /// layer or given to another.
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: LayerNormArgs<'_, T, P>,
+    ) -> Result<LayerNormGrads<T, P>, Error> {
+        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE)?;
+        let lengths = [
+            ("src", Tensor::Src, args.src.len()),
+            ("diff_dst", Tensor::DiffDst, args.diff_dst.len()),
+            ("mean", Tensor::Mean, args.mean.len()),
+            ("variance", Tensor::Variance, args.variance.len()),
+        ];
+        for (name, tensor, got) in lengths {
+            plan.check_length(name, tensor, got)?;
+        }
+        for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
+            match (given, self.options.use_affine) {
+                (Some(given), true) => plan.check_length(name, Tensor::Gamma, given.len())?,
+                (None, false) => {}
+                (given, affine) => {
+                    let words = |there: bool| if there { "a tensor" } else { "none" };
+                    return Err(Error::Argument {
+                        argument: name,
+                        expected: format!("{} with use_affine {affine}", words(affine)),
+                        got: words(given.is_some()).to_owned(),
+                    });
+                }
+            }
+        }
+        host::check_variance(args.variance, self.options.epsilon)?;
+        let mut inputs = vec![
+            (Tensor::Src, bytemuck::cast_slice(args.src)),
+            (Tensor::DiffDst, bytemuck::cast_slice(args.diff_dst)),
+            (Tensor::Mean, bytemuck::cast_slice(args.mean)),
+            (Tensor::Variance, bytemuck::cast_slice(args.variance)),
+        ];
+        inputs.extend(
+            args.gamma
+                .map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))),
+        );
+        let mut outputs = host::run(&self.gpu, &plan.plan, &inputs).await?;
+        Ok(LayerNormGrads {
+            diff_src: outputs.take(Tensor::DiffSrc).unwrap_or_default(),
+            diff_gamma: outputs.take(Tensor::DiffGamma),
+            diff_beta: outputs.take(Tensor::DiffBeta),
+        })
+    }
+
+    /// Plans the gradient of device buffers, the first of the three stages that
+    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward) that follow from shapes and types.
+    pub fn plan(
+        &self,
+        shape: &[usize],
+        data: DType,
+        params: DType,
+    ) -> Result<LayerNormPlan, Error> {
+        let profile = self.gpu.profile();
+        profile.check_dtypes(data, params)?;
+        check_epsilon(self.options.epsilon, data)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        let problem = LayerNormProblem {
+            rows,
+            columns,
+            data,
+            params,
+            use_affine: self.options.use_affine,
+            epsilon: self.options.epsilon,
+        };
+        Ok(LayerNormPlan {
+            plan: plan::layer_norm(profile, &problem)?,
+        })
+    }
+}
+
+/// What to dispatch for one shape and its element types.
+#[derive(Clone, Debug)]
+pub struct LayerNormPlan {
+    plan: Plan,
+}
+
+/// The caller's buffers of a layer-norm gradient.
+///
+/// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
+/// diff_dst. Disjoint ranges of one buffer are fine. beta is not among them: nothing depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormBuffers<'a> {
+    /// The layer's input.
+    pub src: BufferRange<'a>,
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: BufferRange<'a>,
+    /// Mean of each row.
+    pub mean: BufferRange<'a>,
+    /// Biased variance of each row.
+    pub variance: BufferRange<'a>,
+    /// Scale of each normalized position; given exactly if the layer is affine.
+    pub gamma: Option<BufferRange<'a>>,
+    /// Written: gradient with respect to src.
+    pub diff_src: BufferRange<'a>,
+    /// Written: gradient with respect to gamma; given exactly if the layer is affine.
+    pub diff_gamma: Option<BufferRange<'a>>,
+    /// Written: gradient with respect to beta; given exactly if the layer is affine.
+    pub diff_beta: Option<BufferRange<'a>>,
+    /// Scratch memory of [`LayerNormPlan::workspace_size`] bytes. Without it the bound plan makes its
+    /// own.
+    pub workspace: Option<BufferRange<'a>>,
+}
+
+impl LayerNormPlan {
+    fn check_length(&self, name: &'static str, tensor: Tensor, got: usize) -> Result<(), Error> {
+        let expected = self.plan.requirement(tensor).map_or(0, |r| r.elements);
+        geometry::check_length(name, expected, got)
+    }
+
+    /// Bytes of scratch memory.
+    pub fn workspace_size(&self) -> u64 {
+        self.plan.workspace_bytes
+    }
+
+    /// Dispatches of one recording.
+    pub fn dispatches(&self) -> usize {
+        self.plan.dispatch_count()
+    }
+
+    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`BatchNormPlan::bind`](crate::BatchNormPlan::bind).
+    pub fn bind(&self, gpu: &GpuContext, buffers: &LayerNormBuffers<'_>) -> Result<Bound, Error> {
+        bound::bind(
+            gpu,
+            &self.plan,
+            &[
+                (Tensor::Src, Some(buffers.src)),
+                (Tensor::DiffDst, Some(buffers.diff_dst)),
+                (Tensor::Mean, Some(buffers.mean)),
+                (Tensor::Variance, Some(buffers.variance)),
+                (Tensor::Gamma, buffers.gamma),
+                (Tensor::DiffSrc, Some(buffers.diff_src)),
+                (Tensor::DiffGamma, buffers.diff_gamma),
+                (Tensor::DiffBeta, buffers.diff_beta),
+                (Tensor::Workspace, buffers.workspace),
+            ],
+        )
+    }
+}

@@ -1,0 +1,897 @@
+//! The `wgpu-norm` command, run as a process, on the adapter that the environment chooses.
+#![cfg(feature = "command")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use half::{bf16, f16};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
+
+// ---- running
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wgpu-norm"));
+    command.args(arguments).env_remove("RUST_LOG");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+/// Runs the operator from `input` to `output`.
+fn backward(input: &Path, output: &Path, arguments: &[&str]) -> Output {
+    let mut command = command(&["batch-norm-backward"]);
+    command.arg(input).arg("-o").arg(output).args(arguments);
+    command.output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_success(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+}
+
+/// Exit code 1, nothing on stdout, no panic, and a message with all of `fragments`.
+fn assert_failure(output: &Output, fragments: &[&str], what: &str) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(1), "{what}: {message}");
+    assert_eq!(stdout(output), "", "{what}");
+    assert!(!message.contains("panicked"), "{what}: {message}");
+    let line = message.lines().rfind(|line| line.starts_with("error: "));
+    let line = line.unwrap_or_else(|| panic!("{what}: {message}"));
+    for fragment in fragments {
+        assert!(
+            line.contains(fragment),
+            "{what}: no '{fragment}' in: {line}"
+        );
+    }
+}
+
+// ---- files
+
+/// An empty folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("command")
+        .join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|e| e.unwrap().file_name().to_string_lossy().into_owned());
+    let mut names: Vec<String> = names.collect();
+    names.sort();
+    names
+}
+
+fn vector(name: &str) -> PathBuf {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    vectors.join(format!("{name}.safetensors"))
+}
+
+struct Tensor {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+fn tensor<T: Element>(shape: &[usize], values: &[T]) -> Tensor {
+    let dtype = match T::DTYPE {
+        DType::F16 => Dtype::F16,
+        DType::Bf16 => Dtype::BF16,
+        DType::F32 => Dtype::F32,
+        DType::F64 => Dtype::F64,
+    };
+    Tensor {
+        dtype,
+        shape: shape.to_vec(),
+        bytes: bytemuck::cast_slice(values).to_vec(),
+    }
+}
+
+fn counting<T: Element>(shape: &[usize]) -> Tensor {
+    let count = shape.iter().product::<usize>();
+    let values: Vec<T> = (0..count).map(|i| T::from_f64(i as f64 / 8.0)).collect();
+    tensor(shape, &values)
+}
+
+/// A file to be given to the command.
+struct Draft {
+    tensors: HashMap<&'static str, Tensor>,
+    metadata: HashMap<String, String>,
+}
+
+impl Draft {
+    /// src of shape `[3, 2]`, and so two channels in either format, whose variance is 1; epsilon 1.
+    fn good() -> Self {
+        let tensors = HashMap::from([
+            ("src", counting::<f32>(&[3, 2])),
+            ("diff_dst", counting::<f32>(&[3, 2])),
+            ("mean", tensor(&[2], &[0.0_f32, 0.0])),
+            ("variance", tensor(&[2], &[1.0_f32, 1.0])),
+            ("gamma", tensor(&[2], &[2.0_f32, 2.0])),
+        ]);
+        let metadata = HashMap::new();
+        Self { tensors, metadata }.attribute("epsilon", "1")
+    }
+
+    fn with(mut self, name: &'static str, tensor: Tensor) -> Self {
+        self.tensors.insert(name, tensor);
+        self
+    }
+
+    fn without(mut self, name: &str) -> Self {
+        self.tensors.remove(name);
+        self
+    }
+
+    fn attribute(mut self, key: &str, value: &str) -> Self {
+        self.metadata.insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    fn no_attribute(mut self, key: &str) -> Self {
+        self.metadata.remove(key);
+        self
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let views = self.tensors.iter().map(|(name, tensor)| {
+            let view = TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes);
+            (*name, view.unwrap())
+        });
+        safetensors::serialize(views, Some(self.metadata.clone())).unwrap()
+    }
+}
+
+/// A safetensors file with this header.
+fn raw(header: &str, data: usize) -> Vec<u8> {
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(vec![0; data]);
+    bytes
+}
+
+/// A tensor of a file as f64, and its element type.
+fn read(path: &Path, name: &str) -> Option<(Dtype, Vec<f64>)> {
+    fn to_f64<T: Element>(bytes: &[u8]) -> Vec<f64> {
+        let values: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
+        values.iter().map(|value| value.to_f64()).collect()
+    }
+    let bytes = std::fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let view = file.tensor(name).ok()?;
+    let values = match view.dtype() {
+        Dtype::F16 => to_f64::<f16>(view.data()),
+        Dtype::BF16 => to_f64::<bf16>(view.data()),
+        Dtype::F32 => to_f64::<f32>(view.data()),
+        Dtype::F64 => to_f64::<f64>(view.data()),
+        other => panic!("{other}"),
+    };
+    Some((view.dtype(), values))
+}
+
+fn values(path: &Path, name: &str) -> Vec<f64> {
+    read(path, name).unwrap_or_else(|| panic!("no {name}")).1
+}
+
+/// Writes the file, runs the command, and gives diff_src.
+fn diff_src(name: &str, draft: &Draft, arguments: &[&str]) -> Vec<f64> {
+    let folder = folder(name);
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, draft.bytes()).unwrap();
+    assert_success(&backward(&input, &output, arguments));
+    values(&output, "diff_src")
+}
+
+fn assert_close(got: &[f64], want: &[f64]) {
+    assert_eq!(got.len(), want.len());
+    for (got, want) in got.iter().zip(want) {
+        assert!((got - want).abs() < 1e-5, "got {got}, want {want}");
+    }
+}
+
+// ---- what works
+
+/// Runs a vector with `--check` and compares the file written with the answers in the vector.
+fn check_vector(name: &str, arguments: &[&str]) {
+    let input = vector(name);
+    let output = folder(&format!(
+        "vector-{}-{}",
+        name.replace('/', "-"),
+        arguments.concat()
+    ))
+    .join("out.safetensors");
+    let arguments = [&["--check"], arguments].concat();
+    let result = backward(&input, &output, &arguments);
+    assert_success(&result);
+    let lines = stdout(&result);
+    let lines: Vec<&str> = lines.lines().collect();
+    let [src, gamma, beta, summary] = lines.as_slice() else {
+        panic!("{lines:?}");
+    };
+    assert!(
+        src.starts_with("check diff_src: largest scaled error 0."),
+        "{src}"
+    );
+    assert!(gamma.starts_with("check diff_gamma: "), "{gamma}");
+    assert!(beta.starts_with("check diff_beta: "), "{beta}");
+    assert!(
+        summary.starts_with("diff_src, diff_gamma, diff_beta of src "),
+        "{summary}"
+    );
+    assert!(summary.ends_with("out.safetensors"), "{summary}");
+
+    let dtype_of = |name| read(&input, name).unwrap().0;
+    for (tensor, like) in [
+        ("diff_src", "src"),
+        ("diff_gamma", "mean"),
+        ("diff_beta", "mean"),
+    ] {
+        let (dtype, got) = read(&output, tensor).unwrap();
+        assert_eq!(dtype, dtype_of(like), "{name}: {tensor}");
+        let roundoff = match dtype {
+            Dtype::BF16 => 1.0 / 256.0,
+            Dtype::F16 => 1.0 / 2048.0,
+            _ => 0.0,
+        };
+        let want = values(&input, &format!("expected.{tensor}"));
+        let largest = want
+            .iter()
+            .fold(0.0_f64, |most, value| most.max(value.abs()));
+        assert_eq!(got.len(), want.len());
+        for (got, want) in got.iter().zip(&want) {
+            let tolerance = roundoff * want.abs() + 1e-5 * largest;
+            assert!(
+                (got - want).abs() <= tolerance,
+                "{name}: {tensor}: {got} for {want}"
+            );
+        }
+    }
+}
+
+#[test]
+fn vectors_of_every_element_type() {
+    check_vector("real/digits_layer1", &[]);
+    check_vector("bn_f32_no_gamma", &[]);
+    check_vector("bn_f32_constant_statistics", &[]);
+    check_vector("bn_f16_f32", &[]);
+    check_vector("bn_bf16_f32", &[]);
+    check_vector("bn_bf16_bf16_nxc", &[]);
+}
+
+#[test]
+fn f64_where_the_adapter_has_it() {
+    let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");
+    if gpu.supports(DType::F64) {
+        check_vector("bn_f64_ncx", &[]);
+    } else {
+        let folder = folder("no-f64");
+        let result = backward(&vector("bn_f64_ncx"), &folder.join("out"), &[]);
+        assert_failure(&result, &["f64 tensors", "SHADER_F64"], "f64");
+        assert!(names(&folder).is_empty());
+    }
+}
+
+#[test]
+fn backends_by_flag() {
+    let backends = [
+        ("vulkan", wgpu::Backends::VULKAN),
+        ("gl", wgpu::Backends::GL),
+        ("metal", wgpu::Backends::METAL),
+        ("dx12", wgpu::Backends::DX12),
+    ];
+    let environment = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for (name, backend) in backends {
+        if !environment.contains(backend) {
+            continue;
+        }
+        let adapters = pollster::block_on(wgpu_norm::adapters(backend));
+        if adapters
+            .iter()
+            .any(|adapter| wgpu_norm::unfit(adapter).is_none())
+        {
+            check_vector("real/digits_layer8", &["--backend", name]);
+        } else {
+            println!("no adapter by {name}");
+            let listed = run(&["adapters", "--backend", name]);
+            assert!(adapters.is_empty() == (listed.status.code() == Some(1)));
+        }
+    }
+}
+
+#[test]
+fn f16_parameters_beside_f16_data() {
+    let draft = Draft::good()
+        .with("src", counting::<f16>(&[3, 2]))
+        .with("diff_dst", counting::<f16>(&[3, 2]))
+        .with("mean", tensor(&[2], &[f16::ZERO; 2]))
+        .with("variance", tensor(&[2], &[f16::ONE; 2]))
+        .without("gamma");
+    let folder = folder("f16");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, draft.bytes()).unwrap();
+    assert_success(&backward(&input, &output, &["--check"]));
+    let dtype = |name| read(&output, name).unwrap().0;
+    assert_eq!(dtype("diff_src"), Dtype::F16);
+    assert_eq!(dtype("diff_gamma"), Dtype::F16);
+    assert_eq!(values(&output, "diff_beta"), [0.75, 1.125]);
+}
+
+/// diff_dst / √(variance + epsilon), times gamma = 2.
+fn constant(epsilon: f64) -> Vec<f64> {
+    let scale = 2.0 / (1.0 + epsilon).sqrt();
+    (0..6).map(|i| f64::from(i) / 8.0 * scale).collect()
+}
+
+#[test]
+fn flag_before_metadata_before_default() {
+    let draft = || Draft::good().attribute("statistics", "constant");
+    assert_close(&diff_src("epsilon-metadata", &draft(), &[]), &constant(1.0));
+    let by_flag = diff_src("epsilon-flag", &draft(), &["--epsilon", "3"]);
+    assert_close(&by_flag, &constant(3.0));
+
+    let batch = diff_src("statistics-default", &Draft::good(), &[]);
+    assert!((batch[0] - constant(1.0)[0]).abs() > 0.1);
+    let by_flag = diff_src(
+        "statistics-flag",
+        &Draft::good(),
+        &["--statistics", "constant"],
+    );
+    assert_close(&by_flag, &constant(1.0));
+    let by_flag = diff_src("statistics-both", &draft(), &["--statistics", "batch"]);
+    assert_eq!(by_flag, batch);
+
+    // Three channels as NCX, two as NXC.
+    let ncx = |draft: Draft| {
+        draft
+            .with("src", counting::<f32>(&[1, 3, 2]))
+            .with("diff_dst", counting::<f32>(&[1, 3, 2]))
+            .with("mean", tensor(&[3], &[0.0_f32; 3]))
+            .with("variance", tensor(&[3], &[1.0_f32; 3]))
+            .with("gamma", tensor(&[3], &[2.0_f32; 3]))
+    };
+    let by_metadata = ncx(draft()).attribute("data_format", "NCX");
+    assert_close(
+        &diff_src("format-metadata", &by_metadata, &[]),
+        &constant(1.0),
+    );
+    let against_metadata = ncx(draft()).attribute("data_format", "NXC");
+    let by_flag = diff_src("format-flag", &against_metadata, &["--data-format", "NCX"]);
+    assert_close(&by_flag, &constant(1.0));
+    refuse(
+        "format-default",
+        &ncx(draft()).bytes(),
+        &[],
+        &["mean", "[2]", "[3]"],
+    );
+}
+
+#[test]
+fn parameter_gradients_by_choice() {
+    let folder = folder("param-grads");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    let draft = Draft::good().attribute("statistics", "constant");
+    std::fs::write(&input, draft.bytes()).unwrap();
+    let halved: Vec<f64> = constant(1.0).iter().map(|value| value / 2.0).collect();
+    for (choice, want) in [("neither", halved), ("frozen", constant(1.0))] {
+        let result = backward(&input, &output, &["--param-grads", choice, "--check"]);
+        assert_success(&result);
+        assert_eq!(stdout(&result).lines().count(), 2);
+        assert_close(&values(&output, "diff_src"), &want);
+        assert!(read(&output, "diff_gamma").is_none() && read(&output, "diff_beta").is_none());
+    }
+}
+
+#[test]
+fn other_tensors_are_ignored() {
+    let strange = Tensor {
+        dtype: Dtype::I64,
+        shape: vec![1],
+        bytes: vec![0; 8],
+    };
+    let draft = Draft::good()
+        .with("beta", counting::<f16>(&[7]))
+        .with("step", strange)
+        .attribute("statistics", "constant");
+    assert_close(&diff_src("others", &draft, &["--check"]), &constant(1.0));
+}
+
+#[test]
+fn an_empty_batch_has_zeros() {
+    let draft = Draft::good()
+        .with("src", counting::<f32>(&[0, 2]))
+        .with("diff_dst", counting::<f32>(&[0, 2]));
+    let folder = folder("empty-batch");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, draft.bytes()).unwrap();
+    assert_success(&backward(&input, &output, &["--check"]));
+    assert!(values(&output, "diff_src").is_empty());
+    assert_eq!(values(&output, "diff_gamma"), [0.0, 0.0]);
+    assert_eq!(values(&output, "diff_beta"), [0.0, 0.0]);
+}
+
+#[test]
+fn the_output_may_be_the_input() {
+    let folder = folder("in-place");
+    let file = folder.join("file");
+    std::fs::write(&file, Draft::good().bytes()).unwrap();
+    assert_success(&backward(&file, &file, &[]));
+    assert_eq!(values(&file, "diff_src").len(), 6);
+    assert!(read(&file, "src").is_none());
+    assert_eq!(names(&folder), ["file"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_link_stays_a_link() {
+    let folder = folder("link");
+    let (input, target, link) = (
+        folder.join("in"),
+        folder.join("target"),
+        folder.join("link"),
+    );
+    std::fs::write(&input, Draft::good().bytes()).unwrap();
+    std::fs::write(&target, "old").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    assert_success(&backward(&input, &link, &[]));
+    assert!(link.symlink_metadata().unwrap().is_symlink());
+    assert_eq!(values(&target, "diff_src").len(), 6);
+}
+
+#[test]
+fn lists_adapters() {
+    let result = run(&["adapters"]);
+    assert_success(&result);
+    let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");
+    let list = stdout(&result);
+    assert!(list.contains(&gpu.adapter_info().name), "{list}");
+    for row in [
+        "backend",
+        "kind",
+        "driver",
+        "element types    f16 bf16 f32",
+        "storage binding",
+    ] {
+        assert!(list.contains(row), "no '{row}' in: {list}");
+    }
+}
+
+/// What the list says of an adapter is what a context on it would find.
+#[test]
+fn the_list_knows_what_contexts_know() {
+    for adapter in pollster::block_on(wgpu_norm::adapters(wgpu::Backends::all())) {
+        let gpu = GpuContext::from_adapter(&adapter, DeviceOptions::default());
+        match pollster::block_on(gpu) {
+            Ok(gpu) => assert_eq!(Profile::for_adapter(&adapter), *gpu.profile()),
+            Err(error) => println!("{}: {error}", adapter.get_info().name),
+        }
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    let folder = folder("pipe");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, Draft::good().bytes()).unwrap();
+    let mut backward = command(&["batch-norm-backward", "--check"]);
+    backward.arg(&input).arg("-o").arg(&output);
+    for mut command in [backward, command(&["adapters"])] {
+        let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        drop(child.stdout.take());
+        assert_success(&child.wait_with_output().unwrap());
+    }
+    assert_eq!(values(&output, "diff_src").len(), 6);
+}
+
+// ---- what is refused
+
+/// The command refuses this file with a message that has `fragments`, writes nothing, and leaves an
+/// output that was there before as it was.
+fn refuse(name: &str, bytes: &[u8], arguments: &[&str], fragments: &[&str]) {
+    let folder = folder(&format!("refuse-{name}"));
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, bytes).unwrap();
+    let result = backward(&input, &output, arguments);
+    assert_failure(&result, fragments, name);
+    assert_eq!(names(&folder), ["in"], "{name}");
+
+    std::fs::write(&output, "old").unwrap();
+    assert_failure(&backward(&input, &output, arguments), fragments, name);
+    assert_eq!(std::fs::read(&output).unwrap(), b"old", "{name}");
+    assert_eq!(names(&folder), ["in", "out"], "{name}");
+}
+
+fn refuse_draft(name: &str, draft: &Draft, fragments: &[&str]) {
+    refuse(name, &draft.bytes(), &[], fragments);
+}
+
+#[test]
+fn refuses_missing_tensors() {
+    for name in ["src", "diff_dst", "mean", "variance"] {
+        let draft = Draft::good().without(name);
+        refuse_draft(name, &draft, &[&format!("error: {name}: "), "got none"]);
+    }
+}
+
+#[test]
+fn refuses_element_types() {
+    let integers = Tensor {
+        dtype: Dtype::I64,
+        shape: vec![3, 2],
+        bytes: vec![0; 48],
+    };
+    let draft = Draft::good().with("src", integers);
+    refuse_draft(
+        "i64",
+        &draft,
+        &["src: expected", "f16 or bf16 or f32 or f64", "got i64"],
+    );
+    let draft = Draft::good().with("diff_dst", counting::<f16>(&[3, 2]));
+    refuse_draft("diff-dst", &draft, &["diff_dst: expected", "f32, got f16"]);
+    let draft = Draft::good().with("mean", counting::<f64>(&[2]));
+    refuse_draft("mean", &draft, &["mean: expected", "f32, got f64"]);
+    let bf16_parameters = || {
+        Draft::good()
+            .with("src", counting::<bf16>(&[3, 2]))
+            .with("diff_dst", counting::<bf16>(&[3, 2]))
+    };
+    let draft = bf16_parameters().with("mean", counting::<f16>(&[2]));
+    refuse_draft(
+        "mean-f16",
+        &draft,
+        &["mean: expected", "bf16 or f32, got f16"],
+    );
+    let draft = bf16_parameters().with("variance", counting::<bf16>(&[2]));
+    refuse_draft("variance", &draft, &["variance: expected", "f32, got bf16"]);
+    let draft = bf16_parameters().with("gamma", counting::<bf16>(&[2]));
+    refuse_draft("gamma", &draft, &["gamma: expected", "f32, got bf16"]);
+}
+
+#[test]
+fn refuses_shapes() {
+    // Of the same length as src.
+    let draft = Draft::good().with("diff_dst", counting::<f32>(&[2, 3]));
+    refuse_draft(
+        "diff-dst",
+        &draft,
+        &["diff_dst: expected", "[3, 2]", "got [2, 3]"],
+    );
+    for name in ["mean", "variance", "gamma"] {
+        let draft = Draft::good().with(name, counting::<f32>(&[3]));
+        refuse_draft(
+            name,
+            &draft,
+            &[&format!("{name}: expected"), "[2]", "got [3]"],
+        );
+        let draft = Draft::good().with(name, counting::<f32>(&[1, 2]));
+        refuse_draft(
+            name,
+            &draft,
+            &[&format!("{name}: expected"), "[2]", "got [1, 2]"],
+        );
+    }
+    for (name, shape) in [
+        ("rank-1", vec![2]),
+        ("rank-9", vec![1, 1, 1, 1, 1, 1, 1, 1, 2]),
+    ] {
+        let draft = Draft::good()
+            .with("src", counting::<f32>(&shape))
+            .with("diff_dst", counting::<f32>(&shape));
+        refuse_draft(
+            name,
+            &draft,
+            &["src: expected a rank from 2 to 8", &shape.len().to_string()],
+        );
+    }
+}
+
+#[test]
+fn refuses_attributes() {
+    let draft = || Draft::good().no_attribute("epsilon");
+    refuse_draft(
+        "no-epsilon",
+        &draft(),
+        &["epsilon: expected --epsilon", "neither"],
+    );
+    let bad = draft().attribute("epsilon", "small");
+    refuse_draft(
+        "epsilon",
+        &bad,
+        &["metadata epsilon: expected a number", "\"small\""],
+    );
+    for epsilon in ["0", "-1", "nan", "inf", "1e-60"] {
+        let bytes = draft().bytes();
+        refuse(
+            "epsilon-flag",
+            &bytes,
+            &["--epsilon", epsilon],
+            &["epsilon: expected a finite"],
+        );
+        let bad = draft().attribute("epsilon", epsilon);
+        refuse_draft("epsilon-range", &bad, &["epsilon: expected a finite"]);
+    }
+    let bad = Draft::good().attribute("data_format", "NHWC");
+    refuse_draft(
+        "format",
+        &bad,
+        &["metadata data_format: expected NCX or NXC", "NHWC"],
+    );
+    let bad = Draft::good().attribute("statistics", "");
+    refuse_draft(
+        "statistics",
+        &bad,
+        &["metadata statistics: expected batch or constant"],
+    );
+    let bad = Draft::good().with("variance", tensor(&[2], &[1.0_f32, -1.0]));
+    refuse_draft(
+        "variance",
+        &bad,
+        &["variance: expected", "-1 + 1", "channel 1"],
+    );
+}
+
+#[test]
+fn refuses_malformed_files() {
+    let good = Draft::good().bytes();
+    let cut = |length: usize| good[..length].to_vec();
+    let mut trailing = good.clone();
+    trailing.push(0);
+    let mut not_utf8 = good.clone();
+    not_utf8[9] = 0xff;
+    let entry = |shape: &str, start: u64, end: u64| {
+        format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":[{start},{end}]}}"#)
+    };
+    let eighth = (1_u64 << 61) - 1;
+    let bytes = |i: u64| {
+        let (start, end) = (i * eighth, (i + 1) * eighth);
+        format!(r#""t{i}":{{"dtype":"U8","shape":[{eighth}],"data_offsets":[{start},{end}]}}"#)
+    };
+    let wrapping: Vec<String> = (0..8).map(bytes).collect();
+    let huge = (1_u64 << 62).to_string();
+    let cases = [
+        ("empty", vec![], "at least 8 bytes"),
+        ("no-header", cut(7), "at least 8 bytes"),
+        ("in-header", cut(40), "safetensors header of at most"),
+        ("in-data", cut(good.len() - 1), "bytes of tensors"),
+        ("trailing", trailing, "bytes of tensors"),
+        ("not-utf8", not_utf8, "safetensors header"),
+        (
+            "header-huge",
+            u64::MAX.to_le_bytes().to_vec(),
+            "safetensors header of at most",
+        ),
+        ("not-json", raw("{]", 0), "safetensors header"),
+        (
+            "deep",
+            raw(&"{\"a\":".repeat(100_000), 0),
+            "safetensors header",
+        ),
+        ("arrays", raw(&"[".repeat(100_000), 0), "safetensors header"),
+        (
+            "text",
+            b"This is not a safetensors file.".to_vec(),
+            "safetensors header of at most",
+        ),
+        (
+            "overlap",
+            raw(
+                &format!(
+                    r#"{{"src":{},"mean":{}}}"#,
+                    entry("[2]", 0, 8),
+                    entry("[2]", 4, 12)
+                ),
+                12,
+            ),
+            "safetensors header",
+        ),
+        (
+            "outside",
+            raw(
+                &format!(r#"{{"src":{}}}"#, entry("[1000000]", 0, 4_000_000)),
+                8,
+            ),
+            "4000000 bytes of tensors",
+        ),
+        (
+            "backwards",
+            raw(&format!(r#"{{"src":{}}}"#, entry("[2]", 8, 0)), 8),
+            "safetensors header",
+        ),
+        (
+            "product",
+            raw(
+                &format!(r#"{{"src":{}}}"#, entry(&format!("[{huge},{huge}]"), 0, 8)),
+                8,
+            ),
+            "safetensors header",
+        ),
+        (
+            "sum",
+            raw(&format!("{{{}}}", wrapping.join(",")), 0),
+            "bytes of tensors",
+        ),
+        (
+            "negative",
+            raw(
+                r#"{"src":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}}"#,
+                8,
+            ),
+            "safetensors header",
+        ),
+        (
+            "dtype",
+            raw(
+                r#"{"src":{"dtype":"F99","shape":[2],"data_offsets":[0,8]}}"#,
+                8,
+            ),
+            "safetensors header",
+        ),
+    ];
+    for (name, bytes, expected) in cases {
+        refuse(
+            name,
+            &bytes,
+            &["--epsilon", "1"],
+            &["in: expected", expected, "got"],
+        );
+    }
+}
+
+/// An empty tensor may have any other sizes in the file.
+#[test]
+fn refuses_sizes_that_overflow_beside_a_zero() {
+    let empty = |shape: &str, at: u64| {
+        format!(r#"{{"dtype":"F32","shape":{shape},"data_offsets":[{at},{at}]}}"#)
+    };
+    let parameter = |at: u64| {
+        let end = at + 8;
+        format!(r#"{{"dtype":"F32","shape":[2],"data_offsets":[{at},{end}]}}"#)
+    };
+    let huge = u64::MAX;
+    let shape = format!("[0,{huge},2]");
+    let header = format!(
+        r#"{{"src":{},"diff_dst":{},"mean":{},"variance":{}}}"#,
+        empty(&shape, 0),
+        empty(&shape, 0),
+        parameter(0),
+        parameter(8)
+    );
+    let bytes = raw(&header, 16);
+    refuse(
+        "overflow",
+        &bytes,
+        &["--epsilon", "1"],
+        &["src: expected a size below", "[0, "],
+    );
+}
+
+#[test]
+fn refuses_paths() {
+    let folder = folder("paths");
+    let good = folder.join("in");
+    std::fs::write(&good, Draft::good().bytes()).unwrap();
+    let inside = folder.join("folder");
+    std::fs::create_dir(&inside).unwrap();
+
+    let missing = folder.join("missing");
+    let result = backward(&missing, &folder.join("out"), &[]);
+    assert_failure(&result, &["missing: cannot be read"], "missing");
+    let result = backward(&inside, &folder.join("out"), &[]);
+    assert_failure(
+        &result,
+        &["expected a regular file, got a directory"],
+        "directory",
+    );
+
+    let result = backward(&good, &inside, &[]);
+    assert_failure(
+        &result,
+        &["folder: cannot be written", "got a directory"],
+        "onto a folder",
+    );
+    let result = backward(&good, &missing.join("out"), &[]);
+    assert_failure(&result, &["out: cannot be written"], "into no folder");
+    let result = backward(&good, &good.join("out"), &[]);
+    assert_failure(&result, &["out: cannot be written"], "into a file");
+    #[cfg(unix)]
+    {
+        let socket = folder.join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket);
+        if socket.exists() {
+            let result = backward(&good, &socket, &[]);
+            assert_failure(&result, &["expected a regular file"], "onto a socket");
+            std::fs::remove_file(&socket).unwrap();
+        }
+    }
+    assert_eq!(names(&folder), ["folder", "in"]);
+    assert!(names(&inside).is_empty());
+}
+
+#[test]
+fn refuses_unknown_adapters() {
+    let bytes = Draft::good().bytes();
+    let arguments = ["--adapter", "no such thing"];
+    refuse(
+        "adapter",
+        &bytes,
+        &arguments,
+        &["adapter: expected", "no such thing", "got none"],
+    );
+    let result = run(&["adapters", "--adapter", "no such thing"]);
+    assert_failure(
+        &result,
+        &["adapter: expected", "no such thing", "got none"],
+        "adapters",
+    );
+}
+
+/// Sums that leave f32 where the float64 reference stays in range.
+#[test]
+fn a_failed_check_writes_nothing() {
+    let draft = Draft::good()
+        .with("src", tensor(&[3, 2], &[0.0_f32; 6]))
+        .with("diff_dst", tensor(&[3, 2], &[3e38_f32; 6]))
+        .with("variance", tensor(&[2], &[1e20_f32; 2]));
+    let folder = folder("check");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    std::fs::write(&input, draft.bytes()).unwrap();
+    let result = backward(&input, &output, &["--check"]);
+    let message = stderr(&result);
+    assert_eq!(result.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("diff_src; nothing was written"),
+        "{message}"
+    );
+    assert!(stdout(&result).starts_with("check diff_src: largest scaled error inf"));
+    assert_eq!(names(&folder), ["in"]);
+    assert_success(&backward(&input, &output, &[]));
+}
+
+#[test]
+fn usage_errors_exit_with_2() {
+    let operator = ["batch-norm-backward", "in", "-o", "out"];
+    let with = |more: &[&'static str]| [&operator, more].concat();
+    let cases = [
+        vec![],
+        vec!["unknown"],
+        vec!["adapters", "--unknown"],
+        vec!["adapters", "--backend", "glide"],
+        vec!["batch-norm-backward", "in"],
+        vec!["batch-norm-backward", "-o", "out"],
+        with(&["--epsilon", "small"]),
+        with(&["--epsilon"]),
+        with(&["--data-format", "NHWC"]),
+        with(&["--statistics", "running"]),
+        with(&["--param-grads", "some"]),
+    ];
+    for arguments in cases {
+        let result = run(&arguments);
+        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
+        assert_eq!(stdout(&result), "", "{arguments:?}");
+        assert!(!result.stderr.is_empty());
+    }
+    for arguments in [
+        vec!["--help"],
+        vec!["--version"],
+        vec!["batch-norm-backward", "--help"],
+    ] {
+        let result = run(&arguments);
+        assert_success(&result);
+        assert!(!result.stdout.is_empty());
+    }
+}

@@ -1,0 +1,353 @@
+//! Layer norm: every vector, the correctness set, all element types, every kernel that serves it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::Subject;
+use common::data::{Random, to_f64};
+use common::vectors::{Vector, of_operator};
+use half::{bf16, f16};
+use pollster::block_on;
+use std::sync::OnceLock;
+use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
+use wgpu_norm::{
+    DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormGrads,
+    LayerNormOptions, ParamOf, Tuning,
+};
+
+struct Case<T, P> {
+    shape: Vec<usize>,
+    options: LayerNormOptions,
+    src: Vec<T>,
+    diff_dst: Vec<T>,
+    mean: Vec<P>,
+    variance: Vec<P>,
+    gamma: Option<Vec<P>>,
+    beta: Option<Vec<P>>,
+}
+
+impl<T: Element, P: ParamOf<T>> Case<T, P> {
+    fn axis(&self) -> usize {
+        let axis = self.options.begin_norm_axis;
+        let rank = self.shape.len() as i64;
+        (if axis < 0 { axis + rank } else { axis }) as usize
+    }
+
+    fn random(shape: &[usize], begin_norm_axis: i64, use_affine: bool, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let mut case = Self {
+            shape: shape.to_vec(),
+            options: LayerNormOptions {
+                begin_norm_axis,
+                use_affine,
+                ..Default::default()
+            },
+            src: random.vec(shape.iter().product(), 2.0, 0.5),
+            diff_dst: random.vec(shape.iter().product(), 1.0, 0.1),
+            mean: vec![],
+            variance: vec![],
+            gamma: None,
+            beta: None,
+        };
+        let columns: usize = shape[case.axis()..].iter().product();
+        for row in case.src.chunks(columns.max(1)) {
+            let mean = row.iter().map(|x| x.to_f64()).sum::<f64>() / columns as f64;
+            let squares: f64 = row.iter().map(|x| (x.to_f64() - mean).powi(2)).sum();
+            case.mean.push(P::from_f64(mean));
+            case.variance.push(P::from_f64(squares / columns as f64));
+        }
+        if use_affine {
+            case.gamma = Some(random.vec(columns, 1.0, 0.25));
+            case.beta = Some(random.vec(columns, 1.0, 0.0));
+        }
+        case
+    }
+
+    fn run(&self, gpu: &GpuContext) -> Result<LayerNormGrads<T, P>, Error> {
+        let layer = GpuLayerNorm::new(gpu, self.options)?;
+        block_on(layer.backward(LayerNormArgs {
+            shape: &self.shape,
+            src: &self.src,
+            diff_dst: &self.diff_dst,
+            mean: &self.mean,
+            variance: &self.variance,
+            gamma: self.gamma.as_deref(),
+            beta: self.beta.as_deref(),
+        }))
+    }
+
+    fn reference(&self) -> Gradients {
+        LayerNorm {
+            shape: &self.shape,
+            begin_norm_axis: self.axis(),
+            src: &to_f64(&self.src),
+            diff_dst: &to_f64(&self.diff_dst),
+            mean: &to_f64(&self.mean),
+            variance: &to_f64(&self.variance),
+            gamma: self.gamma.as_deref().map(to_f64).as_deref(),
+            epsilon: self.options.epsilon,
+        }
+        .backward()
+        .unwrap()
+    }
+
+    fn check(&self, gpu: &GpuContext, what: &str, want: &Gradients) {
+        let got = self
+            .run(gpu)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let error = scaled_error(&got.diff_src, &want.diff_src, &want.diff_src_scale);
+        assert!(
+            error <= 1.0,
+            "{what}: diff_src is off by {error} tolerances"
+        );
+        let affine = self.options.use_affine;
+        assert_eq!(got.diff_gamma.is_some(), affine, "{what}");
+        assert_eq!(got.diff_beta.is_some(), affine, "{what}");
+        if let (Some(diff_gamma), Some(diff_beta)) = (&got.diff_gamma, &got.diff_beta) {
+            let error = scaled_error(diff_gamma, &want.diff_gamma, &want.diff_gamma_scale);
+            assert!(
+                error <= 1.0,
+                "{what}: diff_gamma is off by {error} tolerances"
+            );
+            let error = scaled_error(diff_beta, &want.diff_beta, &want.diff_beta_scale);
+            assert!(
+                error <= 1.0,
+                "{what}: diff_beta is off by {error} tolerances"
+            );
+        }
+    }
+}
+
+#[test]
+fn vectors() {
+    for vector in of_operator("layer_norm_backward") {
+        match (vector.dtype("src"), vector.dtype("mean")) {
+            (DType::F32, DType::F32) => check_vector::<f32, f32>(&vector),
+            (DType::F16, DType::F32) => check_vector::<f16, f32>(&vector),
+            (DType::Bf16, DType::F32) => check_vector::<bf16, f32>(&vector),
+            other => panic!("{}: {other:?}", vector.name),
+        }
+    }
+}
+
+fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
+    let use_affine = vector.metadata["use_affine"] == "true";
+    let optional = |name: &str| (use_affine && vector.has(name)).then(|| vector.tensor(name));
+    let case = Case::<T, P> {
+        shape: vector.shape("src"),
+        options: LayerNormOptions {
+            begin_norm_axis: vector.metadata["begin_norm_axis"].parse().unwrap(),
+            use_affine,
+            epsilon: vector.epsilon(),
+        },
+        src: vector.tensor("src"),
+        diff_dst: vector.tensor("diff_dst"),
+        mean: vector.tensor("mean"),
+        variance: vector.tensor("variance"),
+        gamma: optional("gamma"),
+        beta: optional("beta"),
+    };
+    let mut want = case.reference();
+    want.diff_src = vector.tensor("expected.diff_src");
+    if use_affine {
+        want.diff_gamma = vector.tensor("expected.diff_gamma");
+        want.diff_beta = vector.tensor("expected.diff_beta");
+    }
+    for subject in common::subjects() {
+        case.check(
+            &subject.gpu,
+            &format!("{} on {}", vector.name, subject.name),
+            &want,
+        );
+    }
+}
+
+/// Every subject, with each tuning that brings other kernels into play.
+fn tuned() -> &'static [Subject] {
+    static TUNED: OnceLock<Vec<Subject>> = OnceLock::new();
+    TUNED.get_or_init(|| common::subjects().iter().flat_map(tunings).collect())
+}
+
+fn tunings(subject: &Subject) -> Vec<Subject> {
+    let with = |what, tuning: Tuning, max_storage_buffers: u32| {
+        subject.with_profile(what, |profile| {
+            profile.tuning = tuning;
+            profile.max_storage_buffers = max_storage_buffers;
+        })
+    };
+    let splits = Tuning {
+        busy_workgroups: 512,
+        min_split: 64,
+        apply_tile: 64,
+        ..Tuning::SOFTWARE
+    };
+    let fused = Tuning {
+        fused_block: u32::MAX,
+        fused_blocks: 1,
+        ..Tuning::GPU
+    };
+    vec![
+        with("own tuning", subject.gpu.profile().tuning, 8),
+        with("split", splits, 4),
+        with("split, wide", Tuning::GPU, 4),
+        with("fused, wide", fused, 8),
+    ]
+}
+
+fn check_shapes<T: Element, P: ParamOf<T>>(shapes: &[(&[usize], i64)]) {
+    for (index, &(shape, axis)) in shapes.iter().enumerate() {
+        for use_affine in [true, false] {
+            let case = Case::<T, P>::random(shape, axis, use_affine, index as u64);
+            let want = case.reference();
+            for subject in tuned().iter().filter(|subject| subject.supports::<T>()) {
+                let what = format!(
+                    "{shape:?} from axis {axis}, {}/{}, affine {use_affine} on {}",
+                    T::DTYPE,
+                    P::DTYPE,
+                    subject.name
+                );
+                case.check(&subject.gpu, &what, &want);
+            }
+        }
+    }
+}
+
+const SHAPES: &[(&[usize], i64)] = &[
+    (&[15, 3], -1),
+    (&[30, 300], 1),
+    (&[257, 768], -1),
+    (&[6, 2, 8, 33], -2),
+    (&[6, 2, 8, 33], 0),
+    (&[7], 0),
+    (&[5, 1], -1),
+    (&[1, 9], -1),
+    (&[2, 3, 5], 1),
+    (&[1000, 2], -1),
+    (&[3, 20001], -1),
+];
+
+#[test]
+fn correctness_set_f32() {
+    check_shapes::<f32, f32>(SHAPES);
+    check_shapes::<f32, f32>(&[
+        (&[256, 768], -1),
+        (&[128, 1, 1024], -1),
+        (&[6, 2, 128, 1024], -1),
+        (&[2, 100_000], -1),
+        (&[200_000, 3], -1),
+    ]);
+}
+
+#[test]
+fn correctness_set_halves() {
+    check_shapes::<f16, f32>(SHAPES);
+    check_shapes::<bf16, f32>(SHAPES);
+    check_shapes::<f16, f16>(SHAPES);
+    check_shapes::<bf16, bf16>(SHAPES);
+}
+
+#[test]
+fn correctness_set_f64() {
+    check_shapes::<f64, f64>(SHAPES);
+}
+
+#[test]
+fn empty_tensors() {
+    for subject in common::subjects() {
+        let case = Case::<f32, f32>::random(&[0, 5], -1, true, 0);
+        let got = case.run(&subject.gpu).unwrap();
+        assert_eq!(got.diff_src, vec![0.0; 0]);
+        assert_eq!(got.diff_gamma, Some(vec![0.0; 5]));
+        assert_eq!(got.diff_beta, Some(vec![0.0; 5]));
+        let case = Case::<f32, f32> {
+            mean: vec![0.0; 5],
+            variance: vec![1.0; 5],
+            ..Case::random(&[5, 0], -1, true, 0)
+        };
+        let got = case.run(&subject.gpu).unwrap();
+        assert_eq!(got.diff_src, vec![0.0; 0]);
+        assert_eq!(got.diff_gamma, Some(vec![]));
+    }
+}
+
+#[test]
+fn results_repeat_to_the_bit_and_do_not_depend_on_windows() {
+    for subject in common::subjects() {
+        for shape in [&[3000, 33][..], &[500, 130], &[3, 20_001], &[40_000, 1]] {
+            let case = Case::<f32, f32>::random(shape, -1, true, 3);
+            let first = case.run(&subject.gpu).unwrap();
+            assert_eq!(
+                first,
+                case.run(&subject.gpu).unwrap(),
+                "{shape:?} on {}",
+                subject.name
+            );
+        }
+    }
+}
+
+#[test]
+fn bad_arguments_are_typed_errors() {
+    let subject = &common::subjects()[0];
+    let case = || Case::<f32, f32>::random(&[4, 6], -1, true, 0);
+    let fails = |case: Case<f32, f32>| case.run(&subject.gpu).unwrap_err();
+    let mut missing = case();
+    missing.beta = None;
+    let error = fails(missing);
+    assert!(
+        matches!(
+            error,
+            Error::Argument {
+                argument: "beta",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert_eq!(
+        error.to_string(),
+        "beta: expected a tensor with use_affine true, got none"
+    );
+    let mut unwanted = case();
+    unwanted.options.use_affine = false;
+    let error = fails(unwanted);
+    assert!(
+        matches!(
+            error,
+            Error::Argument {
+                argument: "gamma",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let mut short = case();
+    short.mean.pop();
+    assert_eq!(
+        fails(short),
+        Error::Length {
+            tensor: "mean",
+            expected: 4,
+            got: 3
+        }
+    );
+    let mut axis = case();
+    axis.options.begin_norm_axis = 2;
+    assert!(matches!(
+        fails(axis),
+        Error::Argument {
+            argument: "begin_norm_axis",
+            ..
+        }
+    ));
+    let mut negative = case();
+    negative.variance[2] = -1.0;
+    assert!(matches!(
+        fails(negative),
+        Error::Variance { channel: 2, .. }
+    ));
+    let mut epsilon = case();
+    epsilon.options.epsilon = 0.0;
+    assert!(matches!(fails(epsilon), Error::Epsilon { .. }));
+    case().check(&subject.gpu, "after the errors", &case().reference());
+}
