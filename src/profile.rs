@@ -133,6 +133,21 @@ impl Profile {
         }
     }
 
+    /// This profile within what the device allows, which kernels without checks rely on.
+    pub(crate) fn within(self, device: &wgpu::Device) -> Self {
+        let allowed = Self::new(device);
+        Self {
+            max_binding: self.max_binding.min(allowed.max_binding),
+            max_buffer: self.max_buffer.min(allowed.max_buffer),
+            alignment: self.alignment.max(allowed.alignment),
+            max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
+            max_invocations: self.max_invocations.min(allowed.max_invocations),
+            max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
+            f64: self.f64 && allowed.f64,
+            ..self
+        }
+    }
+
     /// Whether kernels for this element type run on the adapter.
     pub fn supports(&self, dtype: DType) -> bool {
         match dtype {
