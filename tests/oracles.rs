@@ -294,13 +294,19 @@ impl EveryPair for Isolation {
             short_run: u32::MAX,
             ..Tuning::SOFTWARE
         };
-        let runs = Tuning {
+        let fused = Tuning {
             short_run: 1,
+            fused_block: u32::MAX,
+            fused_blocks: 0,
             ..Tuning::SOFTWARE
+        };
+        let runs = Tuning {
+            fused_block: 0,
+            ..fused
         };
         let unchecked = subjects().iter().filter(|s| !s.checked);
         for subject in unchecked.filter(|s| s.supports::<T>()) {
-            for (what, tuning) in [("runs", runs), ("columns", columns)] {
+            for (what, tuning) in [("runs", runs), ("fused", fused), ("columns", columns)] {
                 let subject = subject.with_tuning(what, tuning);
                 for shape in [&[3, 5, 7][..], &[2, 3, 35], &[1, 6, 1], &[9, 7]] {
                     for data_format in FORMATS {
