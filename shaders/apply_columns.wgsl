@@ -1,7 +1,7 @@
 // diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
 // for tensors whose channels alternate quickly. The tensor is read as rows of `width` columns, as in
-// the reduction by columns; an invocation owns four columns, keeps their coefficients in registers and
-// walks the rows of a tile.
+// the reduction by columns; an invocation owns some quads of columns, keeps their coefficients in
+// registers and walks the rows of a tile.
 // `general`: rows and batches are as in the reduction by columns.
 // With constant statistics a and b are 0 and src is not bound.
 //
@@ -18,7 +18,7 @@ struct Uniforms {
     column_lanes: u32,
     first_tile: u32,
     end_tile: u32,
-    column_tiles: u32,
+    column_tiles: u32,   // tiles of column_lanes · column_quads quads
     first_quad: u32,
     end_quad: u32,
     workgroups: u32,
@@ -38,7 +38,6 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override workgroup_size: u32 = 64u;
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)
@@ -52,45 +51,46 @@ fn apply_columns(
     for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
         let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
         let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
-        let column = uniforms.first_quad + (tile % uniforms.column_tiles) * uniforms.column_lanes
-            + local % uniforms.column_lanes;
-        if column >= uniforms.end_quad { continue; }
-        var mean = real4();
-        var r = real4();
-        var a = real4();
-        var b = real4();
-        var scale = real4();
-        for (var i = 0u; i < 4u; i++) {
-            let column_in_all = batch * 4u * uniforms.width_quads + 4u * column + i;
-            let channel = (column_in_all / uniforms.inner) % uniforms.channels;
-            let stats = workspace[uniforms.stats + channel];
-            let coefficients = workspace[uniforms.coefficients + channel];
-            mean[i] = stats.x;
-            r[i] = stats.y;
-            a[i] = coefficients.x;
-            b[i] = coefficients.y;
-            scale[i] = coefficients.z;
+        let first = first_column(tile, local % uniforms.column_lanes);
+
+        var mean: array<real4, MAX_QUADS>;
+        var r: array<real4, MAX_QUADS>;
+        var a: array<real4, MAX_QUADS>;
+        var b: array<real4, MAX_QUADS>;
+        var scale: array<real4, MAX_QUADS>;
+        for (var k = 0u; k < column_quads; k++) {
+            let column = column_of(first, k);
+            var place = place_of(batch, column);
+            for (var i = 0u; i < 4u; i++) {
+                let stats = workspace[uniforms.stats + place.channel];
+                let coefficients = workspace[uniforms.coefficients + place.channel];
+                mean[k][i] = stats.x;
+                r[k][i] = stats.y;
+                a[k][i] = coefficients.x;
+                b[k][i] = coefficients.y;
+                scale[k][i] = coefficients.z;
+                place = next_place(place);
+            }
         }
-        let full_quads = uniforms.length / 4u;
+
         let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
         for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-            let quad = row_of(batch, row) * uniforms.width_quads + column - uniforms.window / 4u;
-            if quad > full_quads { break; }
-            if quad == full_quads && uniforms.length % 4u == 0u { break; }
-            var d = load_diff_dst(quad);
-            if batch_statistics {
-                d = (d - a) - (load_src(quad) - mean) * r * b;
-            }
-            if quad < full_quads {
-                store_diff_src(quad, d * scale);
-            } else {
-                store_part_diff_src(quad, d * scale, uniforms.length % 4u);
+            let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
+            for (var k = 0u; k < column_quads; k++) {
+                let quad = quad_of(row_start, first, k);
+                var d = load_diff_dst(quad);
+                if batch_statistics {
+                    d = (d - a[k]) - (load_src(quad) - mean[k]) * r[k] * b[k];
+                }
+                d *= scale[k];
+                if first + k * uniforms.column_lanes < uniforms.end_quad {
+                    if whole {
+                        store_diff_src(quad, d);
+                    } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
+                        store_part_diff_src(quad, d, min(4u, uniforms.length - 4u * quad));
+                    }
+                }
             }
         }
     }
-}
-
-fn row_of(batch: u32, row: u32) -> u32 {
-    if general { return join_axes(batch, row); }
-    return row;
 }

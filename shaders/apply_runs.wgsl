@@ -1,8 +1,8 @@
 // diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
 // for tensors whose channels are runs of `inner` consecutive elements. A workgroup takes a tile:
 // `run_block` runs, or one chunk of one run; `lanes` invocations share a run. Every quad is stored by
-// one invocation, the one in whose chunk it begins; where a run ends inside of a quad, each element
-// finds its own run.
+// one invocation, the one in whose chunk it begins; where a run ends inside of a quad, the elements
+// behind it take the next run's coefficients.
 // With constant statistics a and b are 0 and src is not bound.
 //
 // Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
@@ -37,7 +37,6 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
-override weighted: bool = false;
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)
@@ -54,54 +53,63 @@ fn apply_runs(
         let block = tile / uniforms.chunks;
         let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
         for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
-            let channel = channel_of(run);
-            let stats = workspace[uniforms.stats + channel];
-            let coefficients = workspace[uniforms.coefficients + channel];
             let run_start = run * uniforms.inner - uniforms.window;
+            let run_end = run_start + uniforms.inner;
             let range = chunk_range(run, chunk);
-            let end = range.y / 4u;
+            let own = coefficients_of(run);
+            var next = own;
+            if !aligned { next = coefficients_of(run + 1u); }
+            // Quads that begin in the chunk.
+            let end = (range.y + 3u) / 4u;
             for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
                 var d = load_diff_dst(quad);
-                if weighted { d *= weights_at(4u * quad, run_start); }
-                if batch_statistics {
-                    let xhat = (load_src(quad) - real4(stats.x)) * stats.y;
-                    d = (d - real4(coefficients.x)) - xhat * coefficients.y;
+                if weighted { d *= weights_at(quad, run_start); }
+                var src = real4();
+                if batch_statistics { src = load_src(quad); }
+                if aligned {
+                    store_diff_src(quad, gradient(d, src, own));
+                    continue;
                 }
-                store_diff_src(quad, d * coefficients.z);
-            }
-            if lane == 0u && range.y % 4u != 0u && 4u * end >= range.x {
-                apply_last_quad(end, run, run_start);
+                var result = real4();
+                if narrow {
+                    for (var i = 0u; i < 4u; i++) {
+                        let other = coefficients_of(run + (4u * quad + i - run_start) / uniforms.inner);
+                        result[i] = gradient(d, src, other)[i];
+                    }
+                } else {
+                    let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+                    let behind = elements >= vec4(run_end);
+                    result = select(gradient(d, src, own), gradient(d, src, next), behind);
+                }
+                if whole {
+                    store_diff_src(quad, result);
+                } else {
+                    store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
+                }
             }
         }
     }
 }
 
-// The quad that begins in a chunk of `run` and ends outside of it.
-fn apply_last_quad(quad: u32, run: u32, run_start: u32) {
-    let run_end = run_start + uniforms.inner;
-    var d = load_diff_dst(quad);
-    if weighted { d *= weights_at(4u * quad, run_start); }
-    var mean = real4();
-    var r = real4();
-    var a = real4();
-    var b = real4();
-    var scale = real4();
-    for (var i = 0u; i < 4u; i++) {
-        var element_run = run;
-        if 4u * quad + i >= run_end {
-            element_run = min(run + 1u + (4u * quad + i - run_end) / uniforms.inner, uniforms.runs - 1u);
-        }
-        let channel = channel_of(element_run);
-        let stats = workspace[uniforms.stats + channel];
-        let coefficients = workspace[uniforms.coefficients + channel];
-        mean[i] = stats.x;
-        r[i] = stats.y;
-        a[i] = coefficients.x;
-        b[i] = coefficients.y;
-        scale[i] = coefficients.z;
+struct Coefficients {
+    stats: real4, // mean, r, gamma
+    means: real4, // a, b, gamma · r
+}
+
+// Of the run's channel; past the last run there is nothing to write, so any will do.
+fn coefficients_of(run: u32) -> Coefficients {
+    let channel = channel_of(min(run, uniforms.runs - 1u));
+    return Coefficients(workspace[uniforms.stats + channel], workspace[uniforms.coefficients + channel]);
+}
+
+fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
+    if !batch_statistics {
+        return d * c.means.z;
     }
-    if batch_statistics {
-        d = (d - a) - (load_src(quad) - mean) * r * b;
-    }
-    store_part_diff_src(quad, d * scale, min(4u, uniforms.length - 4u * quad));
+    let xhat = (src - real4(c.stats.x)) * c.stats.y;
+    return ((d - real4(c.means.x)) - xhat * c.means.y) * c.means.z;
+}
+
+fn weight_quad(quad: u32) -> real4 {
+    return workspace[uniforms.weights + quad];
 }

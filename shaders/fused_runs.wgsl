@@ -28,7 +28,6 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
-override weighted: bool = false;
 
 var<workgroup> scratch: array<real2, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>;   // mean, r, gamma · r, 0
@@ -100,20 +99,8 @@ fn run_start_of(n: u32, channel: u32) -> u32 {
     return (n * uniforms.channels + channel) * uniforms.inner - uniforms.window;
 }
 
-fn weighted_diff_dst(quad: u32, run_start: u32) -> real4 {
-    let d = load_diff_dst(quad);
-    if !weighted { return d; }
-    let inner = uniforms.inner;
-    if inner % 4u == 0u { return d * load_gamma(quad - run_start / 4u); }
-    var weights = real4();
-    for (var i = 0u; i < 4u; i++) {
-        // Elements outside of the run belong to its neighbours: gamma repeats with period `inner`.
-        let distance = 4u * quad + i - run_start;
-        let before = distance >= 0x80000000u; // at most 3 before the run
-        let j = select(distance % inner, (inner - (0u - distance) % inner) % inner, before);
-        weights[i] = load_gamma(j / 4u)[j % 4u];
-    }
-    return d * weights;
+fn weight_quad(quad: u32) -> real4 {
+    return load_gamma(quad);
 }
 
 // This invocation's share of a channel's sums.
@@ -124,60 +111,79 @@ fn sums_of_channel(channel: u32, i: u32, lane: u32) -> real2 {
     var sum_xhat = real4();
     for (var n = 0u; n < uniforms.outer; n++) {
         let start = run_start_of(n, channel);
-        let end = start + uniforms.inner;
-        for (var quad = (start + 3u) / 4u + lane; quad < end / 4u; quad += uniforms.lanes) {
-            let d = weighted_diff_dst(quad, start);
-            sum += d;
-            sum_xhat += d * ((load_src(quad) - real4(mean)) * r);
-        }
-        // The quads that the run only begins or ends in; other elements there count as 0.
-        for (var edge = lane; edge < 2u; edge += uniforms.lanes) {
-            let bound = select(start, end, edge == 1u);
-            let quad = bound / 4u;
-            let also_head = edge == 1u && start % 4u != 0u && start / 4u == quad;
-            if bound % 4u != 0u && !also_head {
-                let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-                let inside = (elements >= vec4(start)) & (elements < vec4(end));
-                let d = weighted_diff_dst(quad, start);
-                let xhat = (load_src(quad) - real4(mean)) * r;
-                sum += select(real4(), d, inside);
-                sum_xhat += select(real4(), d * xhat, inside);
+        let range = vec2(start, start + uniforms.inner);
+        let end = (range.y + 3u) / 4u;
+        for (var quad = start / 4u + lane; quad < end; quad += uniforms.lanes) {
+            var d = load_diff_dst(quad);
+            if weighted { d *= weights_at(quad, start); }
+            var d_xhat = d * ((load_src(quad) - real4(mean)) * r);
+            if !aligned {
+                // The run's neighbours in its first and last quad count as 0.
+                let inside = inside_range(quad, range);
+                d = select(real4(), d, inside);
+                d_xhat = select(real4(), d_xhat, inside);
             }
+            sum += d;
+            sum_xhat += d_xhat;
         }
     }
     return real2((sum.x + sum.y) + (sum.z + sum.w), (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w));
 }
 
-fn apply_to_channel(channel: u32, i: u32, lane: u32) {
-    let record = stats[i];
-    let means = totals[i] * uniforms.inverse_count;
-    for (var n = 0u; n < uniforms.outer; n++) {
-        let start = run_start_of(n, channel);
-        let end = start + uniforms.inner;
-        for (var quad = (start + 3u) / 4u + lane; quad < end / 4u; quad += uniforms.lanes) {
-            let d = weighted_diff_dst(quad, start);
-            let xhat = (load_src(quad) - real4(record.x)) * record.y;
-            store_diff_src(quad, ((d - real4(means.x)) - xhat * means.y) * record.z);
-        }
-        if lane == 0u && end % 4u != 0u && 4u * (end / 4u) >= start {
-            apply_last_quad(end / 4u, channel, i, start);
-        }
-    }
+struct Coefficients {
+    mean: real,
+    r: real,
+    a: real,
+    b: real,
+    scale: real, // gamma · r
 }
 
-// The quad that begins in a channel's run and ends outside of it, in the runs of the block's next
-// channels or past the tensor's end.
-fn apply_last_quad(quad: u32, channel: u32, i: u32, start: u32) {
-    let d = weighted_diff_dst(quad, start);
-    let src = load_src(quad);
-    let count = min(4u, uniforms.length - 4u * quad);
-    var result = real4();
-    for (var k = 0u; k < count; k++) {
-        let other = i + (4u * quad + k - start) / uniforms.inner;
-        let record = stats[other];
-        let means = totals[other] * uniforms.inverse_count;
-        let xhat = (src[k] - record.x) * record.y;
-        result[k] = ((d[k] - means.x) - xhat * means.y) * record.z;
+// Of the block's channel i; past the last there is nothing to write, so any will do.
+fn coefficients_of(i: u32) -> Coefficients {
+    let k = min(i, uniforms.block - 1u);
+    let means = totals[k] * uniforms.inverse_count;
+    return Coefficients(stats[k].x, stats[k].y, means.x, means.y, stats[k].z);
+}
+
+fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
+    let xhat = (src - real4(c.mean)) * c.r;
+    return ((d - real4(c.a)) - xhat * c.b) * c.scale;
+}
+
+fn apply_to_channel(channel: u32, i: u32, lane: u32) {
+    let own = coefficients_of(i);
+    var next = own;
+    if !aligned { next = coefficients_of(i + 1u); }
+    for (var n = 0u; n < uniforms.outer; n++) {
+        let start = run_start_of(n, channel);
+        let run_end = start + uniforms.inner;
+        // Quads that begin in the run. Where one ends behind it, that is in the run of the block's
+        // next channel, or past the tensor's end.
+        let end = (run_end + 3u) / 4u;
+        for (var quad = (start + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
+            var d = load_diff_dst(quad);
+            if weighted { d *= weights_at(quad, start); }
+            let src = load_src(quad);
+            if aligned {
+                store_diff_src(quad, gradient(d, src, own));
+                continue;
+            }
+            var result = real4();
+            if narrow {
+                for (var k = 0u; k < 4u; k++) {
+                    let other = coefficients_of(i + (4u * quad + k - start) / uniforms.inner);
+                    result[k] = gradient(d, src, other)[k];
+                }
+            } else {
+                let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+                let behind = elements >= vec4(run_end);
+                result = select(gradient(d, src, own), gradient(d, src, next), behind);
+            }
+            if whole {
+                store_diff_src(quad, result);
+            } else {
+                store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
+            }
+        }
     }
-    store_part_diff_src(quad, result, count);
 }

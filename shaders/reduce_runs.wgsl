@@ -34,7 +34,9 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override weighted: bool = false;
+fn weight_quad(quad: u32) -> real4 {
+    return workspace[uniforms.weights + quad];
+}
 
 @compute @workgroup_size(workgroup_size)
 fn reduce_runs(
@@ -58,27 +60,19 @@ fn reduce_runs(
             let run = run_of(n, channel);
             let run_start = run * uniforms.inner - uniforms.window;
             let range = chunk_range(run, chunk);
-            let end = range.y / 4u;
-            for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
+            let end = (range.y + 3u) / 4u;
+            for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
                 var d = load_diff_dst(quad);
-                if weighted { d *= weights_at(4u * quad, run_start); }
-                sum += d;
-                sum_xhat += d * ((load_src(quad) - real4(stats.x)) * stats.y);
-            }
-            // The quads that the range only begins or ends in; other elements there count as 0.
-            for (var edge = lane; edge < 2u; edge += uniforms.lanes) {
-                let bound = select(range.x, range.y, edge == 1u);
-                let quad = bound / 4u;
-                let also_head = edge == 1u && range.x % 4u != 0u && range.x / 4u == quad;
-                if bound % 4u != 0u && !also_head {
-                    let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-                    let inside = (elements >= vec4(range.x)) & (elements < vec4(range.y));
-                    var d = load_diff_dst(quad);
-                    if weighted { d *= weights_at(4u * quad, run_start); }
-                    let xhat = (load_src(quad) - real4(stats.x)) * stats.y;
-                    sum += select(real4(), d, inside);
-                    sum_xhat += select(real4(), d * xhat, inside);
+                if weighted { d *= weights_at(quad, run_start); }
+                var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
+                if !aligned {
+                    // The run's neighbours in its first and last quad count as 0.
+                    let inside = inside_range(quad, range);
+                    d = select(real4(), d, inside);
+                    d_xhat = select(real4(), d_xhat, inside);
                 }
+                sum += d;
+                sum_xhat += d_xhat;
             }
         }
 

@@ -18,20 +18,3 @@ fn chunk_range(run: u32, chunk: u32) -> vec2<u32> {
     let start = run * uniforms.inner + first - uniforms.window;
     return vec2(start, start + min(uniforms.chunk, uniforms.inner - first));
 }
-
-// gamma at the four elements from `element` on; `run_start` is where their run begins. Elements just
-// outside of the run belong to its neighbours, whose weights repeat with period `inner`.
-fn weights_at(element: u32, run_start: u32) -> real4 {
-    let inner = uniforms.inner;
-    if inner % 4u == 0u {
-        return workspace[uniforms.weights + (element - run_start) / 4u];
-    }
-    var weights = real4();
-    for (var i = 0u; i < 4u; i++) {
-        let distance = element + i - run_start;
-        let before = distance >= 0x80000000u; // at most 3 before the run
-        let j = select(distance % inner, (inner - (0u - distance) % inner) % inner, before);
-        weights[i] = workspace[uniforms.weights + j / 4u][j % 4u];
-    }
-    return weights;
-}

@@ -413,6 +413,7 @@ impl Binder<'_> {
             pooled: false,
             exact,
             workgroup_size: self.dispatch.workgroup_size,
+            column_quads: self.dispatch.column_quads,
             enabled: self.dispatch.enabled.clone(),
         };
         let written: Vec<_> = bound

@@ -41,6 +41,10 @@ pub struct Tuning {
     pub columns_workgroup: u32,
     /// How many of those stand side by side, four columns each. A power of two.
     pub column_lanes: u32,
+    /// Quads of a row that an invocation of those owns, at most; up to 8.
+    pub column_quads: u32,
+    /// Quads that an invocation of the kernels over runs takes at least, before more share a run.
+    pub lane_quads: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
@@ -67,12 +71,14 @@ impl Tuning {
         runs_workgroup: 8,
         columns_workgroup: 8,
         column_lanes: 8,
+        column_quads: 8,
+        lane_quads: 32,
         finish_workgroup: 8,
         busy_workgroups: 64,
         min_split: 16384,
         apply_tile: 16384,
         short_run: 32,
-        fused_block: 131072,
+        fused_block: 4096,
         fused_blocks: 4,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -82,6 +88,8 @@ impl Tuning {
         runs_workgroup: 256,
         columns_workgroup: 256,
         column_lanes: 32,
+        column_quads: 1,
+        lane_quads: 1,
         finish_workgroup: 64,
         busy_workgroups: 2048,
         min_split: 4096,

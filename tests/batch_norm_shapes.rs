@@ -199,6 +199,8 @@ fn random_shapes_and_tunings() {
                 runs_workgroup: sizes.0,
                 columns_workgroup: sizes.1,
                 column_lanes: sizes.2,
+                column_quads: 1 + sizes.0 % 7,
+                lane_quads: 1 + sizes.1 % 5,
                 finish_workgroup: sizes.3,
                 busy_workgroups: splits.0,
                 min_split: splits.1,

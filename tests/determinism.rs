@@ -113,6 +113,8 @@ const SMALL_UNITS: Tuning = Tuning {
     runs_workgroup: 16,
     columns_workgroup: 16,
     column_lanes: 4,
+    column_quads: 2,
+    lane_quads: 1,
     finish_workgroup: 16,
     busy_workgroups: 64,
     min_split: 1024,

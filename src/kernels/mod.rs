@@ -96,7 +96,7 @@ pub(crate) struct Entry {
         expect(dead_code, reason = "read by the tests of every variant")
     )]
     pub optional: &'static [Tensor],
-    /// The override constants beside `workgroup_size`.
+    /// The override constants that are true or false.
     pub constants: &'static [&'static str],
     /// Fields of its uniform struct that are u32, in order.
     pub words: &'static [&'static str],
@@ -143,12 +143,14 @@ impl Kernel {
                 text: &[
                     include_str!("../../shaders/workgroup_sum.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
+                    include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/reduce_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &["general", "weighted"],
+                constants: &["general", "aligned", "narrow", "weighted"],
                 words: &[
                     "outer",
                     "channels",
@@ -181,11 +183,12 @@ impl Kernel {
                 name: "reduce_columns",
                 text: &[
                     include_str!("../../shaders/axes.wgsl"),
+                    include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &["general", "by_row"],
+                constants: &["general", "whole", "by_row", "repeated", "narrow"],
                 words: &[
                     "channels",
                     "inner",
@@ -247,12 +250,21 @@ impl Kernel {
                 name: "apply_runs",
                 text: &[
                     include_str!("../../shaders/axes.wgsl"),
+                    include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
-                constants: &["general", "weighted", "batch_statistics"],
+                constants: &[
+                    "general",
+                    "aligned",
+                    "narrow",
+                    "whole",
+                    "weighted",
+                    "batch_statistics",
+                ],
                 words: &[
                     "runs",
                     "channels",
@@ -285,11 +297,12 @@ impl Kernel {
                 name: "apply_columns",
                 text: &[
                     include_str!("../../shaders/axes.wgsl"),
+                    include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/apply_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
-                constants: &["general", "batch_statistics"],
+                constants: &["general", "whole", "batch_statistics"],
                 words: &[
                     "channels",
                     "inner",
@@ -322,12 +335,16 @@ impl Kernel {
             },
             Self::FusedRuns => &Entry {
                 name: "fused_runs",
-                text: &[include_str!("../../shaders/fused_runs.wgsl")],
+                text: &[
+                    include_str!("../../shaders/quads.wgsl"),
+                    include_str!("../../shaders/run_weights.wgsl"),
+                    include_str!("../../shaders/fused_runs.wgsl"),
+                ],
                 tensors: &[
                     Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
-                constants: &["weighted"],
+                constants: &["aligned", "narrow", "whole", "weighted"],
                 words: &[
                     "outer",
                     "channels",

@@ -31,6 +31,8 @@ pub(crate) struct Variant {
     /// A buffer ends with its tensor, inside of a quad: elements are accessed one by one.
     pub exact: bool,
     pub workgroup_size: u32,
+    /// The override constant `column_quads` of the kernels over columns; 0 for others.
+    pub column_quads: u32,
     /// Override constants that are true.
     pub enabled: Vec<&'static str>,
 }
@@ -76,6 +78,9 @@ impl Variant {
     pub fn constants(&self) -> Vec<(&'static str, f64)> {
         let flag = |name: &'static str| (name, f64::from(u8::from(self.enabled.contains(&name))));
         let mut constants = vec![("workgroup_size", f64::from(self.workgroup_size))];
+        if self.column_quads > 0 {
+            constants.push(("column_quads", f64::from(self.column_quads)));
+        }
         constants.extend(self.kernel.entry().constants.iter().map(|&name| flag(name)));
         constants
     }

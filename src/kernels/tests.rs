@@ -52,6 +52,12 @@ impl Kernel {
                             exact,
                             // Small, usual, large; every size occurs with every element type.
                             workgroup_size: [64, 8, 256][variants.len() % 3],
+                            column_quads: match self {
+                                Kernel::ReduceColumns | Kernel::ApplyColumns => {
+                                    [1, 8, 3][variants.len() % 3]
+                                }
+                                _ => 0,
+                            },
                             enabled: enabled.clone(),
                         };
                         let variant = variant.normalized();

@@ -4,7 +4,7 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for, word};
+use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, word};
 use crate::Error;
 use crate::geometry::Layout;
 use crate::kernels::{Kernel, Uniforms};
@@ -13,6 +13,9 @@ use std::ops::Range;
 /// Numbers that one accumulator adds one after another, at most about: where all are alike, their
 /// roundings are too, and the error is a quarter of this in units of the last place.
 const MAX_SERIAL: u64 = 256;
+
+/// Quads of a row that an invocation can own: the length of the kernels' register arrays.
+const MAX_QUADS: u64 = 8;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
 /// quads and wide enough for a workgroup.
@@ -23,6 +26,25 @@ struct Columns {
     /// Kept indices over general leading axes: the rows are walked once for each.
     batches: u64,
     column_lanes: u64,
+    /// Quads of a row that an invocation owns.
+    column_quads: u64,
+}
+
+impl Columns {
+    /// Quads of a row that a workgroup owns.
+    fn tile(&self) -> u64 {
+        self.column_lanes * self.column_quads
+    }
+
+    /// The override constants that are true for both kernels.
+    fn enabled(&self, layout: &Layout) -> Vec<&'static str> {
+        let complete = layout.grid.elements().is_multiple_of(4 * self.width_quads);
+        let facts = [("general", layout.general.is_some()), ("whole", complete)];
+        facts
+            .into_iter()
+            .filter_map(|(name, on)| on.then_some(name))
+            .collect()
+    }
 }
 
 /// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
@@ -44,7 +66,7 @@ impl Planner<'_> {
                 width_quads,
                 rows: u64::from(grid.outer),
                 batches: u64::from(grid.channels) / (4 * width_quads),
-                column_lanes: lanes.min(width_quads.next_power_of_two()),
+                ..self.divide(width_quads, lanes)
             };
         }
         let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
@@ -61,7 +83,21 @@ impl Planner<'_> {
             width_quads,
             rows: div_ceil(grid.elements(), 4 * width_quads),
             batches: 1,
-            column_lanes: lanes.min(width_quads.next_power_of_two()),
+            ..self.divide(width_quads, lanes)
+        }
+    }
+
+    /// How a row's quads are divided among invocations: side by side, then several for each.
+    fn divide(&self, width_quads: u64, lanes: u64) -> Columns {
+        let column_lanes = lanes.min(width_quads.next_power_of_two());
+        let most = u64::from(self.profile.tuning.column_quads).clamp(1, MAX_QUADS);
+        Columns {
+            repeats: 1,
+            width_quads,
+            rows: 0,
+            batches: 1,
+            column_lanes,
+            column_quads: div_ceil(width_quads, column_lanes).min(most),
         }
     }
 
@@ -76,7 +112,7 @@ impl Planner<'_> {
         let grid = &layout.grid;
         if layout.general.is_some() {
             // Rows of a batch are not in one piece, so nothing can be cut.
-            let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+            let column_tiles = div_ceil(columns.width_quads, columns.tile());
             let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
             let whole = windows(self.profile, tensor, 1, |unit| unit * grid.elements())?;
             let whole = whole.into_iter().map(|window| Area {
@@ -105,7 +141,7 @@ impl Planner<'_> {
         for window in windows {
             let whole_rows = segments == 1;
             if whole_rows {
-                let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+                let column_tiles = div_ceil(columns.width_quads, columns.tile());
                 areas.push(Area {
                     tiles: window.units.start * column_tiles..window.units.end * column_tiles,
                     quads: 0..columns.width_quads,
@@ -117,7 +153,7 @@ impl Planner<'_> {
             for unit in window.units {
                 let first = unit % segments * segment;
                 let quads = first..(first + segment).min(columns.width_quads);
-                let column_tiles = div_ceil(quads.end - quads.start, columns.column_lanes);
+                let column_tiles = div_ceil(quads.end - quads.start, columns.tile());
                 let row = unit / segments;
                 areas.push(Area {
                     tiles: row * column_tiles..(row + 1) * column_tiles,
@@ -146,8 +182,8 @@ impl Planner<'_> {
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
         let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
-        let column_tiles = columns.batches * div_ceil(columns.width_quads, columns.column_lanes);
-        let tile_elements = 4 * columns.column_lanes * columns.rows;
+        let column_tiles = columns.batches * div_ceil(columns.width_quads, columns.tile());
+        let tile_elements = 4 * columns.tile() * columns.rows;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
@@ -164,8 +200,12 @@ impl Planner<'_> {
             parts: word(splits * columns.repeats * u64::from(grid.inner)),
         };
         let kernel = Kernel::ReduceColumns;
-        let mut enabled = enabled_for(layout);
-        enabled.extend(by_row.then_some("by_row"));
+        let mut enabled = columns.enabled(layout);
+        if by_row {
+            enabled.push("by_row");
+            enabled.extend((columns.repeats > 1).then_some("repeated"));
+            enabled.extend((grid.channels < 4).then_some("narrow"));
+        }
         let dispatches = self
             .areas(layout, src, &columns, split_rows)?
             .into_iter()
@@ -180,6 +220,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
+                    column_quads: word(columns.column_quads),
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
@@ -232,11 +273,11 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
-        let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.column_lanes))
+        let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.tile()))
             .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let kernel = Kernel::ApplyColumns;
-        let mut enabled = enabled_for(layout);
+        let mut enabled = columns.enabled(layout);
         enabled.extend(src.map(|_| "batch_statistics"));
         let row_tiles = word(div_ceil(columns.rows, tile_rows));
         Ok(self
@@ -257,6 +298,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
+                    column_quads: word(columns.column_quads),
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(

@@ -86,6 +86,7 @@ impl Planner<'_> {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
+            column_quads: 0,
             enabled: vec![],
             bindings,
             uniforms: Uniforms::new(

@@ -2,7 +2,7 @@
 
 use super::pack::whole;
 use super::windows::windows;
-use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use super::{Dispatch, Phases, Planner, Requirement, div_ceil, enabled_for_runs, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
@@ -78,6 +78,8 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let kernel = Kernel::FusedRuns;
+        let mut enabled = enabled_for_runs(&(*grid).into());
+        enabled.extend(weighted.then_some("weighted"));
         Ok(windows(self.profile, tensors.src, units, start)?
             .into_iter()
             .map(|window| {
@@ -98,7 +100,8 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    enabled: if weighted { vec!["weighted"] } else { vec![] },
+                    column_quads: 0,
+                    enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(
                         kernel,

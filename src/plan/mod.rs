@@ -61,6 +61,8 @@ pub(crate) struct Dispatch {
     pub kernel: Kernel,
     pub phases: Phases,
     pub workgroup_size: u32,
+    /// Quads of columns that an invocation owns, in the kernels over columns; else 0.
+    pub column_quads: u32,
     /// Override constants that are true.
     pub enabled: Vec<&'static str>,
     pub bindings: Vec<Binding>,
@@ -151,7 +153,17 @@ pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
     }
 }
 
-/// The override constants that are true: `general` where the axes are.
-pub(crate) fn enabled_for(layout: &Layout) -> Vec<&'static str> {
-    layout.general.iter().map(|_| "general").collect()
+/// The override constants that a layout makes true, of those that kernels over runs have.
+pub(crate) fn enabled_for_runs(layout: &Layout) -> Vec<&'static str> {
+    let grid = &layout.grid;
+    let facts = [
+        ("general", layout.general.is_some()),
+        ("aligned", grid.inner.is_multiple_of(4)),
+        ("narrow", grid.inner < 4),
+        ("whole", grid.elements().is_multiple_of(4)),
+    ];
+    facts
+        .into_iter()
+        .filter_map(|(name, on)| on.then_some(name))
+        .collect()
 }

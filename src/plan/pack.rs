@@ -43,6 +43,7 @@ impl Planner<'_> {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
+            column_quads: 0,
             enabled: vec![],
             bindings,
             uniforms: Uniforms::new(
@@ -67,6 +68,7 @@ impl Planner<'_> {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
+            column_quads: 0,
             enabled: vec![],
             bindings: vec![whole(gamma), workspace()],
             uniforms: Uniforms::new(

@@ -4,7 +4,7 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for, word};
+use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for_runs, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
@@ -22,10 +22,11 @@ struct Tiles {
 }
 
 impl Planner<'_> {
-    /// Invocations that share a run's chunk: as many as it has quads, within a workgroup.
+    /// Invocations that share a run's chunk: as many as it gives work to, within a workgroup.
     pub(super) fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
-        let quads = word(div_ceil(chunk, 4)).max(1);
-        quads
+        let quads = 4 * u64::from(self.profile.tuning.lane_quads.max(1));
+        word(div_ceil(chunk, quads))
+            .max(1)
             .checked_next_power_of_two()
             .unwrap_or(u32::MAX)
             .min(workgroup_size)
@@ -102,7 +103,7 @@ impl Planner<'_> {
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ReduceRuns;
-        let mut enabled = enabled_for(layout);
+        let mut enabled = enabled_for_runs(layout);
         enabled.extend(weights.map(|_| "weighted"));
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
@@ -116,6 +117,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
+                    column_quads: 0,
                     enabled: enabled.clone(),
                     bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
@@ -186,7 +188,7 @@ impl Planner<'_> {
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ApplyRuns;
-        let mut enabled = enabled_for(layout);
+        let mut enabled = enabled_for_runs(layout);
         enabled.extend(weights.map(|_| "weighted"));
         enabled.extend(src.map(|_| "batch_statistics"));
         Ok(windows(self.profile, diff_dst, units, start)?
@@ -202,6 +204,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
+                    column_quads: 0,
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(

@@ -213,6 +213,8 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         runs_workgroup: 16,
         columns_workgroup: 16,
         column_lanes: 2,
+        column_quads: 3,
+        lane_quads: 2,
         finish_workgroup: 4,
         busy_workgroups: 1 << 20,
         min_split: 64,

@@ -1,0 +1,63 @@
+// What the kernels over columns share: which quads an invocation owns.
+
+const MAX_QUADS = 8u;
+
+override workgroup_size: u32 = 64u;
+override column_quads: u32 = 1u; // quads of a row that an invocation owns, up to MAX_QUADS
+override whole: bool = false;    // the last row is complete
+
+fn first_column(tile: u32, lane: u32) -> u32 {
+    let width = uniforms.column_lanes * column_quads;
+    return uniforms.first_quad + tile % uniforms.column_tiles * width + lane;
+}
+
+// The k-th of the invocation's columns; past the end, the last stands in and nothing is written.
+fn column_of(first: u32, k: u32) -> u32 {
+    return min(first + k * uniforms.column_lanes, uniforms.end_quad - 1u);
+}
+
+// Where a column stands in a row: the outer index of the row's, the channel, the element of its run.
+struct Place {
+    outer: u32,
+    channel: u32,
+    element: u32,
+}
+
+// Of a quad's first element.
+fn place_of(batch: u32, column: u32) -> Place {
+    let index = 4u * (batch * uniforms.width_quads + column);
+    let group = index / uniforms.inner;
+    let outer = group / uniforms.channels;
+    return Place(outer, group - outer * uniforms.channels, index - group * uniforms.inner);
+}
+
+fn next_place(place: Place) -> Place {
+    var next = place;
+    next.element++;
+    if next.element == uniforms.inner {
+        next.element = 0u;
+        next.channel++;
+    }
+    if next.channel == uniforms.channels {
+        next.channel = 0u;
+        next.outer++;
+    }
+    return next;
+}
+
+// The quad of a row in the k-th column; past the tensor's end, its last.
+fn quad_of(row_start: u32, first: u32, k: u32) -> u32 {
+    let quad = row_start + column_of(first, k);
+    if whole { return quad; }
+    return min(quad, (uniforms.length - 1u) / 4u);
+}
+
+// Which of a quad's elements are in the tensor.
+fn inside_tensor(quad: u32) -> vec4<bool> {
+    return vec4(4u * quad) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.length);
+}
+
+fn row_of(batch: u32, row: u32) -> u32 {
+    if general { return join_axes(batch, row); }
+    return row;
+}
