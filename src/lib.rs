@@ -29,13 +29,25 @@
 //! | | |
 //! |---|---|
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is |
-//! | the operator | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
-//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`] |
-//! | on device buffers | [`BatchNormPlan`] binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder |
+//! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
+//! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
+//! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
+//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`]; [`GpuBatchNorm::backward_broadcast`] reduces any set of axes; [`GpuLayerNorm::backward`] takes [`LayerNormArgs`] and gives [`LayerNormGrads`] |
+//! | on device buffers | [`BatchNormPlan`] binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] binds [`LayerNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
+//!
+//! # Your operator
+//!
+//! | document | operator | here |
+//! |---|---|---|
+//! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
+//! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationGrad`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTrainingGrad`] |
+//! | nGraph | `BatchNormTrainingBackprop` | [`operators::ngraph::BatchNormTrainingBackprop`] |
 //!
 //! # On device buffers
 //!
@@ -51,7 +63,8 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `batch_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `operators` | other libraries' names for the operators |
+//! | `batch_norm`, `layer_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
@@ -80,6 +93,7 @@ mod geometry;
 mod host;
 mod kernels;
 mod layer_norm;
+pub mod operators;
 mod options;
 mod plan;
 mod profile;

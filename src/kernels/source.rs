@@ -179,12 +179,11 @@ impl Variant {
                 (true, true) => include_str!("../../shaders/access/store_half_exact.wgsl"),
             },
         };
-        let length = if tensor.is_data() {
-            "length"
-        } else {
-            "channels"
+        let length = match (self.kernel, tensor) {
+            (_, tensor) if tensor.is_data() => "length",
+            (Kernel::FusedRuns, Tensor::Gamma) => "gamma_length", // along the run, if it is weighted
+            _ => "channels",
         };
-
         template
             .replace("TENSOR", tensor.name())
             .replace("ARRAY", through.name())

@@ -3,8 +3,8 @@
 use super::Subject;
 use super::data::Case;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormGrads, BatchNormPlan, BufferRange, Element, GpuBatchNorm,
-    ParamGrads, ParamOf,
+    BatchNormBuffers, BatchNormGrads, BatchNormPlan, Bound, BufferRange, Element, GpuBatchNorm,
+    LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormPlan, ParamGrads, ParamOf,
 };
 
 /// How much room a tensor's buffer has.
@@ -111,5 +111,52 @@ pub fn range(buffer: &wgpu::Buffer, offset: u64, size: u64) -> BufferRange<'_> {
         buffer,
         offset,
         size: Some(size),
+    }
+}
+
+/// Records into an encoder of its own and submits it.
+pub fn submit(subject: &Subject, bound: &Bound) {
+    let descriptor = wgpu::CommandEncoderDescriptor::default();
+    let mut encoder = subject.gpu.device().create_command_encoder(&descriptor);
+    bound.record(&mut encoder);
+    subject.gpu.queue().submit([encoder.finish()]);
+}
+
+/// What a layer-norm plan leaves in buffers that end with their tensors, diff_src over diff_dst.
+pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
+    subject: &Subject,
+    plan: &LayerNormPlan,
+    args: &LayerNormArgs<'_, T, P>,
+) -> LayerNormGrads<T, P> {
+    fn tensor<E: Element>(subject: &Subject, values: &[E]) -> wgpu::Buffer {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        subject.buffer(bytes.len().next_multiple_of(4) as u64, bytes)
+    }
+    let src = tensor(subject, args.src);
+    let diff_src = tensor(subject, args.diff_dst);
+    let mean = tensor(subject, args.mean);
+    let variance = tensor(subject, args.variance);
+    let columns = || args.gamma.map(|gamma| tensor(subject, gamma));
+    let (gamma, diff_gamma, diff_beta) = (columns(), columns(), columns());
+    let buffers = LayerNormBuffers {
+        src: (&src).into(),
+        diff_dst: (&diff_src).into(),
+        mean: (&mean).into(),
+        variance: (&variance).into(),
+        gamma: gamma.as_ref().map(BufferRange::from),
+        diff_src: (&diff_src).into(),
+        diff_gamma: diff_gamma.as_ref().map(BufferRange::from),
+        diff_beta: diff_beta.as_ref().map(BufferRange::from),
+        workspace: None,
+    };
+    submit(subject, &plan.bind(&subject.gpu, &buffers).unwrap());
+    let params = |buffer: &wgpu::Buffer| {
+        let count = args.gamma.map_or(0, <[P]>::len);
+        first(&subject.read(buffer), count)
+    };
+    LayerNormGrads {
+        diff_src: first(&subject.read(&diff_src), args.src.len()),
+        diff_gamma: diff_gamma.as_ref().map(params),
+        diff_beta: diff_beta.as_ref().map(params),
     }
 }

@@ -1,0 +1,246 @@
+//! The operators of [DirectML](https://learn.microsoft.com/en-us/windows/ai/directml/dml), whose
+//! parameters have the rank of the data. Names are DirectML's, in Rust's spelling.
+
+use crate::{
+    BatchNormArgs, BatchNormOptions, BatchNormPlan, Element, Error, GpuBatchNorm, GpuContext,
+    ParamOf, Statistics,
+};
+use half::f16;
+
+/// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
+pub trait DataType: Element + ParamOf<Self> {}
+
+impl DataType for f32 {}
+impl DataType for f16 {}
+
+/// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
+/// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
+/// names that the documents' tables of tensor support have for the two sets of sizes.
+#[derive(Clone, Copy, Debug)]
+pub struct GradInputs<'a, T> {
+    /// Sizes of InputTensor, InputGradientTensor and OutputGradientTensor: 1 to 8 of them.
+    pub input_dimensions: &'a [usize],
+    /// Sizes of MeanTensor, VarianceTensor, ScaleTensor and their gradients: as many, each either 1 or
+    /// InputTensor's. Where it is 1 the tensors are broadcast, and sums run along that dimension.
+    pub mean_dimensions: &'a [usize],
+    /// `InputTensor`: the layer's input.
+    pub input_tensor: &'a [T],
+    /// `InputGradientTensor`: gradient of the loss with respect to the layer's output.
+    pub input_gradient_tensor: &'a [T],
+    /// `MeanTensor`.
+    pub mean_tensor: &'a [T],
+    /// `VarianceTensor`: the biased variance.
+    pub variance_tensor: &'a [T],
+    /// `ScaleTensor`.
+    pub scale_tensor: &'a [T],
+}
+
+/// The output tensors, in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradOutputs<T> {
+    /// `OutputGradientTensor`, of InputTensor's sizes.
+    pub output_gradient_tensor: Vec<T>,
+    /// `OutputScaleGradientTensor`, of ScaleTensor's sizes.
+    pub output_scale_gradient_tensor: Vec<T>,
+    /// `OutputBiasGradientTensor`, of ScaleTensor's sizes.
+    pub output_bias_gradient_tensor: Vec<T>,
+}
+
+/// DirectML's
+/// [`DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_grad_operator_desc):
+/// mean and variance are **constants** of the gradient.
+///
+/// * OutputGradient = InputGradient · Scale / √(Variance + Epsilon)
+/// * OutputScaleGradient = Σ InputGradient · (Input − Mean) / √(Variance + Epsilon)
+/// * OutputBiasGradient = Σ InputGradient
+///
+/// Sums run over the dimensions where MeanTensor has size 1, any set of them.
+///
+/// | | member | sizes | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
+/// | 1 | `InputGradientTensor` | InputDimensions | `diff_dst` |
+/// | 2 | `MeanTensor` | MeanDimensions | `mean` |
+/// | 3 | `VarianceTensor` | MeanDimensions | `variance` |
+/// | 4 | `ScaleTensor` | MeanDimensions | `gamma` |
+/// | 5 | `OutputGradientTensor` | InputDimensions | `diff_src` |
+/// | 6 | `OutputScaleGradientTensor` | MeanDimensions | `diff_gamma` |
+/// | 7 | `OutputBiasGradientTensor` | MeanDimensions | `diff_beta` |
+/// | 8 | `Epsilon` | | `epsilon` |
+///
+/// # What differs
+///
+/// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
+/// * Tensors are packed: there are no strides.
+/// * Sums are kept in f32 also for FLOAT16.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::directml::{BatchNormalizationGrad, GradInputs};
+///
+/// let op = BatchNormalizationGrad { epsilon: 1e-5 };
+/// let inputs = GradInputs {
+///     input_dimensions: &[1, 2, 1, 2], // one sample of two channels with two elements
+///     mean_dimensions: &[1, 2, 1, 1],
+///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+///     input_gradient_tensor: &[1.0, 2.0, 3.0, 4.0],
+///     mean_tensor: &[2.0, 4.0],
+///     variance_tensor: &[1.0, 4.0],
+///     scale_tensor: &[1.0, 1.0],
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.output_bias_gradient_tensor, [3.0, 7.0]);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalizationGrad {
+    /// `Epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+}
+
+impl BatchNormalizationGrad {
+    /// Computes the output tensors of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::backward_broadcast`].
+    pub async fn backward<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GradInputs<'_, T>,
+    ) -> Result<GradOutputs<T>, Error> {
+        let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
+        backward(&layer, inputs).await
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_broadcast`].
+    pub fn plan<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+    ) -> Result<BatchNormPlan, Error> {
+        let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
+        layer.plan_broadcast(input_dimensions, mean_dimensions, T::DTYPE, T::DTYPE, true)
+    }
+}
+
+/// DirectML's
+/// [`DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_training_grad_operator_desc):
+/// mean and variance were computed **from the batch**, and the gradient flows through them.
+///
+/// With r = 1/√(Variance + Epsilon), and mean(·) over the dimensions where MeanTensor has size 1:
+///
+/// * OutputGradient = Scale · r · (InputGradient − mean(InputGradient)
+///   − (Input − Mean) · r² · mean(InputGradient · (Input − Mean)))
+/// * OutputScaleGradient = Σ InputGradient · (Input − Mean) · r
+/// * OutputBiasGradient = Σ InputGradient
+///
+/// Members, their order and their names in plans and errors are those of [`BatchNormalizationGrad`].
+///
+/// # What differs
+///
+/// * What differs for [`BatchNormalizationGrad`].
+/// * MeanTensor is the mean in all three formulas. In the first, the document writes the mean of
+///   InputTensor, which is the same where MeanTensor comes from the forward pass.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::directml::{BatchNormalizationTrainingGrad, GradInputs};
+///
+/// let op = BatchNormalizationTrainingGrad { epsilon: 1e-5 };
+/// let inputs = GradInputs {
+///     input_dimensions: &[1, 2, 1, 2], // one sample of two channels with two elements
+///     mean_dimensions: &[1, 2, 1, 1],
+///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+///     input_gradient_tensor: &[1.0, 2.0, 3.0, 4.0],
+///     mean_tensor: &[2.0, 4.0],
+///     variance_tensor: &[1.0, 4.0],
+///     scale_tensor: &[1.0, 1.0],
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.output_bias_gradient_tensor, [3.0, 7.0]);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalizationTrainingGrad {
+    /// `Epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+}
+
+impl BatchNormalizationTrainingGrad {
+    /// Computes the output tensors of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::backward_broadcast`].
+    pub async fn backward<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GradInputs<'_, T>,
+    ) -> Result<GradOutputs<T>, Error> {
+        let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
+        backward(&layer, inputs).await
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_broadcast`].
+    pub fn plan<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+    ) -> Result<BatchNormPlan, Error> {
+        let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
+        layer.plan_broadcast(input_dimensions, mean_dimensions, T::DTYPE, T::DTYPE, true)
+    }
+}
+
+fn layer(gpu: &GpuContext, epsilon: f32, statistics: Statistics) -> Result<GpuBatchNorm, Error> {
+    let options = BatchNormOptions {
+        statistics,
+        ..BatchNormOptions::new(epsilon.into())
+    };
+    GpuBatchNorm::new(gpu, options)
+}
+
+async fn backward<T: DataType>(
+    layer: &GpuBatchNorm,
+    inputs: GradInputs<'_, T>,
+) -> Result<GradOutputs<T>, Error> {
+    let args = BatchNormArgs {
+        shape: inputs.input_dimensions,
+        src: inputs.input_tensor,
+        diff_dst: inputs.input_gradient_tensor,
+        mean: inputs.mean_tensor,
+        variance: inputs.variance_tensor,
+        gamma: Some(inputs.scale_tensor),
+    };
+    let grads = layer
+        .backward_broadcast(inputs.mean_dimensions, args)
+        .await?;
+    Ok(GradOutputs {
+        output_gradient_tensor: grads.diff_src,
+        output_scale_gradient_tensor: grads.diff_gamma.unwrap_or_default(),
+        output_bias_gradient_tensor: grads.diff_beta.unwrap_or_default(),
+    })
+}
