@@ -43,6 +43,13 @@ pub enum Command {
     /// names are ignored. OUT receives diff_src in src's element type, diff_gamma and diff_beta in
     /// the parameters'. mean, variance (biased) and gamma are of shape [C].
     BatchNormBackward(BatchNormBackward),
+    /// The gradient of layer normalization
+    ///
+    /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
+    /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine,
+    /// diff_gamma and diff_beta in gamma's shape and type. mean and variance (biased) have src's axes
+    /// before begin_norm_axis, gamma and beta the others; each may also have one axis for all of them.
+    LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
 }
@@ -80,4 +87,21 @@ pub struct BatchNormBackward {
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
+}
+
+#[derive(Debug, Args)]
+pub struct LayerNormBackward {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// The first axis that is normalized, with all after it; below 0 it counts from the end [default:
+    /// the file's metadata, else -1]
+    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
+    pub begin_norm_axis: Option<i64>,
+    /// Whether gamma and beta belong to the layer, and diff_gamma and diff_beta are computed; without
+    /// it a given gamma or beta is ignored [default: the file's metadata, else true]
+    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
+    pub use_affine: Option<bool>,
+    /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
 }

@@ -20,8 +20,12 @@ pub enum Failure {
         got: String,
     },
     /// A tensor that the operator needs is not in the file.
-    #[error("{tensor}: expected a tensor of this name, got none in {}", .path.display())]
-    Missing { tensor: &'static str, path: PathBuf },
+    #[error("{tensor}: expected a tensor of this name{why}, got none in {}", .path.display())]
+    Missing {
+        tensor: &'static str,
+        why: &'static str,
+        path: PathBuf,
+    },
     /// A tensor's element type is wrong.
     #[error("{tensor}: expected element type {expected}, got {got}")]
     DType {
@@ -30,10 +34,10 @@ pub enum Failure {
         got: String,
     },
     /// A tensor's shape is wrong.
-    #[error("{tensor}: expected shape {expected:?}{why}, got {got:?}")]
+    #[error("{tensor}: expected shape {expected}{why}, got {got:?}")]
     Shape {
         tensor: &'static str,
-        expected: Vec<usize>,
+        expected: String,
         why: &'static str,
         got: Vec<usize>,
     },
