@@ -2,6 +2,7 @@
 // for tensors whose channels alternate quickly. The tensor is read as rows of `width` columns, as in
 // the reduction by columns; an invocation owns four columns, keeps their coefficients in registers and
 // walks the rows of a tile.
+// `general`: rows and batches are as in the reduction by columns.
 // With constant statistics a and b are 0 and src is not bound.
 //
 // Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
@@ -25,6 +26,16 @@ struct Uniforms {
     length: u32,
     stats: u32,
     coefficients: u32,
+    row_tiles: u32,    // blocks of rows
+    axis0: u32,
+    axis1: u32,
+    axis2: u32,
+    axis3: u32,
+    axis4: u32,
+    axis5: u32,
+    axis6: u32,
+    axis7: u32,
+    kept_axes: u32,
 }
 
 override workgroup_size: u32 = 64u;
@@ -39,7 +50,8 @@ fn apply_columns(
     let row_lane = local / uniforms.column_lanes;
 
     for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let row_tile = tile / uniforms.column_tiles;
+        let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
+        let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
         let column = uniforms.first_quad + (tile % uniforms.column_tiles) * uniforms.column_lanes
             + local % uniforms.column_lanes;
         if column >= uniforms.end_quad { continue; }
@@ -49,7 +61,8 @@ fn apply_columns(
         var b = real4();
         var scale = real4();
         for (var i = 0u; i < 4u; i++) {
-            let channel = ((4u * column + i) / uniforms.inner) % uniforms.channels;
+            let column_in_all = batch * 4u * uniforms.width_quads + 4u * column + i;
+            let channel = (column_in_all / uniforms.inner) % uniforms.channels;
             let stats = workspace[uniforms.stats + channel];
             let coefficients = workspace[uniforms.coefficients + channel];
             mean[i] = stats.x;
@@ -61,7 +74,7 @@ fn apply_columns(
         let full_quads = uniforms.length / 4u;
         let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
         for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-            let quad = row * uniforms.width_quads + column - uniforms.window / 4u;
+            let quad = row_of(batch, row) * uniforms.width_quads + column - uniforms.window / 4u;
             if quad > full_quads { break; }
             if quad == full_quads && uniforms.length % 4u == 0u { break; }
             var d = load_diff_dst(quad);
@@ -75,4 +88,9 @@ fn apply_columns(
             }
         }
     }
+}
+
+fn row_of(batch: u32, row: u32) -> u32 {
+    if general { return join_axes(batch, row); }
+    return row;
 }

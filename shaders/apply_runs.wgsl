@@ -25,6 +25,15 @@ struct Uniforms {
     stats: u32,
     coefficients: u32,
     weights: u32,
+    axis0: u32,
+    axis1: u32,
+    axis2: u32,
+    axis3: u32,
+    axis4: u32,
+    axis5: u32,
+    axis6: u32,
+    axis7: u32,
+    kept_axes: u32,
 }
 
 override workgroup_size: u32 = 64u;
@@ -45,7 +54,7 @@ fn apply_runs(
         let block = tile / uniforms.chunks;
         let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
         for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
-            let channel = run % uniforms.channels;
+            let channel = channel_of(run);
             let stats = workspace[uniforms.stats + channel];
             let coefficients = workspace[uniforms.coefficients + channel];
             let run_start = run * uniforms.inner - uniforms.window;
@@ -82,7 +91,7 @@ fn apply_last_quad(quad: u32, run: u32, run_start: u32) {
         if 4u * quad + i >= run_end {
             element_run = min(run + 1u + (4u * quad + i - run_end) / uniforms.inner, uniforms.runs - 1u);
         }
-        let channel = element_run % uniforms.channels;
+        let channel = channel_of(element_run);
         let stats = workspace[uniforms.stats + channel];
         let coefficients = workspace[uniforms.coefficients + channel];
         mean[i] = stats.x;

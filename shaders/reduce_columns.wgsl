@@ -4,6 +4,9 @@
 // (j / inner) mod channels. An invocation owns four columns and walks the rows of a split; the
 // invocations of a workgroup that own the same columns add up in a fixed order. Written are
 // workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0).
+// `general`: a row is an index over general leading axes; for every index over those that are kept, a
+// batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
+// and partial sums are at split · channels + batch · width + j.
 // `by_row`: the statistics belong to the outer index, not to the channel (layer norm).
 //
 // Bindings: src, diff_dst read; workspace read and written.
@@ -28,6 +31,16 @@ struct Uniforms {
     stats: u32,
     partials: u32,
     last_row: u32,     // the last outer index, for statistics by row
+    splits: u32,       // blocks of rows
+    axis0: u32,
+    axis1: u32,
+    axis2: u32,
+    axis3: u32,
+    axis4: u32,
+    axis5: u32,
+    axis6: u32,
+    axis7: u32,
+    kept_axes: u32,
 }
 
 override by_row: bool = false;
@@ -45,7 +58,8 @@ fn reduce_columns(
     let row_lane = local / uniforms.column_lanes;
 
     for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let split = tile / uniforms.column_tiles;
+        let batch = tile / uniforms.column_tiles / uniforms.splits;
+        let split = tile / uniforms.column_tiles % uniforms.splits;
         let column = uniforms.first_quad + (tile % uniforms.column_tiles) * uniforms.column_lanes
             + local % uniforms.column_lanes;
         var sum = real4();
@@ -55,7 +69,7 @@ fn reduce_columns(
             var r = real4();
             var outer = vec4<u32>();
             for (var i = 0u; i < 4u; i++) {
-                let group = (4u * column + i) / uniforms.inner;
+                let group = (batch * 4u * uniforms.width_quads + 4u * column + i) / uniforms.inner;
                 outer[i] = group / uniforms.channels;
                 if !by_row {
                     let stats = workspace[uniforms.stats + group % uniforms.channels];
@@ -68,7 +82,7 @@ fn reduce_columns(
             let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
             var row = split * uniforms.split_rows + row_lane;
             for (; row < row_end; row += row_lanes) {
-                let quad = row * uniforms.width_quads + column - uniforms.window / 4u;
+                let quad = row_of(batch, row) * uniforms.width_quads + column - uniforms.window / 4u;
                 if quad >= full_quads { break; }
                 if by_row {
                     statistics_of_row(row, outer, &mean, &r);
@@ -77,7 +91,7 @@ fn reduce_columns(
                 sum += d;
                 sum_xhat += d * ((load_src(quad) - mean) * r);
             }
-            let quad = row * uniforms.width_quads + column - uniforms.window / 4u;
+            let quad = row_of(batch, row) * uniforms.width_quads + column - uniforms.window / 4u;
             if row < row_end && quad == full_quads && uniforms.length % 4u != 0u {
                 if by_row {
                     statistics_of_row(row, outer, &mean, &r);
@@ -100,13 +114,22 @@ fn reduce_columns(
             workgroupBarrier();
         }
         if row_lane == 0u && column < uniforms.end_quad {
-            let first = uniforms.partials + 4u * (split * uniforms.width_quads + column);
+            var first = uniforms.partials + 4u * (split * uniforms.width_quads + column);
+            if general {
+                first = uniforms.partials + split * uniforms.channels
+                    + 4u * (batch * uniforms.width_quads + column);
+            }
             for (var i = 0u; i < 4u; i++) {
                 workspace[first + i] = real4(sums[local][i], sums_xhat[local][i], 0.0, 0.0);
             }
         }
         workgroupBarrier(); // the sums are written again in the next turn
     }
+}
+
+fn row_of(batch: u32, row: u32) -> u32 {
+    if general { return join_axes(batch, row); }
+    return row;
 }
 
 fn statistics_of_row(row: u32, outer: vec4<u32>, mean: ptr<function, real4>, r: ptr<function, real4>) {

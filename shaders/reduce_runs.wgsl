@@ -23,6 +23,15 @@ struct Uniforms {
     stats: u32,
     partials: u32,
     weights: u32,
+    axis0: u32,
+    axis1: u32,
+    axis2: u32,
+    axis3: u32,
+    axis4: u32,
+    axis5: u32,
+    axis6: u32,
+    axis7: u32,
+    kept_axes: u32,
 }
 
 override weighted: bool = false;
@@ -46,7 +55,7 @@ fn reduce_runs(
         var sum_xhat = real4();
         let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
         for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
-            let run = n * uniforms.channels + channel;
+            let run = run_of(n, channel);
             let run_start = run * uniforms.inner - uniforms.window;
             let range = chunk_range(run, chunk);
             let end = range.y / 4u;

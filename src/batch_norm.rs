@@ -1,7 +1,7 @@
 //! The gradient of batch normalization.
 
 use crate::bound::{self, Bound, BufferRange};
-use crate::geometry::{self, Grid};
+use crate::geometry::{self, Grid, Layout};
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, BatchNormProblem, Plan};
@@ -138,7 +138,35 @@ impl GpuBatchNorm {
         &self,
         args: BatchNormArgs<'_, T, P>,
     ) -> Result<BatchNormGrads<T, P>, Error> {
-        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE, args.gamma.is_some())?;
+        let has_gamma = args.gamma.is_some();
+        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE, has_gamma)?;
+        self.run(&plan, args).await
+    }
+
+    /// Computes the gradients of a layer whose parameters have the rank of src, as DirectML has them:
+    /// they vary along the axes where `param_shape` has src's size, and those where it has 1 are
+    /// reduced. Any rank from 1 to 8, any set of axes. [`BatchNormOptions::data_format`] does not
+    /// count.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::Argument`] naming the axis where
+    /// `param_shape` is neither 1 nor src's size.
+    pub async fn backward_broadcast<T: Element, P: ParamOf<T>>(
+        &self,
+        param_shape: &[usize],
+        args: BatchNormArgs<'_, T, P>,
+    ) -> Result<BatchNormGrads<T, P>, Error> {
+        let has_gamma = args.gamma.is_some();
+        let plan = self.plan_broadcast(args.shape, param_shape, T::DTYPE, P::DTYPE, has_gamma)?;
+        self.run(&plan, args).await
+    }
+
+    async fn run<T: Element, P: ParamOf<T>>(
+        &self,
+        plan: &BatchNormPlan,
+        args: BatchNormArgs<'_, T, P>,
+    ) -> Result<BatchNormGrads<T, P>, Error> {
         let channels = u64::from(plan.grid.channels);
         geometry::check_length("src", plan.grid.elements(), args.src.len())?;
         geometry::check_length("diff_dst", plan.grid.elements(), args.diff_dst.len())?;
@@ -178,12 +206,40 @@ impl GpuBatchNorm {
         params: DType,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
+        let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
+        self.plan_layout(layout, data, params, has_gamma)
+    }
+
+    /// Plans what [`backward_broadcast`](Self::backward_broadcast) computes. A tensor whose axes do not
+    /// fold to (outer, channels, inner) must fit one storage binding.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward_broadcast`](Self::backward_broadcast) that follow from shapes and types.
+    pub fn plan_broadcast(
+        &self,
+        shape: &[usize],
+        param_shape: &[usize],
+        data: DType,
+        params: DType,
+        has_gamma: bool,
+    ) -> Result<BatchNormPlan, Error> {
+        let layout = geometry::broadcast_layout(shape, param_shape)?;
+        self.plan_layout(layout, data, params, has_gamma)
+    }
+
+    fn plan_layout(
+        &self,
+        layout: Layout,
+        data: DType,
+        params: DType,
+        has_gamma: bool,
+    ) -> Result<BatchNormPlan, Error> {
         let profile = self.gpu.profile();
         profile.check_dtypes(data, params)?;
         check_epsilon(self.options.epsilon, data)?;
-        let grid = geometry::batch_norm_grid(shape, self.options.data_format)?;
         let problem = BatchNormProblem {
-            grid,
+            layout,
             data,
             params,
             has_gamma,
@@ -193,7 +249,7 @@ impl GpuBatchNorm {
         };
         Ok(BatchNormPlan {
             plan: plan::batch_norm(profile, &problem)?,
-            grid,
+            grid: layout.grid,
         })
     }
 }

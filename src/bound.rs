@@ -118,11 +118,15 @@ struct Place<'a> {
     bytes: u64,
     /// Bytes from the offset to the end of the buffer.
     room: u64,
+    /// The plan put it inside of the workspace.
+    inside: bool,
 }
 
 impl Place<'_> {
     fn overlaps(&self, other: &Self) -> bool {
         self.buffer == other.buffer
+            && self.bytes > 0
+            && other.bytes > 0
             && self.offset < other.offset + other.bytes
             && other.offset < self.offset + self.bytes
     }
@@ -139,6 +143,7 @@ pub(crate) fn bind(
     given: &[(Tensor, Option<BufferRange<'_>>)],
 ) -> Result<Bound, Error> {
     gpu.check_alive()?;
+    check_plan(gpu, plan)?;
     let usage = wgpu::BufferUsages::STORAGE;
     let own_workspace = match find(given, Tensor::Workspace) {
         Some(_) => None,
@@ -178,6 +183,28 @@ pub(crate) fn bind(
         steps.push(binder.step(uniforms.binding(index))?);
     }
     Ok(Bound { steps, halves })
+}
+
+/// A plan may have been made for another context, whose adapter allows more.
+fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
+    let profile = gpu.profile();
+    profile.check_dtypes(plan.data, plan.params)?;
+    let check = |limit, needed: u32, available: u32| match needed <= available {
+        true => Ok(()),
+        false => Err(Error::Limit {
+            what: "a plan of another context".to_owned(),
+            limit,
+            needed: needed.into(),
+            available: available.into(),
+        }),
+    };
+    for dispatch in &plan.dispatches {
+        let limit = "max_compute_invocations_per_workgroup";
+        check(limit, dispatch.workgroup_size, profile.max_invocations)?;
+        let limit = "max_compute_workgroups_per_dimension";
+        check(limit, dispatch.workgroups, profile.max_workgroups)?;
+    }
+    Ok(())
 }
 
 fn find<'a>(
@@ -240,6 +267,7 @@ fn places<'a>(
                     offset: workspace.offset + inside.start,
                     bytes: inside.end - inside.start,
                     room: inside.end - inside.start,
+                    inside: true,
                 });
             }
             (None, _) => {
@@ -290,6 +318,7 @@ fn check<'a>(
         offset: range.offset,
         bytes: expected,
         room,
+        inside: false,
     })
 }
 
@@ -301,7 +330,7 @@ fn check_overlaps(places: &[Place<'_>]) -> Result<(), Error> {
             let written = first.tensor.is_output() || second.tensor.is_output();
             let pair = [first.tensor, second.tensor];
             let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);
-            let inside = pair == [Tensor::Workspace, Tensor::Sums] && second.room == second.bytes;
+            let inside = first.tensor == Tensor::Workspace && second.inside;
             if written && first.overlaps(second) && !over_diff_dst && !inside {
                 return Err(Error::Overlap {
                     first: first.tensor.name(),
@@ -394,7 +423,7 @@ impl Binder<'_> {
         variant.pooled = bound.iter().any(|(binding, place)| {
             !variant.writes(binding.tensor) && written.contains(&place.buffer)
         });
-        let pipeline = self.gpu.pipeline(&variant)?;
+        let pipeline = self.gpu.pipeline(&variant.normalized())?;
 
         let mut entries = vec![wgpu::BindGroupEntry {
             binding: 0,
@@ -434,6 +463,9 @@ impl Binder<'_> {
     /// Finds the buffer that wgpu refuses: everything that we know to ask of one is right by now, so
     /// it belongs to another device or is destroyed.
     fn blame(&self, error: Error, bound: &[(&Binding, &Place<'_>)]) -> Error {
+        if !matches!(error, Error::Gpu { .. }) {
+            return error;
+        }
         let device = self.gpu.device();
         for (_, place) in bound {
             let probe = self.gpu.scoped("probe", || {

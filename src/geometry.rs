@@ -34,6 +34,129 @@ impl Grid {
     }
 }
 
+/// How a tensor's axes are divided between channels and reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Elements of the leading reduced axes, of all channels, and of the last axes if those are reduced.
+    pub grid: Grid,
+    /// The order of the axes, where it is not that of the grid.
+    pub general: Option<GeneralAxes>,
+}
+
+impl From<Grid> for Layout {
+    fn from(grid: Grid) -> Self {
+        Self {
+            grid,
+            general: None,
+        }
+    }
+}
+
+/// Axes in any order: the leading ones, kept by the parameters or reduced, and then `width` elements of
+/// the last one. If that is kept, `width` is a multiple of 4 and divides the channels; if it is reduced,
+/// or folded into the leading axes with a width of 1, the grid's `inner` is the width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GeneralAxes {
+    pub sizes: [u32; MAX_RANK],
+    /// Bit a is set if axis a is kept.
+    pub kept: u32,
+    pub width: u32,
+    /// Whether the last axis, of `width`, is kept.
+    pub keeps_last: bool,
+}
+
+/// The layout of a tensor whose parameters have its rank, and size 1 along the axes that are reduced.
+pub(crate) fn broadcast_layout(shape: &[usize], param_shape: &[usize]) -> Result<Layout, Error> {
+    let rank = shape.len();
+    if rank == 0 || rank > MAX_RANK {
+        return Err(Error::Rank {
+            tensor: "src",
+            min: 1,
+            max: MAX_RANK,
+            got: rank,
+        });
+    }
+    if param_shape.len() != rank {
+        return Err(Error::Rank {
+            tensor: "mean, variance and gamma",
+            min: rank,
+            max: rank,
+            got: param_shape.len(),
+        });
+    }
+    elements("src", shape)?;
+    // Neighbouring axes of one kind fold; an axis of size 1 is of either kind.
+    let mut groups: Vec<(u32, bool)> = Vec::new();
+    for (axis, (&size, &param)) in shape.iter().zip(param_shape).enumerate() {
+        if param != 1 && param != size {
+            return Err(Error::Argument {
+                argument: "mean, variance and gamma",
+                expected: format!("size 1 or {size} along axis {axis}"),
+                got: param.to_string(),
+            });
+        }
+        let kept = param == size;
+        if size == 1 {
+            continue;
+        }
+        match groups.last_mut() {
+            Some((folded, kind)) if *kind == kept => {
+                *folded = product(&[*folded as usize, size])?;
+            }
+            _ => groups.push((product(&[size])?, kept)),
+        }
+    }
+    let grid = |outer, channels, inner| Grid {
+        outer,
+        channels,
+        inner,
+    };
+    let plain = match *groups.as_slice() {
+        [] => Some(grid(1, 1, 1)),
+        [(a, false)] => Some(grid(1, 1, a)),
+        [(c, true)] => Some(grid(1, c, 1)),
+        [(a, false), (c, true)] => Some(grid(a, c, 1)),
+        [(c, true), (x, false)] => Some(grid(1, c, x)),
+        [(a, false), (c, true), (x, false)] => Some(grid(a, c, x)),
+        _ => None,
+    };
+    if let Some(grid) = plain {
+        return Ok(grid.into());
+    }
+    general_layout(&groups)
+}
+
+fn general_layout(groups: &[(u32, bool)]) -> Result<Layout, Error> {
+    let of_kind = |kept: bool, groups: &[(u32, bool)]| {
+        let sizes = groups.iter().filter(|group| group.1 == kept);
+        product(&sizes.map(|group| group.0 as usize).collect::<Vec<_>>())
+    };
+    let (width, keeps_last, leading) = match groups {
+        [leading @ .., (last, false)] => (*last, false, leading),
+        [leading @ .., (last, true)] if last.is_multiple_of(4) => (*last, true, leading),
+        _ => (1, false, groups),
+    };
+    let mut general = GeneralAxes {
+        sizes: [1; MAX_RANK],
+        kept: 0,
+        width,
+        keeps_last,
+    };
+    let slots = general.sizes.iter_mut().enumerate();
+    for ((axis, slot), &(size, kept)) in slots.zip(leading) {
+        *slot = size;
+        general.kept |= u32::from(kept) << axis;
+    }
+    Ok(Layout {
+        grid: Grid {
+            outer: of_kind(false, leading)?,
+            channels: of_kind(true, groups)?,
+            inner: if keeps_last { 1 } else { width },
+        },
+        general: Some(general),
+    })
+}
+
 /// Elements of a shape, checked.
 pub(crate) fn elements(what: &'static str, shape: &[usize]) -> Result<u64, Error> {
     let overflow = || Error::SizeOverflow {
@@ -153,6 +276,42 @@ mod tests {
         assert_eq!(fold(&[5, 3], DataFormat::Ncx), grid(5, 3, 1));
         assert_eq!(fold(&[5, 3], DataFormat::Nxc), grid(5, 3, 1));
         assert_eq!(fold(&[0, 3, 4], DataFormat::Ncx), grid(0, 3, 4));
+    }
+
+    #[test]
+    fn folds_any_axes() {
+        let fold = |shape: &[usize], params: &[usize]| broadcast_layout(shape, params).unwrap();
+        assert_eq!(fold(&[4, 3, 2, 2], &[1, 3, 1, 1]), grid(4, 3, 4).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[4, 3, 1, 1]), grid(1, 12, 4).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[1, 1, 1, 1]), grid(1, 1, 48).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[4, 3, 2, 2]), grid(1, 48, 1).into());
+        assert_eq!(fold(&[4, 1, 2, 5], &[1, 1, 1, 5]), grid(8, 5, 1).into());
+        assert_eq!(fold(&[1, 1], &[1, 1]), grid(1, 1, 1).into());
+        assert_eq!(fold(&[0, 3], &[1, 3]), grid(0, 3, 1).into());
+        let general = |shape, params| {
+            let layout = fold(shape, params);
+            (layout.grid, layout.general.unwrap())
+        };
+        let (folded, axes) = general(&[2, 3, 5, 7], &[2, 1, 5, 1]);
+        assert_eq!(folded, grid(3, 10, 7));
+        assert_eq!((axes.sizes, axes.kept), ([2, 3, 5, 1, 1, 1, 1, 1], 0b101));
+        assert_eq!((axes.width, axes.keeps_last), (7, false));
+        let (folded, axes) = general(&[2, 3, 8], &[2, 1, 8]);
+        assert_eq!(folded, grid(3, 16, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 8, true));
+        let (folded, axes) = general(&[2, 3, 5], &[2, 1, 5]);
+        assert_eq!(folded, grid(3, 10, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b101, 1, false));
+        let error = broadcast_layout(&[2, 3], &[2, 4]).unwrap_err();
+        assert!(error.to_string().contains("along axis 1, got 4"), "{error}");
+        assert!(matches!(
+            broadcast_layout(&[2, 3], &[3]),
+            Err(Error::Rank { .. })
+        ));
+        assert!(matches!(
+            broadcast_layout(&[], &[]),
+            Err(Error::Rank { .. })
+        ));
     }
 
     #[test]

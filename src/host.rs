@@ -3,11 +3,15 @@
 use crate::bound::{self, BufferRange};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Element, Error, GpuContext};
+use crate::{DType, Element, Error, GpuContext};
 
-/// variance + epsilon must be above 0 in every channel. NaN passes: it stays in its channel.
+/// variance + epsilon must be above 0 in every channel, as the kernels add them. NaN passes: it stays
+/// in its channel.
 pub(crate) fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error> {
-    let bad = |value: &P| value.to_f64() + epsilon <= 0.0;
+    let bad = |value: &P| match P::DTYPE.accumulator() {
+        DType::F64 => value.to_f64() + epsilon <= 0.0,
+        _ => value.to_f64() as f32 + epsilon as f32 <= 0.0,
+    };
     match variance.iter().position(bad) {
         None => Ok(()),
         Some(channel) => Err(Error::Variance {

@@ -21,6 +21,10 @@ pub struct Profile {
     pub max_invocations: u32,
     /// Storage buffers that a kernel may bind.
     pub max_storage_buffers: u32,
+    /// Bytes of memory that a workgroup may share.
+    pub max_workgroup_storage: u32,
+    /// Whether shaders can unpack f16.
+    pub f16: bool,
     /// Whether shaders can use f64.
     pub f64: bool,
     /// Sizes that suit this kind of adapter.
@@ -95,9 +99,14 @@ impl Profile {
         Self::from_parts(device.adapter_info(), device.limits(), device.features())
     }
 
-    /// The profile that a context on this adapter would have, without opening a device.
+    /// The profile of a device that has all that the adapter allows, as those of
+    /// [`GpuContext::new`](crate::GpuContext::new) have.
     pub fn for_adapter(adapter: &wgpu::Adapter) -> Self {
-        Self::from_parts(adapter.get_info(), adapter.limits(), adapter.features())
+        let flags = adapter.get_downlevel_capabilities().flags;
+        Self {
+            f16: flags.contains(wgpu::DownlevelFlags::SHADER_F16_IN_F32),
+            ..Self::from_parts(adapter.get_info(), adapter.limits(), adapter.features())
+        }
     }
 
     fn from_parts(info: wgpu::AdapterInfo, limits: wgpu::Limits, features: wgpu::Features) -> Self {
@@ -116,14 +125,36 @@ impl Profile {
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
+            max_workgroup_storage: limits.max_compute_workgroup_storage_size,
+            // A device does not tell: wgpu finds out when it compiles a kernel.
+            f16: true,
             f64: features.contains(wgpu::Features::SHADER_F64),
             tuning,
         }
     }
 
+    /// This profile within what the device allows, which kernels without checks rely on.
+    pub(crate) fn within(self, device: &wgpu::Device) -> Self {
+        let allowed = Self::new(device);
+        Self {
+            max_binding: self.max_binding.min(allowed.max_binding),
+            max_buffer: self.max_buffer.min(allowed.max_buffer),
+            alignment: self.alignment.max(allowed.alignment),
+            max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
+            max_invocations: self.max_invocations.min(allowed.max_invocations),
+            max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
+            f64: self.f64 && allowed.f64,
+            ..self
+        }
+    }
+
     /// Whether kernels for this element type run on the adapter.
     pub fn supports(&self, dtype: DType) -> bool {
-        dtype != DType::F64 || self.f64
+        match dtype {
+            DType::F64 => self.f64,
+            DType::F16 => self.f16,
+            DType::F32 | DType::Bf16 => true,
+        }
     }
 
     pub(crate) fn check_dtypes(&self, data: DType, params: DType) -> Result<(), Error> {
@@ -133,16 +164,23 @@ impl Profile {
         if !self.supports(data) {
             return Err(Error::UnsupportedDType {
                 dtype: data,
-                needs: "SHADER_F64",
+                needs: match data {
+                    DType::F16 => "SHADER_F16_IN_F32",
+                    _ => "SHADER_F64",
+                },
                 adapter: self.adapter.clone(),
             });
         }
         Ok(())
     }
 
-    /// A workgroup size of the tuning, within the adapter's limit.
+    /// A workgroup size of the tuning, within the adapter's limits.
     pub(crate) fn workgroup(&self, size: u32) -> u32 {
-        let limit = self.max_invocations.max(4);
+        // No kernel shares more than 64 bytes an invocation.
+        let limit = self
+            .max_invocations
+            .min(self.max_workgroup_storage / 64)
+            .max(4);
         let limit = 1 << limit.ilog2();
         size.max(4).next_power_of_two().min(limit)
     }

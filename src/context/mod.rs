@@ -50,7 +50,8 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
-    /// Use this instead of the profile that the device suggests.
+    /// Use this instead of the profile that the device suggests. Limits beyond the device's become
+    /// the device's.
     pub profile: Option<Profile>,
 }
 
@@ -88,6 +89,13 @@ impl GpuContext {
         options: DeviceOptions,
     ) -> Result<Self, Error> {
         let (device, queue) = adapter::open(adapter).await?;
+        let profile = options
+            .profile
+            .unwrap_or_else(|| Profile::for_adapter(adapter));
+        let options = DeviceOptions {
+            profile: Some(profile),
+            ..options
+        };
         let lost = LostFlag::default();
         let flag = Arc::downgrade(&lost);
         device.set_device_lost_callback(move |reason, message| {
@@ -116,7 +124,10 @@ impl GpuContext {
         options: DeviceOptions,
         lost: LostFlag,
     ) -> Self {
-        let profile = options.profile.unwrap_or_else(|| Profile::new(&device));
+        let profile = match options.profile {
+            Some(profile) => profile.within(&device),
+            None => Profile::new(&device),
+        };
         let inner = Inner {
             poller: Poller::new(device.clone()),
             profile,
@@ -167,6 +178,37 @@ impl GpuContext {
         }
     }
 
+    /// What wgpu complains of on a lost device is the loss: creating an object there gives an invalid
+    /// one in silence, and the complaint comes from its first use.
+    fn or_lost(&self, error: Error) -> Error {
+        if !matches!(error, Error::Gpu { .. }) {
+            return error;
+        }
+        if let Err(lost) = self.check_alive() {
+            return lost;
+        }
+        let device = &self.inner.device;
+        let probe = scope::scoped(device, || {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("probe"),
+                size: 4,
+                usage: wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        let used = probe.map(|buffer| {
+            scope::scoped(device, || {
+                self.inner.queue.write_buffer(&buffer, 0, &[0; 4]);
+            })
+        });
+        match used {
+            Ok(Err(_)) => Error::DeviceLost {
+                reason: error.to_string(),
+            },
+            _ => error,
+        }
+    }
+
     /// The pipeline of a kernel's variant, compiled the first time.
     pub(crate) fn pipeline(&self, variant: &Variant) -> Result<Pipeline, Error> {
         let inner = &self.inner;
@@ -174,7 +216,9 @@ impl GpuContext {
             .pipelines
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        pipelines.get(&inner.device, variant, inner.shader_checks)
+        pipelines
+            .get(&inner.device, variant, inner.shader_checks)
+            .map_err(|error| self.or_lost(error))
     }
 
     /// A buffer, or a typed error.
@@ -202,7 +246,8 @@ impl GpuContext {
                 mapped_at_creation: false,
             })
         };
-        scope::scoped(&self.inner.device, create).map_err(|error| error.typed(what, size))
+        scope::scoped(&self.inner.device, create)
+            .map_err(|error| self.or_lost(error.typed(what, size)))
     }
 
     /// Copies bytes to the start of a buffer, whose size is a multiple of 4.
@@ -226,7 +271,7 @@ impl GpuContext {
             }
         };
         scope::scoped(&self.inner.device, write)
-            .map_err(|error| error.typed(what, bytes.len() as u64))
+            .map_err(|error| self.or_lost(error.typed(what, bytes.len() as u64)))
     }
 
     /// Runs `create` and returns its result, or wgpu's first complaint.
@@ -236,7 +281,8 @@ impl GpuContext {
         create: impl FnOnce() -> T,
     ) -> Result<T, Error> {
         self.check_alive()?;
-        scope::scoped(&self.inner.device, create).map_err(|error| error.in_operation(operation))
+        scope::scoped(&self.inner.device, create)
+            .map_err(|error| self.or_lost(error.in_operation(operation)))
     }
 
     /// Drops what owns wgpu objects.

@@ -142,12 +142,12 @@ pub(super) async fn submit_and_read(
         mapped.push((what, buffer, bytes, receiver));
     }
     gpu.inner.poller.poll_for(submission)?;
+    let lost = |reason: String| match gpu.check_alive() {
+        Err(known) => known,
+        Ok(()) => Error::DeviceLost { reason },
+    };
     let mut ready = Vec::new();
     for (what, buffer, bytes, receiver) in mapped {
-        let lost = |reason: String| match gpu.check_alive() {
-            Err(known) => known,
-            Ok(()) => Error::DeviceLost { reason },
-        };
         match receiver.receive().await {
             Some(Ok(())) => ready.push((what, buffer, bytes)),
             Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
@@ -157,10 +157,10 @@ pub(super) async fn submit_and_read(
     // Reading unmaps and frees the buffers, which needs the GL context too.
     let read = |(what, buffer, bytes): (&str, wgpu::Buffer, u64)| {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let view = buffer.get_mapped_range(..).map_err(|error| Error::Gpu {
-            operation: format!("reading {what}"),
-            message: error.to_string(),
-        })?;
+        // Nobody else has the buffer, so only the device's end can take it away.
+        let view = buffer
+            .get_mapped_range(..)
+            .map_err(|error| lost(format!("reading {what}: {error}")))?;
         Ok(view.get(..size).unwrap_or(&view).to_vec())
     };
     gpu.scoped("reading", || ready.into_iter().map(read).collect())?

@@ -36,6 +36,19 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
+    /// The same kernel with the element types that its bound tensors have, so that it is compiled once
+    /// for all plans.
+    pub fn normalized(mut self) -> Self {
+        let scratch = |t: &Tensor| matches!(t, Tensor::Sums | Tensor::Workspace);
+        if !self.bound.iter().any(|t| t.is_data()) {
+            self.data = self.accumulator();
+        }
+        if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
+            self.params = self.accumulator();
+        }
+        self
+    }
+
     /// The type that the kernel calculates in.
     pub fn accumulator(&self) -> DType {
         self.data.accumulator()

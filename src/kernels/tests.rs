@@ -28,6 +28,7 @@ impl Kernel {
         let entry = self.entry();
         let can_be_in_place = entry.tensors.contains(&Tensor::DiffSrc);
         let mut variants = Vec::new();
+        let mut labels = HashSet::new();
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in subsets(entry.constants) {
@@ -41,7 +42,7 @@ impl Kernel {
                             absent.contains(tensor) || (in_place && *tensor == Tensor::DiffSrc)
                         };
                         let bound = entry.tensors.iter().copied();
-                        variants.push(Variant {
+                        let variant = Variant {
                             kernel: self,
                             data,
                             params,
@@ -52,7 +53,11 @@ impl Kernel {
                             // Small, usual, large; every size occurs with every element type.
                             workgroup_size: [64, 8, 256][variants.len() % 3],
                             enabled: enabled.clone(),
-                        });
+                        };
+                        let variant = variant.normalized();
+                        if labels.insert(variant.label()) {
+                            variants.push(variant);
+                        }
                     }
                 }
             }

@@ -4,9 +4,9 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for, word};
 use crate::Error;
-use crate::geometry::Grid;
+use crate::geometry::Layout;
 use crate::kernels::{Kernel, Uniforms};
 use std::ops::Range;
 
@@ -20,6 +20,8 @@ struct Columns {
     repeats: u64,
     width_quads: u64,
     rows: u64,
+    /// Kept indices over general leading axes: the rows are walked once for each.
+    batches: u64,
     column_lanes: u64,
 }
 
@@ -32,9 +34,20 @@ struct Area {
 }
 
 impl Planner<'_> {
-    fn columns(&self, grid: &Grid, workgroup_size: u32) -> Columns {
-        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
+    fn columns(&self, layout: &Layout, workgroup_size: u32) -> Columns {
         let lanes = u64::from(self.profile.tuning.column_lanes.min(workgroup_size).max(1));
+        let grid = &layout.grid;
+        if let Some(general) = &layout.general {
+            let width_quads = u64::from(general.width).max(4) / 4;
+            return Columns {
+                repeats: 1,
+                width_quads,
+                rows: u64::from(grid.outer),
+                batches: u64::from(grid.channels) / (4 * width_quads),
+                column_lanes: lanes.min(width_quads.next_power_of_two()),
+            };
+        }
+        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
         let whole_quads = 4 >> outer_elements.trailing_zeros().min(2);
         let quads = outer_elements * whole_quads / 4;
         let repeats = whole_quads * div_ceil(2 * lanes, quads);
@@ -47,6 +60,7 @@ impl Planner<'_> {
             repeats,
             width_quads,
             rows: div_ceil(grid.elements(), 4 * width_quads),
+            batches: 1,
             column_lanes: lanes.min(width_quads.next_power_of_two()),
         }
     }
@@ -54,11 +68,25 @@ impl Planner<'_> {
     /// Dispatches over blocks of `block` rows.
     fn areas(
         &self,
-        grid: &Grid,
+        layout: &Layout,
         tensor: &Requirement,
         columns: &Columns,
         block: u64,
     ) -> Result<Vec<Area>, Error> {
+        let grid = &layout.grid;
+        if layout.general.is_some() {
+            // Rows of a batch are not in one piece, so nothing can be cut.
+            let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+            let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
+            let whole = windows(self.profile, tensor, 1, |unit| unit * grid.elements())?;
+            let whole = whole.into_iter().map(|window| Area {
+                tiles: tiles.clone(),
+                quads: 0..columns.width_quads,
+                column_tiles,
+                elements: window.elements,
+            });
+            return Ok(whole.collect());
+        }
         let width = 4 * columns.width_quads;
         // Quads of a segment of a very wide row.
         let segment = u64::from(self.profile.tuning.window_unit / 4).max(1);
@@ -106,18 +134,19 @@ impl Planner<'_> {
     /// the outer index.
     pub fn reduce_columns(
         &self,
-        grid: &Grid,
+        layout: &Layout,
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
         by_row: bool,
         area: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
-        let columns = self.columns(grid, workgroup_size);
+        let columns = self.columns(layout, workgroup_size);
         let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
-        let column_tiles = div_ceil(columns.width_quads, columns.column_lanes);
+        let column_tiles = columns.batches * div_ceil(columns.width_quads, columns.column_lanes);
         let tile_elements = 4 * columns.column_lanes * columns.rows;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
@@ -128,15 +157,17 @@ impl Planner<'_> {
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
         let partials = Partials {
-            part: area.reserve(splits * 4 * columns.width_quads)?,
+            part: area.reserve(splits * columns.batches * 4 * columns.width_quads)?,
             grid: *grid,
             repeats: word(columns.repeats),
-            width: word(4 * columns.width_quads),
+            width: word(columns.batches * 4 * columns.width_quads),
             parts: word(splits * columns.repeats * u64::from(grid.inner)),
         };
         let kernel = Kernel::ReduceColumns;
+        let mut enabled = enabled_for(layout);
+        enabled.extend(by_row.then_some("by_row"));
         let dispatches = self
-            .areas(grid, src, &columns, split_rows)?
+            .areas(layout, src, &columns, split_rows)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
@@ -149,30 +180,35 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    enabled: if by_row { vec!["by_row"] } else { vec![] },
+                    enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
                         kernel,
                         &[
-                            ("channels", grid.channels),
-                            ("inner", grid.inner),
-                            ("repeats", word(columns.repeats)),
-                            ("width_quads", word(columns.width_quads)),
-                            ("split_rows", word(split_rows)),
-                            ("rows", word(columns.rows)),
-                            ("column_lanes", word(columns.column_lanes)),
-                            ("first_tile", word(share.tiles.start)),
-                            ("end_tile", word(share.tiles.end)),
-                            ("column_tiles", word(share.column_tiles)),
-                            ("first_quad", word(share.quads.start)),
-                            ("end_quad", word(share.quads.end)),
-                            ("workgroups", workgroups),
-                            ("window", word(share.elements.start)),
-                            ("length", word(grid.elements() - share.elements.start)),
-                            ("stats", stats.first),
-                            ("partials", partials.part.first),
-                            ("last_row", grid.outer.saturating_sub(1)),
-                        ],
+                            &[
+                                ("channels", grid.channels),
+                                ("inner", grid.inner),
+                                ("repeats", word(columns.repeats)),
+                                ("width_quads", word(columns.width_quads)),
+                                ("split_rows", word(split_rows)),
+                                ("rows", word(columns.rows)),
+                                ("column_lanes", word(columns.column_lanes)),
+                                ("first_tile", word(share.tiles.start)),
+                                ("end_tile", word(share.tiles.end)),
+                                ("column_tiles", word(share.column_tiles)),
+                                ("first_quad", word(share.quads.start)),
+                                ("end_quad", word(share.quads.end)),
+                                ("workgroups", workgroups),
+                                ("window", word(share.elements.start)),
+                                ("length", word(grid.elements() - share.elements.start)),
+                                ("stats", stats.first),
+                                ("partials", partials.part.first),
+                                ("last_row", grid.outer.saturating_sub(1)),
+                                ("splits", word(splits)),
+                            ],
+                            axes_words(layout).as_slice(),
+                        ]
+                        .concat(),
                         &[],
                     ),
                     workgroups,
@@ -185,22 +221,26 @@ impl Planner<'_> {
     /// The elementwise pass over a tensor's columns. Without src, statistics are constant.
     pub fn apply_columns(
         &self,
-        grid: &Grid,
+        layout: &Layout,
         src: Option<&Requirement>,
         diff_dst: &Requirement,
         diff_src: &Requirement,
         stats: Part,
         coefficients: Part,
     ) -> Result<Vec<Dispatch>, Error> {
+        let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
-        let columns = self.columns(grid, workgroup_size);
+        let columns = self.columns(layout, workgroup_size);
         let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.column_lanes))
             .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let kernel = Kernel::ApplyColumns;
+        let mut enabled = enabled_for(layout);
+        enabled.extend(src.map(|_| "batch_statistics"));
+        let row_tiles = word(div_ceil(columns.rows, tile_rows));
         Ok(self
-            .areas(grid, diff_dst, &columns, tile_rows)?
+            .areas(layout, diff_dst, &columns, tile_rows)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
@@ -217,28 +257,33 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    enabled: src.map(|_| "batch_statistics").into_iter().collect(),
+                    enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(
                         kernel,
                         &[
-                            ("channels", grid.channels),
-                            ("inner", grid.inner),
-                            ("width_quads", word(columns.width_quads)),
-                            ("tile_rows", word(tile_rows)),
-                            ("rows", word(columns.rows)),
-                            ("column_lanes", word(columns.column_lanes)),
-                            ("first_tile", word(share.tiles.start)),
-                            ("end_tile", word(share.tiles.end)),
-                            ("column_tiles", word(share.column_tiles)),
-                            ("first_quad", word(share.quads.start)),
-                            ("end_quad", word(share.quads.end)),
-                            ("workgroups", workgroups),
-                            ("window", word(share.elements.start)),
-                            ("length", word(grid.elements() - share.elements.start)),
-                            ("stats", stats.first),
-                            ("coefficients", coefficients.first),
-                        ],
+                            &[
+                                ("channels", grid.channels),
+                                ("inner", grid.inner),
+                                ("width_quads", word(columns.width_quads)),
+                                ("tile_rows", word(tile_rows)),
+                                ("rows", word(columns.rows)),
+                                ("column_lanes", word(columns.column_lanes)),
+                                ("first_tile", word(share.tiles.start)),
+                                ("end_tile", word(share.tiles.end)),
+                                ("column_tiles", word(share.column_tiles)),
+                                ("first_quad", word(share.quads.start)),
+                                ("end_quad", word(share.quads.end)),
+                                ("workgroups", workgroups),
+                                ("window", word(share.elements.start)),
+                                ("length", word(grid.elements() - share.elements.start)),
+                                ("stats", stats.first),
+                                ("coefficients", coefficients.first),
+                                ("row_tiles", row_tiles),
+                            ],
+                            axes_words(layout).as_slice(),
+                        ]
+                        .concat(),
                         &[],
                     ),
                     workgroups,

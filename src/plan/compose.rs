@@ -4,14 +4,14 @@ use super::finish::{Derived, From, Partials, To};
 use super::fused::FusedTensors;
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner, Requirement};
-use crate::geometry::Grid;
+use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
 
 /// A batch-norm gradient, folded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchNormProblem {
-    pub grid: Grid,
+    pub layout: Layout,
     pub data: DType,
     pub params: DType,
     pub has_gamma: bool,
@@ -23,8 +23,12 @@ pub(crate) struct BatchNormProblem {
 /// The dispatches of a batch-norm gradient.
 pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
     let &BatchNormProblem {
-        grid, data, params, ..
+        ref layout,
+        data,
+        params,
+        ..
     } = problem;
+    let grid = layout.grid;
     let planner = Planner { profile, data };
     let accumulator = data.accumulator();
     let channels = u64::from(grid.channels);
@@ -65,8 +69,6 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let mut area = Workspace::new(accumulator);
     let stats = area.reserve(channels)?;
     let coefficients = area.reserve(channels)?;
-    let sums_part = area.reserve(sums.elements.div_ceil(4))?;
-    let sums_in_workspace = area.bytes_of(sums_part, sums.elements);
 
     let empty = grid.elements() == 0;
     // Where oneDNN Graph's rule holds, a given gamma is ignored.
@@ -82,10 +84,10 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         ));
         let (reduce, partials) = if empty || !(both || batch) {
             (vec![], Partials::none(&grid, stats))
-        } else if planner.reads_runs(&grid) {
-            planner.reduce_runs(&grid, &src, &diff_dst, stats, None, &mut area)?
+        } else if planner.reads_runs(layout) {
+            planner.reduce_runs(layout, &src, &diff_dst, stats, None, &mut area)?
         } else {
-            planner.reduce_columns(&grid, &src, &diff_dst, stats, false, &mut area)?
+            planner.reduce_columns(layout, &src, &diff_dst, stats, false, &mut area)?
         };
         let phases = Phases::WHOLE.and(Phases::REDUCE);
         split.extend(reduce.into_iter().map(|dispatch| (phases, dispatch)));
@@ -102,15 +104,15 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     }
     if !empty {
         let src = batch.then_some(&src);
-        let apply = if planner.reads_runs(&grid) {
-            planner.apply_runs(&grid, src, &diff_dst, &diff_src, stats, coefficients, None)?
+        let apply = if planner.reads_runs(layout) {
+            planner.apply_runs(layout, src, &diff_dst, &diff_src, stats, coefficients, None)?
         } else {
-            planner.apply_columns(&grid, src, &diff_dst, &diff_src, stats, coefficients)?
+            planner.apply_columns(layout, src, &diff_dst, &diff_src, stats, coefficients)?
         };
         let phases = Phases::WHOLE.and(Phases::APPLY);
         split.extend(apply.into_iter().map(|dispatch| (phases, dispatch)));
     }
-    if !empty && batch && planner.reads_runs(&grid) && planner.fuses(&grid) {
+    if !empty && batch && planner.reads_runs(layout) && planner.fuses(layout) {
         let tensors = FusedTensors {
             src: &src,
             diff_dst: &diff_dst,
@@ -129,7 +131,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             .chain(whole.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
     }
-    planner.complete(tensors, area, sums_in_workspace, params, split)
+    planner.complete(tensors, area, params, split)
 }
 
 /// A layer-norm gradient, folded to rows and columns.
@@ -197,7 +199,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         2 * rows.max(columns) + 1,
     ));
 
-    let fused = planner.fuses(&by_row);
+    let fused = planner.fuses(&by_row.into());
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
     let stats = area.reserve(if fused && !problem.use_affine {
@@ -205,15 +207,20 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     } else {
         rows
     })?;
-    let sums_part = area.reserve((2 * rows.max(columns) + 1).div_ceil(4))?;
-    let sums_in_workspace = area.bytes_of(sums_part, 2 * rows.max(columns) + 1);
     if n > 0 && (!fused || problem.use_affine) {
         dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats));
     }
     if problem.use_affine && columns > 0 {
         let (reduce, partials) = match n {
             0 => (vec![], Partials::none(&by_column, stats)),
-            _ => planner.reduce_columns(&by_column, &src, &diff_dst, stats, true, &mut area)?,
+            _ => planner.reduce_columns(
+                &by_column.into(),
+                &src,
+                &diff_dst,
+                stats,
+                true,
+                &mut area,
+            )?,
         };
         dispatches.extend(reduce);
         let derived = Derived {
@@ -248,7 +255,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         };
         let coefficients = area.reserve(rows)?;
         let (reduce, partials) =
-            planner.reduce_runs(&by_row, &src, &diff_dst, stats, weights, &mut area)?;
+            planner.reduce_runs(&by_row.into(), &src, &diff_dst, stats, weights, &mut area)?;
         dispatches.extend(reduce);
         let derived = Derived {
             diff_gamma: None,
@@ -259,7 +266,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results);
         dispatches.push(finish);
         dispatches.extend(planner.apply_runs(
-            &by_row,
+            &by_row.into(),
             Some(&src),
             &diff_dst,
             &diff_src,
@@ -270,23 +277,31 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(tensors, area, sums_in_workspace, params, dispatches)
+    planner.complete(tensors, area, params, dispatches)
 }
 
 impl Planner<'_> {
-    /// Whether a grid's runs are long enough to be read as such; else they are read as columns.
-    fn reads_runs(&self, grid: &Grid) -> bool {
-        grid.inner >= self.profile.tuning.short_run.max(1)
+    /// Whether runs are long enough to be read as such; else they are read as columns.
+    fn reads_runs(&self, layout: &Layout) -> bool {
+        match &layout.general {
+            Some(general) => !general.keeps_last,
+            None => layout.grid.inner >= self.profile.tuning.short_run.max(1),
+        }
     }
 
     fn complete(
         &self,
         tensors: Vec<Requirement>,
-        area: Workspace,
-        sums_in_workspace: std::ops::Range<u64>,
+        mut area: Workspace,
         params: DType,
         dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
+        // The sums come last and have a binding of their own, apart from that of the rest.
+        let records = 0..area.bytes();
+        let sums = tensors.iter().find(|r| r.tensor == Tensor::Sums);
+        let reals = sums.map_or(0, |sums| sums.elements);
+        let sums = area.reserve(reals.div_ceil(4))?;
+        let sums_in_workspace = area.bytes_of(sums, reals);
         let workspace_bytes = area.bytes();
         if workspace_bytes > self.profile.max_binding {
             return Err(Error::Limit {
@@ -302,8 +317,8 @@ impl Planner<'_> {
             .collect();
         for binding in dispatches.iter_mut().flat_map(|d| &mut d.bindings) {
             match binding.tensor {
-                Tensor::Workspace => binding.bytes = 0..workspace_bytes,
-                Tensor::Sums => binding.bytes = 0..sums_in_workspace.end - sums_in_workspace.start,
+                Tensor::Workspace => binding.bytes = records.clone(),
+                Tensor::Sums => binding.bytes = 0..reals * self.data.accumulator().size(),
                 _ => {}
             }
         }

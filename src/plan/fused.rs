@@ -4,7 +4,7 @@ use super::pack::whole;
 use super::windows::windows;
 use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::Grid;
+use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
 
 /// The tensors of a fused dispatch.
@@ -38,14 +38,16 @@ impl Planner<'_> {
     /// Whether one dispatch does it all: the adapter allows so many bindings, blocks begin at whole
     /// quads, there are enough of them and each fits a cache. The choice depends on geometry and
     /// profile alone.
-    pub fn fuses(&self, grid: &Grid) -> bool {
+    pub fn fuses(&self, layout: &Layout) -> bool {
+        let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
         let block = self.block(grid, workgroup_size).channels;
         let blocks = div_ceil(u64::from(grid.channels), block);
         let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
-        self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
+        layout.general.is_none()
+            && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
             && elements <= u64::from(tuning.fused_block)

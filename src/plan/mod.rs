@@ -12,6 +12,7 @@ mod workspace;
 
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
+use crate::geometry::{Layout, MAX_RANK};
 use crate::kernels::{Kernel, Tensor, Uniforms};
 use crate::{DType, Profile};
 use std::ops::Range;
@@ -134,4 +135,23 @@ pub(crate) fn div_ceil(a: u64, b: u64) -> u64 {
 /// A number that the element limit keeps within 32 bits.
 pub(crate) fn word(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+/// The uniforms that describe general axes.
+pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
+    const NAMES: [&str; MAX_RANK] = [
+        "axis0", "axis1", "axis2", "axis3", "axis4", "axis5", "axis6", "axis7",
+    ];
+    match &layout.general {
+        None => vec![],
+        Some(general) => {
+            let sizes = NAMES.into_iter().zip(general.sizes);
+            sizes.chain([("kept_axes", general.kept)]).collect()
+        }
+    }
+}
+
+/// The override constants that are true: `general` where the axes are.
+pub(crate) fn enabled_for(layout: &Layout) -> Vec<&'static str> {
+    layout.general.iter().map(|_| "general").collect()
 }

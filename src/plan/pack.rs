@@ -14,7 +14,7 @@ pub(crate) fn whole(tensor: &Requirement) -> Binding {
     }
 }
 
-/// The workspace, bound whole: its size is known when the plan is complete.
+/// The workspace: its size is known when the plan is complete.
 pub(crate) fn workspace() -> Binding {
     Binding {
         tensor: Tensor::Workspace,

@@ -4,9 +4,9 @@ use super::finish::Partials;
 use super::pack::workspace;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for, word};
 use crate::Error;
-use crate::geometry::Grid;
+use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
 
 /// Numbers that one accumulator adds one after another, at most about: where all are alike, their
@@ -67,13 +67,14 @@ impl Planner<'_> {
     /// The reduction of a tensor's runs into partial sums.
     pub fn reduce_runs(
         &self,
-        grid: &Grid,
+        layout: &Layout,
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
         weights: Option<Part>,
         area: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
         let tiles = self.split_runs(grid, workgroup_size);
         let blocks = div_ceil(u64::from(grid.outer), tiles.runs);
@@ -87,17 +88,22 @@ impl Planner<'_> {
             width: grid.channels,
             parts: word(splits),
         };
-        // Between two cuts: a block of outer indices, or where that is one, a single tile.
+        // Between two cuts: a block of outer indices, or where that is one, a single tile. With general
+        // axes neither is in one piece.
         let (unit_tiles, units) = match tiles.runs {
+            _ if layout.general.is_some() => (splits * channels, 1),
             1 => (1, grid.runs() * tiles.chunks),
             _ => (channels, blocks),
         };
         let start = |unit: u64| match tiles.runs {
+            _ if layout.general.is_some() => unit * grid.elements(),
             1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
             runs => (unit * runs).min(u64::from(grid.outer)) * channels * inner,
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ReduceRuns;
+        let mut enabled = enabled_for(layout);
+        enabled.extend(weights.map(|_| "weighted"));
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
             .map(|window| {
@@ -110,27 +116,31 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    enabled: weights.iter().map(|_| "weighted").collect(),
+                    enabled: enabled.clone(),
                     bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
                         kernel,
                         &[
-                            ("outer", grid.outer),
-                            ("channels", grid.channels),
-                            ("inner", grid.inner),
-                            ("outer_block", word(tiles.runs)),
-                            ("chunk", word(tiles.chunk)),
-                            ("chunks", word(tiles.chunks)),
-                            ("lanes", lanes),
-                            ("first_tile", word(first)),
-                            ("end_tile", word(end)),
-                            ("workgroups", workgroups),
-                            ("window", word(window.elements.start)),
-                            ("length", word(grid.elements() - window.elements.start)),
-                            ("stats", stats.first),
-                            ("partials", partials.part.first),
-                            ("weights", weights.map_or(0, |part| part.first)),
-                        ],
+                            &[
+                                ("outer", grid.outer),
+                                ("channels", grid.channels),
+                                ("inner", grid.inner),
+                                ("outer_block", word(tiles.runs)),
+                                ("chunk", word(tiles.chunk)),
+                                ("chunks", word(tiles.chunks)),
+                                ("lanes", lanes),
+                                ("first_tile", word(first)),
+                                ("end_tile", word(end)),
+                                ("workgroups", workgroups),
+                                ("window", word(window.elements.start)),
+                                ("length", word(grid.elements() - window.elements.start)),
+                                ("stats", stats.first),
+                                ("partials", partials.part.first),
+                                ("weights", weights.map_or(0, |part| part.first)),
+                            ],
+                            axes_words(layout).as_slice(),
+                        ]
+                        .concat(),
                         &[],
                     ),
                     workgroups,
@@ -147,7 +157,7 @@ impl Planner<'_> {
     )]
     pub fn apply_runs(
         &self,
-        grid: &Grid,
+        layout: &Layout,
         src: Option<&Requirement>,
         diff_dst: &Requirement,
         diff_src: &Requirement,
@@ -155,6 +165,7 @@ impl Planner<'_> {
         coefficients: Part,
         weights: Option<Part>,
     ) -> Result<Vec<Dispatch>, Error> {
+        let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
         let inner = u64::from(grid.inner).max(1);
         let target = u64::from(self.profile.tuning.apply_tile.max(64));
@@ -175,7 +186,8 @@ impl Planner<'_> {
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ApplyRuns;
-        let mut enabled: Vec<_> = weights.iter().map(|_| "weighted").collect();
+        let mut enabled = enabled_for(layout);
+        enabled.extend(weights.map(|_| "weighted"));
         enabled.extend(src.map(|_| "batch_statistics"));
         Ok(windows(self.profile, diff_dst, units, start)?
             .into_iter()
@@ -195,22 +207,26 @@ impl Planner<'_> {
                     uniforms: Uniforms::new(
                         kernel,
                         &[
-                            ("runs", word(runs)),
-                            ("channels", grid.channels),
-                            ("inner", grid.inner),
-                            ("run_block", word(tiles.runs)),
-                            ("chunk", word(tiles.chunk)),
-                            ("chunks", word(tiles.chunks)),
-                            ("lanes", lanes),
-                            ("first_tile", word(first)),
-                            ("end_tile", word(end)),
-                            ("workgroups", workgroups),
-                            ("window", word(window.elements.start)),
-                            ("length", word(grid.elements() - window.elements.start)),
-                            ("stats", stats.first),
-                            ("coefficients", coefficients.first),
-                            ("weights", weights.map_or(0, |part| part.first)),
-                        ],
+                            &[
+                                ("runs", word(runs)),
+                                ("channels", grid.channels),
+                                ("inner", grid.inner),
+                                ("run_block", word(tiles.runs)),
+                                ("chunk", word(tiles.chunk)),
+                                ("chunks", word(tiles.chunks)),
+                                ("lanes", lanes),
+                                ("first_tile", word(first)),
+                                ("end_tile", word(end)),
+                                ("workgroups", workgroups),
+                                ("window", word(window.elements.start)),
+                                ("length", word(grid.elements() - window.elements.start)),
+                                ("stats", stats.first),
+                                ("coefficients", coefficients.first),
+                                ("weights", weights.map_or(0, |part| part.first)),
+                            ],
+                            axes_words(layout).as_slice(),
+                        ]
+                        .concat(),
                         &[],
                     ),
                     workgroups,

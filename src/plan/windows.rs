@@ -91,6 +91,8 @@ mod tests {
             max_workgroups: 65535,
             max_invocations: 256,
             max_storage_buffers: 8,
+            max_workgroup_storage: 16384,
+            f16: true,
             f64: false,
             tuning: Tuning::GPU,
         };

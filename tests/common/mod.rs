@@ -1,10 +1,12 @@
 //! What the tests share: every adapter of the machine, the vectors, seeded data.
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+pub mod buffers;
 pub mod data;
 pub mod vectors;
 
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use wgpu_norm::{ContextOptions, DeviceOptions, Element, GpuContext, ParamOf, Profile, Tuning};
 
 /// A context to test on, and what it is called in messages.
@@ -180,5 +182,119 @@ fn is(required: &str, subject: &Subject) -> bool {
         "lavapipe" => name.contains("llvmpipe") && info.backend == wgpu::Backend::Vulkan,
         "llvmpipe" => name.contains("llvmpipe") && info.backend == wgpu::Backend::Gl,
         other => name.contains(other),
+    }
+}
+
+/// A device of wgpu's `noop` backend: everything is validated, nothing is computed.
+pub struct Noop {
+    pub subject: Subject,
+    adapter: wgpu::Adapter,
+    limits: wgpu::Limits,
+    features: wgpu::Features,
+    complaints: Arc<AtomicUsize>,
+}
+
+impl Noop {
+    pub fn new(limits: wgpu::Limits, features: wgpu::Features) -> Self {
+        let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
+        descriptor.backends = wgpu::Backends::NOOP;
+        descriptor.backend_options.noop = wgpu::NoopBackendOptions {
+            limits: Some(limits.clone()),
+            features: Some(features),
+            ..wgpu::NoopBackendOptions::enabled()
+        };
+        let instance = wgpu::Instance::new(descriptor);
+        let adapters = pollster::block_on(instance.enumerate_adapters(wgpu::Backends::NOOP));
+        let adapter = adapters.into_iter().next().expect("the noop adapter");
+        let complaints = Arc::default();
+        let subject = open(&adapter, &limits, features, &complaints);
+        Self {
+            subject,
+            adapter,
+            limits,
+            features,
+            complaints,
+        }
+    }
+
+    /// Another device of the same instance.
+    pub fn sibling(&self) -> Subject {
+        open(&self.adapter, &self.limits, self.features, &self.complaints)
+    }
+}
+
+impl Default for Noop {
+    fn default() -> Self {
+        Self::new(wgpu::Limits::default(), wgpu::Features::empty())
+    }
+}
+
+impl Drop for Noop {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let complaints = self.complaints.load(Ordering::Relaxed);
+            assert_eq!(complaints, 0, "errors that nothing captured");
+        }
+    }
+}
+
+/// A device of a test's own, whose uncaptured errors are counted.
+pub fn open(
+    adapter: &wgpu::Adapter,
+    limits: &wgpu::Limits,
+    features: wgpu::Features,
+    complaints: &Arc<AtomicUsize>,
+) -> Subject {
+    let request = adapter.request_device(&wgpu::DeviceDescriptor {
+        required_features: features,
+        required_limits: limits.clone(),
+        ..Default::default()
+    });
+    let (device, queue) = pollster::block_on(request).expect("a device");
+    let complaints = complaints.clone();
+    device.on_uncaptured_error(Arc::new(move |error| {
+        eprintln!("uncaptured: {error}");
+        complaints.fetch_add(1, Ordering::Relaxed);
+    }));
+    Subject {
+        name: adapter.get_info().name,
+        gpu: GpuContext::from_device(device, queue, DeviceOptions::default()),
+        checked: false,
+    }
+}
+
+/// Two devices of the test's own on every adapter, one with the limits that every adapter has, one with
+/// all that it allows; fails when dropped if there were uncaptured errors.
+pub struct OwnDevices {
+    pub subjects: Vec<Subject>,
+    complaints: Arc<AtomicUsize>,
+}
+
+impl OwnDevices {
+    pub fn new() -> Self {
+        let complaints = Arc::default();
+        let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+        let adapters = pollster::block_on(wgpu_norm::adapters(backends));
+        let subjects = adapters
+            .iter()
+            .flat_map(|adapter| {
+                let features = adapter.features() & wgpu::Features::SHADER_F64;
+                [wgpu::Limits::downlevel_defaults(), adapter.limits()]
+                    .map(|limits| open(adapter, &limits, features, &complaints))
+            })
+            .collect();
+        Self {
+            subjects,
+            complaints,
+        }
+    }
+}
+
+impl Drop for OwnDevices {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let complaints = self.complaints.load(Ordering::Relaxed);
+            assert_eq!(complaints, 0, "errors that nothing captured");
+        }
     }
 }

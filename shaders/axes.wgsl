@@ -1,0 +1,63 @@
+// For parameters that vary along axes which do not fold to (outer, channels, inner): a row-major index
+// over up to 8 leading axes is made of one over the axes that the parameters keep, and one over those
+// that are reduced. Axis a has `axis…a` indices (1 where there is no such axis) and is kept if bit a of
+// `kept_axes` is set.
+
+override general: bool = false;
+
+struct Digits {
+    index: u32,
+    index_stride: u32,
+    kept: u32,
+    kept_stride: u32,
+    reduced: u32,
+}
+
+fn join_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
+    var digit = 0u;
+    if (uniforms.kept_axes >> axis & 1u) == 1u {
+        digit = (*digits).kept % size;
+        (*digits).kept /= size;
+    } else {
+        digit = (*digits).reduced % size;
+        (*digits).reduced /= size;
+    }
+    (*digits).index += digit * (*digits).index_stride;
+    (*digits).index_stride *= size;
+}
+
+// The index over all leading axes.
+fn join_axes(kept: u32, reduced: u32) -> u32 {
+    var digits = Digits(0u, 1u, kept, 1u, reduced);
+    join_axis(&digits, 7u, uniforms.axis7);
+    join_axis(&digits, 6u, uniforms.axis6);
+    join_axis(&digits, 5u, uniforms.axis5);
+    join_axis(&digits, 4u, uniforms.axis4);
+    join_axis(&digits, 3u, uniforms.axis3);
+    join_axis(&digits, 2u, uniforms.axis2);
+    join_axis(&digits, 1u, uniforms.axis1);
+    join_axis(&digits, 0u, uniforms.axis0);
+    return digits.index;
+}
+
+fn keep_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
+    if (uniforms.kept_axes >> axis & 1u) == 1u {
+        (*digits).kept += (*digits).index % size * (*digits).kept_stride;
+        (*digits).kept_stride *= size;
+    }
+    (*digits).index /= size;
+}
+
+// The kept part of an index over all leading axes.
+fn kept_part(index: u32) -> u32 {
+    var digits = Digits(index, 1u, 0u, 1u, 0u);
+    keep_axis(&digits, 7u, uniforms.axis7);
+    keep_axis(&digits, 6u, uniforms.axis6);
+    keep_axis(&digits, 5u, uniforms.axis5);
+    keep_axis(&digits, 4u, uniforms.axis4);
+    keep_axis(&digits, 3u, uniforms.axis3);
+    keep_axis(&digits, 2u, uniforms.axis2);
+    keep_axis(&digits, 1u, uniforms.axis1);
+    keep_axis(&digits, 0u, uniforms.axis0);
+    return digits.kept;
+}

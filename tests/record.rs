@@ -1,0 +1,505 @@
+//! Plan, bind, record: the caller's device, buffers and encoder.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::buffers::{Buffers, Room, first, plan, range};
+use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
+use common::{EveryPair, OwnDevices, Subject};
+use wgpu_norm::{
+    BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element,
+    Error, ParamGrads, ParamOf, Statistics, Tuning,
+};
+
+/// Odd and even totals, runs and columns, a channel's end within four elements and at their end.
+const SHAPES: &[&[usize]] = &[
+    &[3, 5, 7],
+    &[1, 1, 1],
+    &[2, 3, 35],
+    &[5, 7, 41],
+    &[2, 8, 64],
+    &[61, 3],
+    &[1, 13, 513],
+];
+
+fn submit(subject: &Subject, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
+    let descriptor = wgpu::CommandEncoderDescriptor::default();
+    let mut encoder = subject.gpu.device().create_command_encoder(&descriptor);
+    record(&mut encoder);
+    subject.gpu.queue().submit([encoder.finish()]);
+}
+
+fn bind(subject: &Subject, plan: &BatchNormPlan, ranges: &BatchNormBuffers<'_>) -> Bound {
+    plan.bind(&subject.gpu, ranges)
+        .unwrap_or_else(|error| panic!("{}: {error}", subject.name))
+}
+
+/// Every choice that changes which tensors are bound.
+fn options_of(data_format: DataFormat) -> [BatchNormOptions; 3] {
+    let with = |statistics, param_grads| BatchNormOptions {
+        statistics,
+        param_grads,
+        ..options_in(data_format)
+    };
+    [
+        with(Statistics::Batch, ParamGrads::Both),
+        with(Statistics::Batch, ParamGrads::Neither),
+        with(Statistics::Constant, ParamGrads::Frozen),
+    ]
+}
+
+fn every_case<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str)) {
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        for data_format in FORMATS {
+            for options in options_of(data_format) {
+                let shape = in_format(shape, data_format);
+                let mut case = Case::<T, P>::random(&shape, options, seed as u64);
+                if seed % 2 == 1 {
+                    case.gamma = None;
+                }
+                let what = format!("{shape:?} {options:?} {}/{}", T::DTYPE, P::DTYPE);
+                test(&case, &what);
+            }
+        }
+    }
+}
+
+/// Buffers with and without room behind the tensor give the bits of the host path.
+struct Rooms(OwnDevices);
+
+impl EveryPair for Rooms {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        for subject in self.0.subjects.iter().filter(|s| s.supports::<T>()) {
+            every_case::<T, P>(|case, what| {
+                let want = bits(&case.run(subject).unwrap());
+                for room in [Room::Exact, Room::Padded] {
+                    let buffers = Buffers::new(subject, case, room);
+                    let bound = bind(subject, &plan(subject, case), &buffers.ranges());
+                    submit(subject, |encoder| bound.record(encoder));
+                    let got = bits(&buffers.results(subject, case));
+                    assert!(got == want, "{what} {room:?} on {}", subject.name);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn exact_and_padded_buffers() {
+    Rooms(OwnDevices::new()).every_pair();
+}
+
+/// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
+struct Pool(OwnDevices);
+
+/// Where each tensor is in the pool.
+struct Layout {
+    ranges: Vec<(&'static str, u64, u64)>,
+    end: u64,
+}
+
+impl Layout {
+    fn of<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>, in_place: bool) -> Self {
+        let plan = plan(subject, case);
+        let data = case.src.len() as u64 * T::DTYPE.size();
+        let params = case.mean.len() as u64 * P::DTYPE.size();
+        let both = case.options.param_grads == ParamGrads::Both;
+        let mut layout = Self {
+            ranges: Vec::new(),
+            end: 512,
+        };
+        let alignment = subject.gpu.profile().alignment;
+        let mut add = |name, bytes: u64| {
+            let size = bytes.next_multiple_of(4);
+            layout.ranges.push((name, layout.end, size));
+            layout.end = (layout.end + size).next_multiple_of(alignment);
+        };
+        add("src", data);
+        add("diff_gamma", if both { params } else { 0 });
+        add("diff_dst", data);
+        add("mean", params);
+        add("sums", plan.sums_size());
+        add("variance", params);
+        if !in_place {
+            add("diff_src", data);
+        }
+        add("gamma", if case.gamma.is_some() { params } else { 0 });
+        add("workspace", plan.workspace_size());
+        add("diff_beta", if both { params } else { 0 });
+        layout
+    }
+
+    fn place(&self, name: &str) -> (u64, u64) {
+        let place = self.ranges.iter().find(|(n, _, _)| *n == name);
+        let or_in_place = || self.ranges.iter().find(|(n, _, _)| *n == "diff_dst");
+        place
+            .or_else(or_in_place)
+            .map(|&(_, offset, size)| (offset, size))
+            .unwrap()
+    }
+
+    fn buffers<'a>(&self, pool: &'a wgpu::Buffer) -> BatchNormBuffers<'a> {
+        let at = |name| {
+            let (offset, size) = self.place(name);
+            range(pool, offset, size)
+        };
+        let given = |name| Some(at(name)).filter(|range| range.size != Some(0));
+        BatchNormBuffers {
+            src: at("src"),
+            diff_dst: at("diff_dst"),
+            mean: at("mean"),
+            variance: at("variance"),
+            gamma: given("gamma"),
+            diff_src: at("diff_src"),
+            diff_gamma: given("diff_gamma"),
+            diff_beta: given("diff_beta"),
+            sums: given("sums"),
+            workspace: given("workspace"),
+        }
+    }
+}
+
+impl EveryPair for Pool {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        for subject in self.0.subjects.iter().filter(|s| s.supports::<T>()) {
+            every_case::<T, P>(|case, what| {
+                let want = bits(&case.run(subject).unwrap());
+                for in_place in [false, true] {
+                    let what = format!("{what} in place: {in_place} on {}", subject.name);
+                    let layout = Layout::of(subject, case, in_place);
+                    let got = run_pooled(subject, case, &layout, &what);
+                    assert!(bits(&got) == want, "{what}");
+                }
+            });
+        }
+    }
+}
+
+fn run_pooled<T: Element, P: ParamOf<T>>(
+    subject: &Subject,
+    case: &Case<T, P>,
+    layout: &Layout,
+    what: &str,
+) -> BatchNormGrads<T, P> {
+    // All ones is NaN, should anything be read where it must not.
+    let mut before = vec![0xff; layout.end as usize];
+    let mut put = |name: &str, bytes: &[u8]| {
+        let start = layout.place(name).0 as usize;
+        before[start..start + bytes.len()].copy_from_slice(bytes);
+    };
+    put("src", bytemuck::cast_slice(&case.src));
+    put("diff_dst", bytemuck::cast_slice(&case.diff_dst));
+    put("mean", bytemuck::cast_slice(&case.mean));
+    put("variance", bytemuck::cast_slice(&case.variance));
+    if let Some(gamma) = &case.gamma {
+        put("gamma", bytemuck::cast_slice(gamma));
+    }
+    let pool = subject.buffer(layout.end, &before);
+    let bound = bind(subject, &plan(subject, case), &layout.buffers(&pool));
+    submit(subject, |encoder| bound.record(encoder));
+    let after = subject.read(&pool);
+
+    let written = ["diff_src", "diff_gamma", "diff_beta", "sums", "workspace"];
+    let written: Vec<_> = written.iter().map(|name| layout.place(name)).collect();
+    for (at, (old, new)) in before.iter().zip(&after).enumerate() {
+        let at = at as u64;
+        let inside = |&(offset, size): &(u64, u64)| (offset..offset + size).contains(&at);
+        assert!(
+            old == new || written.iter().any(inside),
+            "{what}: byte {at} of the pool changed; {:?}",
+            layout.ranges
+        );
+    }
+    let tensor = |name: &str| &after[layout.place(name).0 as usize..];
+    let both = case.options.param_grads == ParamGrads::Both;
+    let params = |name| both.then(|| first(tensor(name), case.mean.len()));
+    BatchNormGrads {
+        diff_src: first(tensor("diff_src"), case.src.len()),
+        diff_gamma: params("diff_gamma"),
+        diff_beta: params("diff_beta"),
+    }
+}
+
+#[test]
+fn one_pooled_buffer() {
+    Pool(OwnDevices::new()).every_pair();
+}
+
+/// A pooled buffer is bound in windows as well, and in place.
+#[test]
+fn a_pooled_buffer_in_windows() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        let cut = subject.with_profile("in windows", |profile| {
+            profile.max_binding = 64 << 10;
+            profile.tuning = Tuning {
+                apply_tile: 1024,
+                min_split: 1024,
+                window_unit: 4096,
+                ..Tuning::SOFTWARE
+            };
+        });
+        for shape in [&[9, 7, 1003][..], &[20_011, 3]] {
+            let case = Case::<f32, f32>::random(shape, options_in(DataFormat::Ncx), 9);
+            let want = bits(&case.run(&cut).unwrap());
+            for in_place in [false, true] {
+                let layout = Layout::of(&cut, &case, in_place);
+                let what = format!("{shape:?} {in_place} on {}", cut.name);
+                let got = run_pooled(&cut, &case, &layout, &what);
+                assert!(bits(&got) == want, "{what}");
+            }
+        }
+    }
+}
+
+/// The halves: sums of two shards of a batch, each on a device of its own, added on the host.
+struct Shards {
+    left: OwnDevices,
+    right: OwnDevices,
+}
+
+impl EveryPair for Shards {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        let devices = self.left.subjects.iter().zip(&self.right.subjects);
+        for (left, right) in devices.filter(|(left, _)| left.supports::<T>()) {
+            for shape in [[6, 5, 7], [7, 3, 67], [300, 9, 2]] {
+                for data_format in FORMATS {
+                    for statistics in [Statistics::Batch, Statistics::Constant] {
+                        let options = BatchNormOptions {
+                            statistics,
+                            ..options_in(data_format)
+                        };
+                        let shape = in_format(&shape, data_format);
+                        let whole = Case::<T, P>::random(&shape, options, 11);
+                        synchronized([left, right], &whole);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Rows 0..2 and 2.. of a batch, with the statistics of the whole.
+fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case<T, P>) {
+    let row = whole.src.len() / whole.shape[0];
+    let shard = |rows: std::ops::Range<usize>| {
+        let mut shard = whole.clone();
+        shard.shape[0] = rows.len();
+        shard.src = whole.src[rows.start * row..rows.end * row].to_vec();
+        shard.diff_dst = whole.diff_dst[rows.start * row..rows.end * row].to_vec();
+        shard
+    };
+    let shards = [shard(0..2), shard(2..whole.shape[0])];
+    let parts: Vec<_> = subjects
+        .into_iter()
+        .zip(&shards)
+        .map(|(subject, case)| {
+            let buffers = Buffers::new(subject, case, Room::Exact);
+            let plan = plan(subject, case);
+            let sums = subject.buffer(plan.sums_size(), &[]);
+            let workspace = subject.buffer(plan.workspace_size() + 512, &[]);
+            let ranges = BatchNormBuffers {
+                sums: Some((&sums).into()),
+                workspace: Some(range(&workspace, 512, plan.workspace_size())),
+                ..buffers.ranges()
+            };
+            let bound = bind(subject, &plan, &ranges);
+            submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
+            (subject, case, buffers, sums, bound, workspace)
+        })
+        .collect();
+    fn add<A: Element + std::ops::Add<Output = A>>(left: &[u8], right: &[u8]) -> Vec<u8> {
+        let numbers = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, A>(bytes);
+        let (left, right) = (numbers(left), numbers(right));
+        let total: Vec<A> = left.into_iter().zip(right).map(|(a, b)| a + b).collect();
+        bytemuck::cast_slice(&total).to_vec()
+    }
+    let read = |i: usize| parts[i].0.read(&parts[i].3);
+    let sum = match T::DTYPE.accumulator() == T::DTYPE && size_of::<T>() == 8 {
+        true => add::<f64>(&read(0), &read(1)),
+        false => add::<f32>(&read(0), &read(1)),
+    };
+    let channels = whole.mean.len();
+    let count = match size_of::<T>() == 8 {
+        true => first::<f64>(&sum[16 * channels..], 1)[0],
+        false => f64::from(first::<f32>(&sum[8 * channels..], 1)[0]),
+    };
+    assert_eq!(count, (whole.src.len() / channels) as f64);
+    let mut diff_src = Vec::new();
+    for (subject, case, buffers, sums, bound, workspace) in &parts {
+        subject.write(sums, 0, &sum);
+        // The workspace may be used between the halves.
+        subject.write(workspace, 0, &vec![0xff; workspace.size() as usize]);
+        submit(subject, |encoder| bound.record_apply(encoder).unwrap());
+        let results = buffers.results(subject, case);
+        diff_src.extend_from_slice(&results.diff_src);
+        // Every shard has the whole's parameter gradients.
+        let all = BatchNormGrads {
+            diff_src: whole.run(subject).unwrap().diff_src,
+            ..results
+        };
+        let what = format!("{:?} {:?} on {}", whole.shape, whole.options, subject.name);
+        assert_close(&all, &whole.reference(), ParamGrads::Both, &what);
+    }
+    let all = BatchNormGrads {
+        diff_src,
+        diff_gamma: None::<Vec<P>>,
+        diff_beta: None,
+    };
+    let what = format!("{:?} {:?} in shards", whole.shape, whole.options);
+    assert_close(&all, &whole.reference(), ParamGrads::Frozen, &what);
+}
+
+#[test]
+fn two_shards_on_two_devices() {
+    let (left, right) = (OwnDevices::new(), OwnDevices::new());
+    Shards { left, right }.every_pair();
+}
+
+/// One layer's diff_src is the diff_dst of the layer before it, in one submission; then everything a
+/// second time, with other data in the same buffers.
+#[test]
+fn two_layers_recorded_twice() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        let shape = [4, 6, 35];
+        let options = options_in(DataFormat::Ncx);
+        let second = Case::<f32, f32>::random(&shape, options, 1);
+        let first_layer = |grads: &BatchNormGrads<f32, f32>| {
+            let mut case = Case::<f32, f32>::random(&shape, options, 2);
+            case.diff_dst.clone_from(&grads.diff_src);
+            case
+        };
+        let second_buffers = Buffers::new(subject, &second, Room::Exact);
+        let mut first_buffers = Buffers::new(
+            subject,
+            &Case::<f32, f32>::random(&shape, options, 2),
+            Room::Exact,
+        );
+        first_buffers.diff_dst = second_buffers.diff_src.clone();
+        let plan = plan(subject, &second);
+        let bound_second = bind(subject, &plan, &second_buffers.ranges());
+        let bound_first = bind(subject, &plan, &first_buffers.ranges());
+        // The same twice in one encoder changes nothing.
+        submit(subject, |encoder| {
+            bound_second.record(encoder);
+            bound_first.record(encoder);
+            bound_second.record(encoder);
+            bound_first.record(encoder);
+        });
+        let mut step = second;
+        for round in 0..2 {
+            let want_second = step.run(subject).unwrap();
+            let want_first = first_layer(&want_second).run(subject).unwrap();
+            let got_second = second_buffers.results(subject, &step);
+            let got_first = first_buffers.results(subject, &first_layer(&want_second));
+            assert!(
+                bits(&got_second) == bits(&want_second),
+                "{round} {}",
+                subject.name
+            );
+            assert!(
+                bits(&got_first) == bits(&want_first),
+                "{round} {}",
+                subject.name
+            );
+            // The next step.
+            step.diff_dst.reverse();
+            let bytes = bytemuck::cast_slice(&step.diff_dst);
+            subject.write(&second_buffers.diff_dst, 0, bytes);
+            submit(subject, |encoder| {
+                bound_second.record(encoder);
+                bound_first.record(encoder);
+            });
+        }
+    }
+}
+
+/// A dimension of 0: no diff_src, and zeros where there are channels.
+#[test]
+fn empty_tensors() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        for shape in [
+            &[0, 3, 5][..],
+            &[4, 3, 0],
+            &[4, 0, 5],
+            &[0, 5],
+            &[0, 0],
+            &[3, 0],
+        ] {
+            for data_format in FORMATS {
+                for options in options_of(data_format) {
+                    let case = Case::<f32, f32>::random(shape, options, 1);
+                    let what = format!("{shape:?} {options:?} on {}", subject.name);
+                    let grads = case.run(subject).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    assert!(grads.diff_src.is_empty(), "{what}");
+                    let zeros = vec![0.0; case.mean.len()];
+                    let both = options.param_grads == ParamGrads::Both;
+                    assert_eq!(grads.diff_gamma, both.then(|| zeros.clone()), "{what}");
+                    assert_eq!(grads.diff_beta, both.then(|| zeros.clone()), "{what}");
+
+                    let buffers = Buffers::new(subject, &case, Room::Exact);
+                    let plan = plan(subject, &case);
+                    let sums = subject.buffer(plan.sums_size(), &[0xff; 4]);
+                    let ranges = BatchNormBuffers {
+                        sums: Some((&sums).into()),
+                        ..buffers.ranges()
+                    };
+                    let bound = bind(subject, &plan, &ranges);
+                    submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
+                    if case.mean.is_empty() {
+                        println!("{what}: no channels, so no sums");
+                    } else {
+                        let sums: Vec<f32> = first(&subject.read(&sums), 2 * case.mean.len() + 1);
+                        assert!(sums.iter().all(|&sum| sum == 0.0), "{what}: {sums:?}");
+                    }
+                    submit(subject, |encoder| bound.record_apply(encoder).unwrap());
+                    assert_eq!(buffers.results(subject, &case), grads, "{what}");
+                }
+            }
+        }
+    }
+}
+
+/// The kernels of an adapter's own sizes and of a GPU's fit a device with downlevel limits.
+struct DownlevelLimits(Vec<Subject>);
+
+impl EveryPair for DownlevelLimits {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        for subject in self.0.iter().filter(|s| s.supports::<T>()) {
+            for data_format in FORMATS {
+                let options = options_in(data_format);
+                let case = Case::<T, P>::random(&[5, 33, 45], options, 1);
+                case.check(subject, &format!("{}/{}", T::DTYPE, P::DTYPE));
+            }
+        }
+    }
+}
+
+#[test]
+fn downlevel_limits() {
+    let devices = OwnDevices::new();
+    let gpu = |subject: &Subject| subject.with_tuning("gpu", Tuning::GPU);
+    DownlevelLimits(devices.subjects.iter().map(gpu).collect()).every_pair();
+}
+
+#[test]
+fn halves_need_their_sums() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        let case = Case::<f32, f32>::random(&[5, 33, 45], options_in(DataFormat::Ncx), 1);
+        let buffers = Buffers::new(subject, &case, Room::Exact);
+        let bound = bind(subject, &plan(subject, &case), &buffers.ranges());
+        submit(subject, |encoder| {
+            let want = Err(Error::BufferPresence {
+                tensor: "sums",
+                expected: true,
+            });
+            assert_eq!(bound.record_reduce(encoder), want);
+            assert_eq!(bound.record_apply(encoder), want);
+            bound.record(encoder);
+        });
+        assert!(bits(&buffers.results(subject, &case)) == bits(&case.run(subject).unwrap()));
+    }
+}
