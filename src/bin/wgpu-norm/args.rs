@@ -1,9 +1,9 @@
 //! The command line.
 
-use crate::attributes::{Choice, choice};
+use crate::attributes::{Choice, Format, choice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{ParamGrads, Statistics};
 
 /// Gradients of normalization layers, computed on any GPU.
 #[derive(Debug, Parser)]
@@ -41,7 +41,8 @@ pub enum Command {
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
     /// names are ignored. OUT receives diff_src in src's element type, diff_gamma and diff_beta in
-    /// the parameters'. mean, variance (biased) and gamma are of shape [C].
+    /// the parameters'. mean, variance (biased) and gamma are of shape [C], or (broadcast) of src's rank,
+    /// with size 1 along the axes that are reduced and src's size along the others.
     BatchNormBackward(BatchNormBackward),
     /// The gradient of layer normalization
     ///
@@ -75,9 +76,11 @@ pub struct BatchNormBackward {
     /// Added to the variance; above 0 [default: the file's metadata, which must have it then]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
-    /// Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NXC]
-    #[arg(long, value_name = DataFormat::VALUE_NAME, value_parser = choice::<DataFormat>(), ignore_case = true)]
-    pub data_format: Option<DataFormat>,
+    /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
+    /// keep (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank
+    /// and that is above 1, else NXC]
+    #[arg(long, value_name = Format::VALUE_NAME, value_parser = choice::<Format>(), ignore_case = true)]
+    pub data_format: Option<Format>,
     /// Whether mean and variance were computed from src (batch) or are constants of the gradient
     /// [default: the file's metadata, else batch]
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]

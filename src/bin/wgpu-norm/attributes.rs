@@ -21,9 +21,22 @@ pub trait Choice: Copy + Send + Sync + 'static {
     }
 }
 
-impl Choice for DataFormat {
+/// What tells the channels of src.
+#[derive(Clone, Copy, Debug)]
+pub enum Format {
+    /// One axis of it.
+    Axis(DataFormat),
+    /// The axes along which the parameters, of src's rank, have its size and not 1.
+    Broadcast,
+}
+
+impl Choice for Format {
     const VALUE_NAME: &'static str = "FORMAT";
-    const VALUES: &'static [(&'static str, Self)] = &[("NCX", Self::Ncx), ("NXC", Self::Nxc)];
+    const VALUES: &'static [(&'static str, Self)] = &[
+        ("NCX", Self::Axis(DataFormat::Ncx)),
+        ("NXC", Self::Axis(DataFormat::Nxc)),
+        ("broadcast", Self::Broadcast),
+    ];
 }
 
 impl Choice for Statistics {

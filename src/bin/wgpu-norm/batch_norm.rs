@@ -1,9 +1,9 @@
 //! `wgpu-norm batch-norm-backward`.
 
 use crate::args::{BatchNormBackward, GpuArgs};
-use crate::attributes;
+use crate::attributes::{self, Format};
 use crate::failure::Failure;
-use crate::input::Input;
+use crate::input::{Input, Tensor};
 use crate::job::Job;
 use crate::operator::{self, Grads, Operator};
 use crate::tensors::{Arguments, Values};
@@ -12,51 +12,119 @@ use wgpu_norm::{
     BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext, ParamOf,
 };
 
+/// The operator with its attributes.
+struct BatchNorm {
+    options: BatchNormOptions,
+    /// The parameters' shape if they have src's rank; then the options' data format does not count.
+    broadcast: Option<Vec<usize>>,
+}
+
 /// Runs the subcommand.
 pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.files)?;
     let options = options(command, &job.input)?;
-    let arguments = arguments(&job.input, options.data_format)?;
-    operator::run(job, gpu, &options, &arguments)
+    let format = attributes::named(command.data_format, &job.input, "data_format")?;
+    let mut arguments = Arguments::find(&job.input)?;
+    arguments.gamma = job.input.optional("gamma")?;
+    let mut operator = BatchNorm {
+        options,
+        broadcast: None,
+    };
+    match format.unwrap_or_else(|| recognize(&arguments)) {
+        Format::Axis(data_format) => {
+            check_channels(&arguments, data_format)?;
+            operator.options.data_format = data_format;
+        }
+        Format::Broadcast => {
+            check_broadcast(&arguments)?;
+            operator.broadcast = Some(arguments.mean.shape().to_vec());
+        }
+    }
+    operator::run(job, gpu, &operator, &arguments)
 }
 
+/// All but the data format.
 fn options(command: &BatchNormBackward, input: &Input) -> Result<BatchNormOptions, Failure> {
     let epsilon = attributes::number(command.epsilon, input, "epsilon")?;
     let epsilon = epsilon.ok_or(Failure::NoAttribute {
         attribute: "epsilon",
     })?;
-    let data_format = attributes::named(command.data_format, input, "data_format")?;
     let statistics = attributes::named(command.statistics, input, "statistics")?;
     Ok(BatchNormOptions {
-        data_format: data_format.unwrap_or_default(),
         statistics: statistics.unwrap_or_default(),
         param_grads: command.param_grads,
         ..BatchNormOptions::new(epsilon)
     })
 }
 
-fn arguments(input: &Input, format: DataFormat) -> Result<Arguments, Failure> {
-    let mut found = Arguments::find(input)?;
-    found.gamma = input.optional("gamma")?;
-    let src = found.src.shape();
+/// The format that the parameters' ranks tell; of one axis they tell nothing.
+fn recognize(arguments: &Arguments) -> Format {
+    let rank = arguments.src.shape().len();
+    let mut params = arguments.params();
+    if rank > 1 && params.all(|param| param.shape().len() == rank) {
+        Format::Broadcast
+    } else {
+        Format::Axis(DataFormat::default())
+    }
+}
+
+/// A failure if a parameter is not of shape `[C]`.
+fn check_channels(arguments: &Arguments, format: DataFormat) -> Result<(), Failure> {
+    let src = arguments.src.shape();
+    if src.len() == 1 {
+        return Err(Failure::RankOne);
+    }
     let channel = match format {
         DataFormat::Ncx => src.get(1),
         DataFormat::Nxc => src.last(),
     };
     // Without such an axis the rank is out of range, which the library says.
-    if let Some(&channels) = channel {
-        let mut params = found.params();
-        params.try_for_each(|p| p.expect_shape(&[&[channels]], " (one per channel of src)"))?;
-    }
-    Ok(found)
+    let Some(&channels) = channel else {
+        return Ok(());
+    };
+    let mut params = arguments.params();
+    params.try_for_each(|p| p.expect_shape(&[&[channels]], " (one per channel of src)"))
 }
 
-impl Operator for BatchNormOptions {
+/// A failure if a parameter cannot be broadcast to src, or they are not all of one shape.
+fn check_broadcast(arguments: &Arguments) -> Result<(), Failure> {
+    let mut params = arguments.params();
+    params.try_for_each(|param| {
+        expect_broadcast(param, &arguments.src)?;
+        param.expect_shape(&[arguments.mean.shape()], " as mean")
+    })
+}
+
+fn expect_broadcast(param: &Tensor, src: &Tensor) -> Result<(), Failure> {
+    if param.shape().len() != src.shape().len() {
+        return param.expect_shape(&[src.shape()], " with 1 along the axes that are reduced");
+    }
+    let axes = param.shape().iter().zip(src.shape()).enumerate();
+    for (axis, (&got, &size)) in axes {
+        if got != 1 && got != size {
+            let expected = match size {
+                1 => format!("size 1 along axis {axis}"),
+                _ => format!("size 1 or {size} along axis {axis}"),
+            };
+            return Err(Failure::Library(Error::Argument {
+                argument: param.name(),
+                expected,
+                got: got.to_string(),
+            }));
+        }
+    }
+    Ok(())
+}
+
+impl Operator for BatchNorm {
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuBatchNorm::new(gpu, *self)?;
+        let layer = GpuBatchNorm::new(gpu, self.options)?;
         let (data, params) = arguments.dtypes();
-        let has_gamma = arguments.gamma.is_some();
-        let plan = layer.plan(arguments.src.shape(), data, params, has_gamma);
+        let (shape, has_gamma) = (arguments.src.shape(), arguments.gamma.is_some());
+        let plan = match &self.broadcast {
+            None => layer.plan(shape, data, params, has_gamma),
+            Some(broadcast) => layer.plan_broadcast(shape, broadcast, data, params, has_gamma),
+        };
         plan.map(drop)
     }
 
@@ -65,15 +133,19 @@ impl Operator for BatchNormOptions {
         gpu: &GpuContext,
         values: &Values<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        let layer = GpuBatchNorm::new(gpu, *self)?;
-        let grads = pollster::block_on(layer.backward(BatchNormArgs {
+        let layer = GpuBatchNorm::new(gpu, self.options)?;
+        let args = BatchNormArgs {
             shape: values.shape,
             src: &values.src,
             diff_dst: &values.diff_dst,
             mean: &values.mean,
             variance: &values.variance,
             gamma: values.gamma.as_deref(),
-        }))?;
+        };
+        let grads = match &self.broadcast {
+            None => pollster::block_on(layer.backward(args)),
+            Some(broadcast) => pollster::block_on(layer.backward_broadcast(broadcast, args)),
+        }?;
         Ok(Grads {
             diff_src: grads.diff_src,
             diff_gamma: grads.diff_gamma,
@@ -82,17 +154,24 @@ impl Operator for BatchNormOptions {
     }
 
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {
+        let channel_axes = match &self.broadcast {
+            None => channel_axes(values.shape.len(), self.options.data_format),
+            Some(broadcast) => {
+                let axes = broadcast.iter().zip(values.shape);
+                axes.map(|(param, size)| param == size).collect()
+            }
+        };
         reference::BatchNorm {
             shape: values.shape,
-            channel_axes: &channel_axes(values.shape.len(), self.data_format),
+            channel_axes: &channel_axes,
             src: &values.src,
             diff_dst: &values.diff_dst,
             mean: &values.mean,
             variance: &values.variance,
             gamma: values.gamma.as_deref(),
-            epsilon: self.epsilon,
-            statistics: self.statistics,
-            param_grads: self.param_grads,
+            epsilon: self.options.epsilon,
+            statistics: self.options.statistics,
+            param_grads: self.options.param_grads,
         }
         .backward()
     }

@@ -41,6 +41,9 @@ pub enum Failure {
         why: &'static str,
         got: Vec<usize>,
     },
+    /// src has one axis and the parameters' one says nothing: all of src may be a channel, or reduced.
+    #[error("src: expected a rank from 2 to 8, or from 1 with --data-format broadcast, got rank 1")]
+    RankOne,
     /// A tensor does not fit into memory.
     #[error("{tensor}: expected {bytes} bytes of free memory, got less")]
     Memory { tensor: &'static str, bytes: u64 },

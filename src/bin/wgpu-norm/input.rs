@@ -158,6 +158,11 @@ impl Input {
 }
 
 impl Tensor {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Its element type.
     pub fn dtype(&self) -> DType {
         self.dtype
