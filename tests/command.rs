@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
+#[path = "command/broadcast.rs"]
+mod broadcast;
 #[path = "command/layer_norm.rs"]
 mod layer_norm;
 
@@ -90,6 +92,14 @@ fn names(folder: &Path) -> Vec<String> {
 fn vector(name: &str) -> PathBuf {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     vectors.join(format!("{name}.safetensors"))
+}
+
+/// The names of the vectors that start with one text and contain the other.
+fn vectors(start: &str, part: &str) -> Vec<String> {
+    let files = names(vector("").parent().unwrap());
+    let stems = files.iter().filter_map(|f| f.strip_suffix(".safetensors"));
+    let chosen = stems.filter(|stem| stem.starts_with(start) && stem.contains(part));
+    chosen.map(str::to_owned).collect()
 }
 
 struct Tensor {
@@ -657,7 +667,10 @@ fn refuses_attributes() {
     refuse_draft(
         "format",
         &bad,
-        &["metadata data_format: expected NCX or NXC", "NHWC"],
+        &[
+            "metadata data_format: expected NCX or NXC or broadcast",
+            "NHWC",
+        ],
     );
     let bad = Draft::good().attribute("statistics", "");
     refuse_draft(

@@ -56,12 +56,9 @@ fn of_rank_3(statistics: &[usize], affine: &[usize]) -> Draft {
 
 #[test]
 fn every_vector() {
-    let folder = vector("ln_").parent().unwrap().to_owned();
-    let files = names(&folder);
-    let stems = files.iter().filter_map(|f| f.strip_suffix(".safetensors"));
-    let vectors: Vec<&str> = stems.filter(|stem| stem.starts_with("ln_")).collect();
+    let vectors = vectors("ln_", "");
     assert!(vectors.len() >= 5, "{vectors:?}");
-    for name in vectors {
+    for name in &vectors {
         check_vector_by(LAYER_NORM, name, &[]);
     }
 }
