@@ -10,6 +10,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
+#[path = "command/broadcast.rs"]
+mod broadcast;
+#[path = "command/layer_norm.rs"]
+mod layer_norm;
+
+/// The subcommand of most tests here.
+const BATCH_NORM: &str = "batch-norm-backward";
+
 // ---- running
 
 fn command(arguments: &[&str]) -> Command {
@@ -22,9 +30,13 @@ fn run(arguments: &[&str]) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// Runs the operator from `input` to `output`.
 fn backward(input: &Path, output: &Path, arguments: &[&str]) -> Output {
-    let mut command = command(&["batch-norm-backward"]);
+    operate(BATCH_NORM, input, output, arguments)
+}
+
+/// Runs an operator from `input` to `output`.
+fn operate(operator: &str, input: &Path, output: &Path, arguments: &[&str]) -> Output {
+    let mut command = command(&[operator]);
     command.arg(input).arg("-o").arg(output).args(arguments);
     command.output().unwrap()
 }
@@ -80,6 +92,14 @@ fn names(folder: &Path) -> Vec<String> {
 fn vector(name: &str) -> PathBuf {
     let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     vectors.join(format!("{name}.safetensors"))
+}
+
+/// The names of the vectors that start with one text and contain the other.
+fn vectors(start: &str, part: &str) -> Vec<String> {
+    let files = names(vector("").parent().unwrap());
+    let stems = files.iter().filter_map(|f| f.strip_suffix(".safetensors"));
+    let chosen = stems.filter(|stem| stem.starts_with(start) && stem.contains(part));
+    chosen.map(str::to_owned).collect()
 }
 
 struct Tensor {
@@ -167,6 +187,11 @@ fn raw(header: &str, data: usize) -> Vec<u8> {
 
 /// A tensor of a file as f64, and its element type.
 fn read(path: &Path, name: &str) -> Option<(Dtype, Vec<f64>)> {
+    let (dtype, _, values) = read_shaped(path, name)?;
+    Some((dtype, values))
+}
+
+fn read_shaped(path: &Path, name: &str) -> Option<(Dtype, Vec<usize>, Vec<f64>)> {
     fn to_f64<T: Element>(bytes: &[u8]) -> Vec<f64> {
         let values: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
         values.iter().map(|value| value.to_f64()).collect()
@@ -181,19 +206,23 @@ fn read(path: &Path, name: &str) -> Option<(Dtype, Vec<f64>)> {
         Dtype::F64 => to_f64::<f64>(view.data()),
         other => panic!("{other}"),
     };
-    Some((view.dtype(), values))
+    Some((view.dtype(), view.shape().to_vec(), values))
 }
 
 fn values(path: &Path, name: &str) -> Vec<f64> {
     read(path, name).unwrap_or_else(|| panic!("no {name}")).1
 }
 
-/// Writes the file, runs the command, and gives diff_src.
 fn diff_src(name: &str, draft: &Draft, arguments: &[&str]) -> Vec<f64> {
+    diff_src_by(BATCH_NORM, name, draft, arguments)
+}
+
+/// Writes the file, runs the operator, and gives diff_src.
+fn diff_src_by(operator: &str, name: &str, draft: &Draft, arguments: &[&str]) -> Vec<f64> {
     let folder = folder(name);
     let (input, output) = (folder.join("in"), folder.join("out"));
     std::fs::write(&input, draft.bytes()).unwrap();
-    assert_success(&backward(&input, &output, arguments));
+    assert_success(&operate(operator, &input, &output, arguments));
     values(&output, "diff_src")
 }
 
@@ -206,8 +235,12 @@ fn assert_close(got: &[f64], want: &[f64]) {
 
 // ---- what works
 
-/// Runs a vector with `--check` and compares the file written with the answers in the vector.
 fn check_vector(name: &str, arguments: &[&str]) {
+    check_vector_by(BATCH_NORM, name, arguments);
+}
+
+/// Runs a vector with `--check` and compares the file written with the answers in the vector.
+fn check_vector_by(operator: &str, name: &str, arguments: &[&str]) {
     let input = vector(name);
     let output = folder(&format!(
         "vector-{}-{}",
@@ -216,39 +249,40 @@ fn check_vector(name: &str, arguments: &[&str]) {
     ))
     .join("out.safetensors");
     let arguments = [&["--check"], arguments].concat();
-    let result = backward(&input, &output, &arguments);
+    let result = operate(operator, &input, &output, &arguments);
     assert_success(&result);
-    let lines = stdout(&result);
-    let lines: Vec<&str> = lines.lines().collect();
-    let [src, gamma, beta, summary] = lines.as_slice() else {
-        panic!("{lines:?}");
+
+    let expected = |tensor: &str| read_shaped(&input, &format!("expected.{tensor}"));
+    let tensors: Vec<&str> = ["diff_src", "diff_gamma", "diff_beta"]
+        .into_iter()
+        .filter(|tensor| expected(tensor).is_some())
+        .collect();
+    let text = stdout(&result);
+    let lines: Vec<&str> = text.lines().collect();
+    let Some((summary, checks)) = lines.split_last() else {
+        panic!("{name}: nothing printed");
     };
-    assert!(
-        src.starts_with("check diff_src: largest scaled error 0."),
-        "{src}"
-    );
-    assert!(gamma.starts_with("check diff_gamma: "), "{gamma}");
-    assert!(beta.starts_with("check diff_beta: "), "{beta}");
-    assert!(
-        summary.starts_with("diff_src, diff_gamma, diff_beta of src "),
-        "{summary}"
-    );
-    assert!(summary.ends_with("out.safetensors"), "{summary}");
+    assert_eq!(checks.len(), tensors.len(), "{name}: {checks:?}");
+    for (line, tensor) in checks.iter().zip(&tensors) {
+        let start = format!("check {tensor}: largest scaled error 0.");
+        assert!(line.starts_with(&start), "{name}: {line}");
+    }
+    let start = format!("{} of src ", tensors.join(", "));
+    assert!(summary.starts_with(&start), "{name}: {summary}");
+    assert!(summary.ends_with("out.safetensors"), "{name}: {summary}");
 
     let dtype_of = |name| read(&input, name).unwrap().0;
-    for (tensor, like) in [
-        ("diff_src", "src"),
-        ("diff_gamma", "mean"),
-        ("diff_beta", "mean"),
-    ] {
-        let (dtype, got) = read(&output, tensor).unwrap();
+    for tensor in tensors {
+        let (dtype, shape, got) = read_shaped(&output, tensor).unwrap();
+        let like = if tensor == "diff_src" { "src" } else { "mean" };
         assert_eq!(dtype, dtype_of(like), "{name}: {tensor}");
         let roundoff = match dtype {
             Dtype::BF16 => 1.0 / 256.0,
             Dtype::F16 => 1.0 / 2048.0,
             _ => 0.0,
         };
-        let want = values(&input, &format!("expected.{tensor}"));
+        let (_, want_shape, want) = expected(tensor).unwrap();
+        assert_eq!(shape, want_shape, "{name}: {tensor}");
         let largest = want
             .iter()
             .fold(0.0_f64, |most, value| most.max(value.abs()));
@@ -500,18 +534,22 @@ fn a_reader_that_goes_away_is_no_failure() {
 
 // ---- what is refused
 
-/// The command refuses this file with a message that has `fragments`, writes nothing, and leaves an
-/// output that was there before as it was.
 fn refuse(name: &str, bytes: &[u8], arguments: &[&str], fragments: &[&str]) {
+    refuse_by(BATCH_NORM, name, bytes, arguments, fragments);
+}
+
+/// An operator refuses this file with a message that has `fragments`, writes nothing, and leaves an
+/// output that was there before as it was.
+fn refuse_by(operator: &str, name: &str, bytes: &[u8], arguments: &[&str], fragments: &[&str]) {
     let folder = folder(&format!("refuse-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
     std::fs::write(&input, bytes).unwrap();
-    let result = backward(&input, &output, arguments);
-    assert_failure(&result, fragments, name);
+    let run = || operate(operator, &input, &output, arguments);
+    assert_failure(&run(), fragments, name);
     assert_eq!(names(&folder), ["in"], "{name}");
 
     std::fs::write(&output, "old").unwrap();
-    assert_failure(&backward(&input, &output, arguments), fragments, name);
+    assert_failure(&run(), fragments, name);
     assert_eq!(std::fs::read(&output).unwrap(), b"old", "{name}");
     assert_eq!(names(&folder), ["in", "out"], "{name}");
 }
@@ -629,7 +667,10 @@ fn refuses_attributes() {
     refuse_draft(
         "format",
         &bad,
-        &["metadata data_format: expected NCX or NXC", "NHWC"],
+        &[
+            "metadata data_format: expected NCX or NXC or broadcast",
+            "NHWC",
+        ],
     );
     let bad = Draft::good().attribute("statistics", "");
     refuse_draft(

@@ -1,9 +1,9 @@
 //! The command line.
 
-use crate::attributes::{Choice, choice};
+use crate::attributes::{Choice, Format, choice};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{ParamGrads, Statistics};
 
 /// Gradients of normalization layers, computed on any GPU.
 #[derive(Debug, Parser)]
@@ -41,8 +41,16 @@ pub enum Command {
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
     /// names are ignored. OUT receives diff_src in src's element type, diff_gamma and diff_beta in
-    /// the parameters'. mean, variance (biased) and gamma are of shape [C].
+    /// the parameters'. mean, variance (biased) and gamma are of shape [C], or (broadcast) of src's rank,
+    /// with size 1 along the axes that are reduced and src's size along the others.
     BatchNormBackward(BatchNormBackward),
+    /// The gradient of layer normalization
+    ///
+    /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
+    /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine,
+    /// diff_gamma and diff_beta in gamma's shape and type. mean and variance (biased) have src's axes
+    /// before begin_norm_axis, gamma and beta the others; each may also have one axis for all of them.
+    LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
 }
@@ -68,9 +76,11 @@ pub struct BatchNormBackward {
     /// Added to the variance; above 0 [default: the file's metadata, which must have it then]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
-    /// Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NXC]
-    #[arg(long, value_name = DataFormat::VALUE_NAME, value_parser = choice::<DataFormat>(), ignore_case = true)]
-    pub data_format: Option<DataFormat>,
+    /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
+    /// keep (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank
+    /// and that is above 1, else NXC]
+    #[arg(long, value_name = Format::VALUE_NAME, value_parser = choice::<Format>(), ignore_case = true)]
+    pub data_format: Option<Format>,
     /// Whether mean and variance were computed from src (batch) or are constants of the gradient
     /// [default: the file's metadata, else batch]
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
@@ -80,4 +90,21 @@ pub struct BatchNormBackward {
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
+}
+
+#[derive(Debug, Args)]
+pub struct LayerNormBackward {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// The first axis that is normalized, with all after it; below 0 it counts from the end [default:
+    /// the file's metadata, else -1]
+    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
+    pub begin_norm_axis: Option<i64>,
+    /// Whether gamma and beta belong to the layer, and diff_gamma and diff_beta are computed; without
+    /// it a given gamma or beta is ignored [default: the file's metadata, else true]
+    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
+    pub use_affine: Option<bool>,
+    /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
 }

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::input::Input;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use std::str::FromStr;
 use wgpu_norm::{DataFormat, ParamGrads, Statistics};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
@@ -20,15 +21,33 @@ pub trait Choice: Copy + Send + Sync + 'static {
     }
 }
 
-impl Choice for DataFormat {
+/// What tells the channels of src.
+#[derive(Clone, Copy, Debug)]
+pub enum Format {
+    /// One axis of it.
+    Axis(DataFormat),
+    /// The axes along which the parameters, of src's rank, have its size and not 1.
+    Broadcast,
+}
+
+impl Choice for Format {
     const VALUE_NAME: &'static str = "FORMAT";
-    const VALUES: &'static [(&'static str, Self)] = &[("NCX", Self::Ncx), ("NXC", Self::Nxc)];
+    const VALUES: &'static [(&'static str, Self)] = &[
+        ("NCX", Self::Axis(DataFormat::Ncx)),
+        ("NXC", Self::Axis(DataFormat::Nxc)),
+        ("broadcast", Self::Broadcast),
+    ];
 }
 
 impl Choice for Statistics {
     const VALUE_NAME: &'static str = "KIND";
     const VALUES: &'static [(&'static str, Self)] =
         &[("batch", Self::Batch), ("constant", Self::Constant)];
+}
+
+impl Choice for bool {
+    const VALUE_NAME: &'static str = "BOOL";
+    const VALUES: &'static [(&'static str, Self)] = &[("true", true), ("false", false)];
 }
 
 impl Choice for ParamGrads {
@@ -68,8 +87,26 @@ pub fn named<T: Choice>(
     T::parse(text).map(Some).ok_or_else(unknown)
 }
 
+/// A type of numbers.
+pub trait Number: FromStr {
+    /// What one is called.
+    const NAME: &'static str;
+}
+
+impl Number for f64 {
+    const NAME: &'static str = "a number";
+}
+
+impl Number for i64 {
+    const NAME: &'static str = "an integer";
+}
+
 /// A number: the flag's, else the metadata's, else none.
-pub fn number(flag: Option<f64>, input: &Input, key: &'static str) -> Result<Option<f64>, Failure> {
+pub fn number<T: Number>(
+    flag: Option<T>,
+    input: &Input,
+    key: &'static str,
+) -> Result<Option<T>, Failure> {
     if flag.is_some() {
         return Ok(flag);
     }
@@ -78,7 +115,7 @@ pub fn number(flag: Option<f64>, input: &Input, key: &'static str) -> Result<Opt
     };
     let malformed = |_| Failure::Metadata {
         key,
-        expected: "a number".to_owned(),
+        expected: T::NAME.to_owned(),
         got: text.to_owned(),
     };
     text.trim().parse().map(Some).map_err(malformed)

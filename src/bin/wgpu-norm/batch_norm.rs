@@ -1,211 +1,178 @@
 //! `wgpu-norm batch-norm-backward`.
 
 use crate::args::{BatchNormBackward, GpuArgs};
-use crate::check::Comparison;
+use crate::attributes::{self, Format};
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use crate::job::Job;
-use crate::{attributes, output};
-use half::{bf16, f16};
-use wgpu_norm::reference::{self, channel_axes};
+use crate::operator::{self, Grads, Operator};
+use crate::tensors::{Arguments, Values};
+use wgpu_norm::reference::{self, Gradients, channel_axes};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, DType, DataFormat, Element, Error,
-    GpuBatchNorm, GpuContext, ParamOf,
+    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext, ParamOf,
 };
+
+/// The operator with its attributes.
+struct BatchNorm {
+    options: BatchNormOptions,
+    /// The parameters' shape if they have src's rank; then the options' data format does not count.
+    broadcast: Option<Vec<usize>>,
+}
 
 /// Runs the subcommand.
 pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.files)?;
     let options = options(command, &job.input)?;
-    let arguments = Arguments::find(&job.input, options.data_format)?;
-    let gpu = job.open_gpu(gpu)?;
-    let (data, params) = (arguments.src.dtype(), arguments.mean.dtype());
-    let compute = match (data, params) {
-        (DType::F32, DType::F32) => compute::<f32, f32>,
-        (DType::F16, DType::F32) => compute::<f16, f32>,
-        (DType::F16, DType::F16) => compute::<f16, f16>,
-        (DType::Bf16, DType::F32) => compute::<bf16, f32>,
-        (DType::Bf16, DType::Bf16) => compute::<bf16, bf16>,
-        (DType::F64, DType::F64) => compute::<f64, f64>,
-        (data, params) => return Err(Error::ParamDType { data, params }.into()),
+    let format = attributes::named(command.data_format, &job.input, "data_format")?;
+    let mut arguments = Arguments::find(&job.input)?;
+    arguments.gamma = job.input.optional("gamma")?;
+    let mut operator = BatchNorm {
+        options,
+        broadcast: None,
     };
-    compute(job, &gpu, options, &arguments)
+    match format.unwrap_or_else(|| recognize(&arguments)) {
+        Format::Axis(data_format) => {
+            check_channels(&arguments, data_format)?;
+            operator.options.data_format = data_format;
+        }
+        Format::Broadcast => {
+            check_broadcast(&arguments)?;
+            operator.broadcast = Some(arguments.mean.shape().to_vec());
+        }
+    }
+    operator::run(job, gpu, &operator, &arguments)
 }
 
+/// All but the data format.
 fn options(command: &BatchNormBackward, input: &Input) -> Result<BatchNormOptions, Failure> {
     let epsilon = attributes::number(command.epsilon, input, "epsilon")?;
     let epsilon = epsilon.ok_or(Failure::NoAttribute {
         attribute: "epsilon",
     })?;
-    let data_format = attributes::named(command.data_format, input, "data_format")?;
     let statistics = attributes::named(command.statistics, input, "statistics")?;
     Ok(BatchNormOptions {
-        data_format: data_format.unwrap_or_default(),
         statistics: statistics.unwrap_or_default(),
         param_grads: command.param_grads,
         ..BatchNormOptions::new(epsilon)
     })
 }
 
-/// The operator's tensors in the file, of shapes and element types that go together.
-struct Arguments {
-    src: Tensor,
-    diff_dst: Tensor,
-    mean: Tensor,
-    variance: Tensor,
-    gamma: Option<Tensor>,
-}
-
-impl Arguments {
-    fn find(input: &Input, format: DataFormat) -> Result<Self, Failure> {
-        let found = Self {
-            src: input.tensor("src")?,
-            diff_dst: input.tensor("diff_dst")?,
-            mean: input.tensor("mean")?,
-            variance: input.tensor("variance")?,
-            gamma: input.optional("gamma")?,
-        };
-        let src = &found.src;
-        found.diff_dst.expect_dtype(&[src.dtype()])?;
-        found.diff_dst.expect_shape(src.shape(), " as src")?;
-
-        let all = DType::ALL.iter().copied();
-        let allowed: Vec<DType> = all.filter(|&p| src.dtype().accepts_params(p)).collect();
-        found.mean.expect_dtype(&allowed)?;
-        let channel = match format {
-            DataFormat::Ncx => src.shape().get(1),
-            DataFormat::Nxc => src.shape().last(),
-        };
-        let params = [
-            Some(&found.mean),
-            Some(&found.variance),
-            found.gamma.as_ref(),
-        ];
-        for param in params.into_iter().flatten() {
-            param.expect_dtype(&[found.mean.dtype()])?;
-            // Without such an axis the rank is out of range, which the library says.
-            if let Some(&channels) = channel {
-                param.expect_shape(&[channels], " (one per channel of src)")?;
-            }
-        }
-        Ok(found)
+/// The format that the parameters' ranks tell; of one axis they tell nothing.
+fn recognize(arguments: &Arguments) -> Format {
+    let rank = arguments.src.shape().len();
+    let mut params = arguments.params();
+    if rank > 1 && params.all(|param| param.shape().len() == rank) {
+        Format::Broadcast
+    } else {
+        Format::Axis(DataFormat::default())
     }
 }
 
-/// The operator's tensors in memory.
-struct Values<T, P> {
-    src: Vec<T>,
-    diff_dst: Vec<T>,
-    mean: Vec<P>,
-    variance: Vec<P>,
-    gamma: Option<Vec<P>>,
+/// A failure if a parameter is not of shape `[C]`.
+fn check_channels(arguments: &Arguments, format: DataFormat) -> Result<(), Failure> {
+    let src = arguments.src.shape();
+    if src.len() == 1 {
+        return Err(Failure::RankOne);
+    }
+    let channel = match format {
+        DataFormat::Ncx => src.get(1),
+        DataFormat::Nxc => src.last(),
+    };
+    // Without such an axis the rank is out of range, which the library says.
+    let Some(&channels) = channel else {
+        return Ok(());
+    };
+    let mut params = arguments.params();
+    params.try_for_each(|p| p.expect_shape(&[&[channels]], " (one per channel of src)"))
 }
 
-impl<T: Element, P: ParamOf<T>> Values<T, P> {
-    fn read(input: &Input, arguments: &Arguments) -> Result<Self, Failure> {
-        let gamma = arguments.gamma.as_ref();
-        Ok(Self {
-            src: input.read(&arguments.src)?,
-            diff_dst: input.read(&arguments.diff_dst)?,
-            mean: input.read(&arguments.mean)?,
-            variance: input.read(&arguments.variance)?,
-            gamma: gamma.map(|gamma| input.read(gamma)).transpose()?,
+/// A failure if a parameter cannot be broadcast to src, or they are not all of one shape.
+fn check_broadcast(arguments: &Arguments) -> Result<(), Failure> {
+    let mut params = arguments.params();
+    params.try_for_each(|param| {
+        expect_broadcast(param, &arguments.src)?;
+        param.expect_shape(&[arguments.mean.shape()], " as mean")
+    })
+}
+
+fn expect_broadcast(param: &Tensor, src: &Tensor) -> Result<(), Failure> {
+    if param.shape().len() != src.shape().len() {
+        return param.expect_shape(&[src.shape()], " with 1 along the axes that are reduced");
+    }
+    let axes = param.shape().iter().zip(src.shape()).enumerate();
+    for (axis, (&got, &size)) in axes {
+        if got != 1 && got != size {
+            let expected = match size {
+                1 => format!("size 1 along axis {axis}"),
+                _ => format!("size 1 or {size} along axis {axis}"),
+            };
+            return Err(Failure::Library(Error::Argument {
+                argument: param.name(),
+                expected,
+                got: got.to_string(),
+            }));
+        }
+    }
+    Ok(())
+}
+
+impl Operator for BatchNorm {
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuBatchNorm::new(gpu, self.options)?;
+        let (data, params) = arguments.dtypes();
+        let (shape, has_gamma) = (arguments.src.shape(), arguments.gamma.is_some());
+        let plan = match &self.broadcast {
+            None => layer.plan(shape, data, params, has_gamma),
+            Some(broadcast) => layer.plan_broadcast(shape, broadcast, data, params, has_gamma),
+        };
+        plan.map(drop)
+    }
+
+    fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        values: &Values<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        let layer = GpuBatchNorm::new(gpu, self.options)?;
+        let args = BatchNormArgs {
+            shape: values.shape,
+            src: &values.src,
+            diff_dst: &values.diff_dst,
+            mean: &values.mean,
+            variance: &values.variance,
+            gamma: values.gamma.as_deref(),
+        };
+        let grads = match &self.broadcast {
+            None => pollster::block_on(layer.backward(args)),
+            Some(broadcast) => pollster::block_on(layer.backward_broadcast(broadcast, args)),
+        }?;
+        Ok(Grads {
+            diff_src: grads.diff_src,
+            diff_gamma: grads.diff_gamma,
+            diff_beta: grads.diff_beta,
         })
     }
 
-    fn args<'a>(&'a self, shape: &'a [usize]) -> BatchNormArgs<'a, T, P> {
-        BatchNormArgs {
-            shape,
-            src: &self.src,
-            diff_dst: &self.diff_dst,
-            mean: &self.mean,
-            variance: &self.variance,
-            gamma: self.gamma.as_deref(),
+    fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {
+        let channel_axes = match &self.broadcast {
+            None => channel_axes(values.shape.len(), self.options.data_format),
+            Some(broadcast) => {
+                let axes = broadcast.iter().zip(values.shape);
+                axes.map(|(param, size)| param == size).collect()
+            }
+        };
+        reference::BatchNorm {
+            shape: values.shape,
+            channel_axes: &channel_axes,
+            src: &values.src,
+            diff_dst: &values.diff_dst,
+            mean: &values.mean,
+            variance: &values.variance,
+            gamma: values.gamma.as_deref(),
+            epsilon: self.options.epsilon,
+            statistics: self.options.statistics,
+            param_grads: self.options.param_grads,
         }
+        .backward()
     }
-}
-
-fn compute<T: Element, P: ParamOf<T>>(
-    job: Job,
-    gpu: &GpuContext,
-    options: BatchNormOptions,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
-    let shape = arguments.src.shape();
-    let layer = GpuBatchNorm::new(gpu, options)?;
-    // Refuses what cannot be computed before it is read.
-    layer.plan(shape, T::DTYPE, P::DTYPE, arguments.gamma.is_some())?;
-    job.progress.step("reading");
-    let values = Values::<T, P>::read(&job.input, arguments)?;
-    job.progress.step("computing");
-    let grads = pollster::block_on(layer.backward(values.args(shape)))?;
-    let comparison = if job.check {
-        job.progress.step("checking against the reference");
-        Some(compare(&values.args(shape), options, &grads)?)
-    } else {
-        None
-    };
-
-    let channels = arguments.mean.shape();
-    let mut results = vec![output::Tensor::new("diff_src", shape, &grads.diff_src)];
-    let params = [
-        ("diff_gamma", &grads.diff_gamma),
-        ("diff_beta", &grads.diff_beta),
-    ];
-    for (name, values) in params {
-        let result = values
-            .as_ref()
-            .map(|v| output::Tensor::new(name, channels, v));
-        results.extend(result);
-    }
-    job.finish(gpu, &arguments.src, &results, comparison)
-}
-
-fn compare<T: Element, P: ParamOf<T>>(
-    args: &BatchNormArgs<'_, T, P>,
-    options: BatchNormOptions,
-    got: &BatchNormGrads<T, P>,
-) -> Result<Comparison, Failure> {
-    let gamma = args.gamma.map(to_f64);
-    let want = reference::BatchNorm {
-        shape: args.shape,
-        channel_axes: &channel_axes(args.shape.len(), options.data_format),
-        src: &to_f64(args.src),
-        diff_dst: &to_f64(args.diff_dst),
-        mean: &to_f64(args.mean),
-        variance: &to_f64(args.variance),
-        gamma: gamma.as_deref(),
-        epsilon: options.epsilon,
-        statistics: options.statistics,
-        param_grads: options.param_grads,
-    }
-    .backward()?;
-    let mut comparison = Comparison::default();
-    comparison.add(
-        "diff_src",
-        &got.diff_src,
-        &want.diff_src,
-        &want.diff_src_scale,
-    );
-    if let Some(diff_gamma) = &got.diff_gamma {
-        comparison.add(
-            "diff_gamma",
-            diff_gamma,
-            &want.diff_gamma,
-            &want.diff_gamma_scale,
-        );
-    }
-    if let Some(diff_beta) = &got.diff_beta {
-        comparison.add(
-            "diff_beta",
-            diff_beta,
-            &want.diff_beta,
-            &want.diff_beta_scale,
-        );
-    }
-    Ok(comparison)
-}
-
-fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
-    values.iter().map(|value| value.to_f64()).collect()
 }

@@ -20,8 +20,12 @@ pub enum Failure {
         got: String,
     },
     /// A tensor that the operator needs is not in the file.
-    #[error("{tensor}: expected a tensor of this name, got none in {}", .path.display())]
-    Missing { tensor: &'static str, path: PathBuf },
+    #[error("{tensor}: expected a tensor of this name{why}, got none in {}", .path.display())]
+    Missing {
+        tensor: &'static str,
+        why: &'static str,
+        path: PathBuf,
+    },
     /// A tensor's element type is wrong.
     #[error("{tensor}: expected element type {expected}, got {got}")]
     DType {
@@ -30,13 +34,16 @@ pub enum Failure {
         got: String,
     },
     /// A tensor's shape is wrong.
-    #[error("{tensor}: expected shape {expected:?}{why}, got {got:?}")]
+    #[error("{tensor}: expected shape {expected}{why}, got {got:?}")]
     Shape {
         tensor: &'static str,
-        expected: Vec<usize>,
+        expected: String,
         why: &'static str,
         got: Vec<usize>,
     },
+    /// src has one axis and the parameters' one says nothing: all of src may be a channel, or reduced.
+    #[error("src: expected a rank from 2 to 8, or from 1 with --data-format broadcast, got rank 1")]
+    RankOne,
     /// A tensor does not fit into memory.
     #[error("{tensor}: expected {bytes} bytes of free memory, got less")]
     Memory { tensor: &'static str, bytes: u64 },

@@ -99,10 +99,16 @@ impl Input {
             .map(String::as_str)
     }
 
-    /// A tensor that has to be there.
-    pub fn tensor(&self, name: &'static str) -> Result<Tensor, Failure> {
+    /// Whether a tensor is there.
+    pub fn contains(&self, name: &str) -> bool {
+        self.header.info(name).is_some()
+    }
+
+    /// A tensor that has to be there; `why` follows that in the message.
+    pub fn tensor(&self, name: &'static str, why: &'static str) -> Result<Tensor, Failure> {
         self.optional(name)?.ok_or_else(|| Failure::Missing {
             tensor: name,
+            why,
             path: self.path.clone(),
         })
     }
@@ -152,6 +158,11 @@ impl Input {
 }
 
 impl Tensor {
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
     /// Its element type.
     pub fn dtype(&self) -> DType {
         self.dtype
@@ -174,14 +185,15 @@ impl Tensor {
         })
     }
 
-    /// A failure if the shape is another; `why` follows the expected one in the message.
-    pub fn expect_shape(&self, expected: &[usize], why: &'static str) -> Result<(), Failure> {
-        if self.shape == expected {
+    /// A failure if the shape is none of these; `why` follows them in the message.
+    pub fn expect_shape(&self, expected: &[&[usize]], why: &'static str) -> Result<(), Failure> {
+        if expected.contains(&self.shape.as_slice()) {
             return Ok(());
         }
+        let shapes: Vec<String> = expected.iter().map(|s| format!("{s:?}")).collect();
         Err(Failure::Shape {
             tensor: self.name,
-            expected: expected.to_vec(),
+            expected: shapes.join(" or "),
             why,
             got: self.shape.clone(),
         })

@@ -7,6 +7,7 @@ use crate::input::{self, Input};
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::stdout;
+use std::fmt::Display;
 use wgpu_norm::GpuContext;
 
 /// One run of an operator, from its files to its files.
@@ -35,6 +36,11 @@ impl Job {
     pub fn open_gpu(&self, args: &GpuArgs) -> Result<GpuContext, Failure> {
         // The library's warnings go to stderr.
         Ok(self.progress.suspend(|| args.open())?)
+    }
+
+    /// Says something on stderr that is no failure.
+    pub fn warn(&self, message: impl Display) {
+        self.progress.suspend(|| log::warn!("{message}"));
     }
 
     /// Reports the comparison, if there is one, then writes the results unless it failed.

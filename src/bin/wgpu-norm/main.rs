@@ -11,9 +11,12 @@ mod failure;
 mod gpu;
 mod input;
 mod job;
+mod layer_norm;
+mod operator;
 mod output;
 mod progress;
 mod stdout;
+mod tensors;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -37,6 +40,7 @@ fn main() -> ExitCode {
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::BatchNormBackward(command) => batch_norm::run(command, &cli.gpu),
+        Command::LayerNormBackward(command) => layer_norm::run(command, &cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
     }
 }

@@ -1,0 +1,124 @@
+//! What all operators have in common, from their tensors in the file to their results.
+
+use crate::args::GpuArgs;
+use crate::check::Comparison;
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::output;
+use crate::tensors::{Arguments, Values};
+use half::{bf16, f16};
+use wgpu_norm::reference::Gradients;
+use wgpu_norm::{DType, Element, Error, GpuContext, ParamOf};
+
+/// An operator with its attributes.
+pub trait Operator {
+    /// Refuses what cannot be computed, by shapes and element types alone.
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error>;
+
+    /// Computes the gradients.
+    fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        values: &Values<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error>;
+
+    /// Computes the gradients in float64.
+    fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error>;
+}
+
+/// The gradients that an operator computed.
+pub struct Grads<T, P> {
+    pub diff_src: Vec<T>,
+    pub diff_gamma: Option<Vec<P>>,
+    pub diff_beta: Option<Vec<P>>,
+}
+
+/// Runs an operator on tensors whose shapes it has checked.
+pub fn run<O: Operator>(
+    job: Job,
+    gpu: &GpuArgs,
+    operator: &O,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
+    arguments.check()?;
+    let gpu = job.open_gpu(gpu)?;
+    let compute = match arguments.dtypes() {
+        (DType::F32, DType::F32) => compute::<O, f32, f32>,
+        (DType::F16, DType::F32) => compute::<O, f16, f32>,
+        (DType::F16, DType::F16) => compute::<O, f16, f16>,
+        (DType::Bf16, DType::F32) => compute::<O, bf16, f32>,
+        (DType::Bf16, DType::Bf16) => compute::<O, bf16, bf16>,
+        (DType::F64, DType::F64) => compute::<O, f64, f64>,
+        (data, params) => return Err(Error::ParamDType { data, params }.into()),
+    };
+    compute(job, &gpu, operator, arguments)
+}
+
+fn compute<O: Operator, T: Element, P: ParamOf<T>>(
+    job: Job,
+    gpu: &GpuContext,
+    operator: &O,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
+    // Refuses what cannot be computed before it is read.
+    operator.plan(gpu, arguments)?;
+    job.progress.step("reading");
+    let values = Values::<T, P>::read(&job.input, arguments)?;
+    job.progress.step("computing");
+    let grads = operator.backward(gpu, &values)?;
+    let comparison = if job.check {
+        job.progress.step("checking against the reference");
+        let reference = operator.reference(&values.to_f64())?;
+        Some(grads.compare(&reference))
+    } else {
+        None
+    };
+    job.finish(gpu, &arguments.src, &grads.outputs(arguments), comparison)
+}
+
+impl<T: Element, P: ParamOf<T>> Grads<T, P> {
+    fn compare(&self, want: &Gradients) -> Comparison {
+        let mut comparison = Comparison::default();
+        comparison.add(
+            "diff_src",
+            &self.diff_src,
+            &want.diff_src,
+            &want.diff_src_scale,
+        );
+        if let Some(diff_gamma) = &self.diff_gamma {
+            comparison.add(
+                "diff_gamma",
+                diff_gamma,
+                &want.diff_gamma,
+                &want.diff_gamma_scale,
+            );
+        }
+        if let Some(diff_beta) = &self.diff_beta {
+            comparison.add(
+                "diff_beta",
+                diff_beta,
+                &want.diff_beta,
+                &want.diff_beta_scale,
+            );
+        }
+        comparison
+    }
+
+    fn outputs<'a>(&'a self, arguments: &'a Arguments) -> Vec<output::Tensor<'a>> {
+        let mut outputs = vec![output::Tensor::new(
+            "diff_src",
+            arguments.src.shape(),
+            &self.diff_src,
+        )];
+        let params = [
+            ("diff_gamma", &self.diff_gamma),
+            ("diff_beta", &self.diff_beta),
+        ];
+        for (name, values) in params {
+            let shape = arguments.param_grads_shape();
+            let output = values.as_ref();
+            outputs.extend(output.map(|values| output::Tensor::new(name, shape, values)));
+        }
+        outputs
+    }
+}
