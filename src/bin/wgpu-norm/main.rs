@@ -6,6 +6,7 @@ mod adapters;
 mod args;
 mod attributes;
 mod batch_norm;
+mod bench;
 mod check;
 mod failure;
 mod gpu;
@@ -38,6 +39,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         Command::BatchNormBackward(command) => batch_norm::run(command, &cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
+        Command::Bench(command) => bench::run(command, &cli.gpu),
     }
 }
 
