@@ -102,12 +102,11 @@ fn measure(
     };
     progress.suspend(|| report.print_head())?;
     if let Some(case) = cases.first() {
-        progress.step("around the kernels");
         // Before the rest, so that no driver has compiled its kernels yet. What cannot be run is
         // reported below.
-        report.around = possible(around::measure(args, gpu, case, command.rounds))?
-            .ok()
-            .flatten();
+        // Opening a device may write to stderr.
+        let around = progress.suspend(|| around::measure(args, gpu, case, command.rounds));
+        report.around = possible(around)?.ok().flatten();
     }
     let mut refusal = None;
     for (index, case) in cases.iter().enumerate() {

@@ -300,7 +300,7 @@ impl Report {
             self.date, self.version, self.timing
         ))?;
         stdout::line(format_args!("profile {}\n", self.tuning))?;
-        stdout::line(HEAD)
+        stdout::line(head())
     }
 
     /// Prints what comes after the table.
@@ -366,9 +366,58 @@ pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     (values.map(f64::ln).sum::<f64>() / count).exp()
 }
 
-const HEAD: &str = "op         shape              type format  variant              time ms   wall ms \
-    -empty us  MB 5n   MB 3n  copy GB/s  5n/copy 3n/copy 2n/copy  record us  dispatches  workspace  \
-    kernels";
+/// A line of the table, from its cells.
+fn columns(cells: [&str; 18]) -> String {
+    let [
+        op,
+        shape,
+        dtype,
+        format,
+        variant,
+        time,
+        wall,
+        over,
+        five,
+        three,
+        copy,
+        of_five,
+        of_three,
+        of_two,
+        record,
+        dispatches,
+        workspace,
+        kernels,
+    ] = cells;
+    format!(
+        "{op:<10} {shape:<18} {dtype:<4} {format:<6} {variant:<16} {time:>10} {wall:>10} {over:>10} \
+         {five:>7} {three:>7} {copy:>9} {of_five:>7} {of_three:>7} {of_two:>7} {record:>9} {dispatches:>10} \
+         {workspace:>9} {kernels}"
+    )
+}
+
+/// The table's head.
+fn head() -> String {
+    columns([
+        "op",
+        "shape",
+        "type",
+        "format",
+        "",
+        "time ms",
+        "wall ms",
+        "-empty us",
+        "MB 5n",
+        "MB 3n",
+        "copy GB/s",
+        "5n/copy",
+        "3n/copy",
+        "2n/copy",
+        "record us",
+        "dispatches",
+        "workspace",
+        "kernels",
+    ])
+}
 
 /// A row of the table.
 pub fn line(row: &Row) -> String {
@@ -380,28 +429,26 @@ pub fn line(row: &Row) -> String {
         let fraction = row.fraction(times);
         fraction.map_or("-".to_owned(), |f| format!("{f:.2}"))
     };
-    format!(
-        "{:<10} {:<18} {:<4} {:<7} {:<17} {:>10.4} {:>9.4} {:>9.1} {:>7} {:>7} {:>10.1} {:>8} {:>7} {:>7} \
-         {:>10.1} {:>11} {:>10}  {}",
-        row.op,
-        row.shape,
-        row.dtype,
+    columns([
+        &row.op,
+        &row.shape,
+        &row.dtype,
         row.format(),
-        row.variant(),
-        row.time_ms,
-        row.wall_ms,
-        row.over_empty_ms() * 1e3,
-        megabytes(5),
-        megabytes(3),
-        row.copy_gb_per_s,
-        fraction(5),
-        fraction(3),
-        fraction(2),
-        row.record_us,
-        row.dispatches,
-        row.workspace_bytes,
-        row.kernel
-    )
+        &row.variant(),
+        &format!("{:.4}", row.time_ms),
+        &format!("{:.4}", row.wall_ms),
+        &format!("{:.1}", row.over_empty_ms() * 1e3),
+        &megabytes(5),
+        &megabytes(3),
+        &format!("{:.1}", row.copy_gb_per_s),
+        &fraction(5),
+        &fraction(3),
+        &fraction(2),
+        &format!("{:.1}", row.record_us),
+        &row.dispatches.to_string(),
+        &row.workspace_bytes.to_string(),
+        &row.kernel,
+    ])
 }
 
 /// An object of a file, whose values are asked for by key.
