@@ -96,7 +96,7 @@ const RESULT_NUMBERS: [&str; 15] = [
     "fraction_of_copy_3n",
     "dispatches",
     "workspace_bytes",
-    "time_ms",
+    "record_between_us",
 ];
 
 fn assert_report(report: &Value, results: usize) {

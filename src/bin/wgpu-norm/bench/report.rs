@@ -18,7 +18,10 @@ pub struct Row {
     pub time_ms: f64,
     pub wall_ms: f64,
     pub empty_submission_ms: f64,
+    /// Recording in a row, and between submissions that are waited for, when the processor's caches hold
+    /// other things.
     pub record_us: f64,
+    pub record_between_us: f64,
     pub copy_gb_per_s: f64,
     pub copy_kernel: String,
     pub copy_buffer_gb_per_s: f64,
@@ -112,6 +115,7 @@ impl Row {
             "empty_submission_ms": self.empty_submission_ms,
             "over_empty_ms": self.over_empty_ms(),
             "record_us": self.record_us,
+            "record_between_us": self.record_between_us,
             "copy_gb_per_s": self.copy_gb_per_s,
             "copy_kernel": self.copy_kernel,
             "copy_buffer_gb_per_s": self.copy_buffer_gb_per_s,
@@ -160,6 +164,7 @@ impl Row {
             wall_ms: from.number("wall_ms")?,
             empty_submission_ms: from.number("empty_submission_ms")?,
             record_us: from.number("record_us")?,
+            record_between_us: from.number("record_between_us")?,
             copy_gb_per_s: from.number("copy_gb_per_s")?,
             copy_kernel: from.text("copy_kernel")?,
             copy_buffer_gb_per_s: from.number("copy_buffer_gb_per_s")?,

@@ -22,6 +22,9 @@ struct Timestamps {
 /// Bytes of two timestamps.
 const PAIR: u64 = 16;
 
+/// Recordings that are timed in a row.
+const RECORDINGS: usize = 200;
+
 /// What a plain submission took.
 #[derive(Clone, Copy, Debug)]
 pub struct Wall {
@@ -83,6 +86,21 @@ impl Clock {
             record: recorded.duration_since(begin),
             total: recorded.elapsed(),
         })
+    }
+
+    /// The host's median time to make, record and finish an encoder, many in a row; in milliseconds.
+    /// Nothing is submitted.
+    pub fn record_ms(&self, record: impl Fn(&mut wgpu::CommandEncoder, usize)) -> f64 {
+        let mut samples = Vec::new();
+        for turn in 0..RECORDINGS {
+            let begin = Instant::now();
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            record(&mut encoder, turn);
+            let commands = encoder.finish();
+            samples.push(begin.elapsed());
+            drop(commands);
+        }
+        median_ms(&samples)
     }
 
     /// The time of what is recorded: between timestamps around it, else from submission to
