@@ -262,7 +262,7 @@ impl GpuBatchNorm {
 ///
 /// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
 /// becomes NaN or infinite.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormPlan {
     plan: Plan,
     grid: Grid,
@@ -315,6 +315,11 @@ impl BatchNormPlan {
     /// Dispatches of one recording of the whole operator.
     pub fn dispatches(&self) -> usize {
         self.plan.dispatch_count()
+    }
+
+    /// Names of the kernels that these run, in order.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        self.plan.kernel_names()
     }
 
     /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.

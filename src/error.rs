@@ -90,6 +90,16 @@ pub enum Error {
         /// What it was.
         got: String,
     },
+    /// A tuning in text, as of the environment variable `WGPU_NORM_PROFILE`, makes no sense.
+    #[error("profile: {key}: expected {expected}, got {got}")]
+    Tuning {
+        /// The field.
+        key: String,
+        /// What it may be.
+        expected: String,
+        /// What it was.
+        got: String,
+    },
     /// Something is larger than the adapter allows.
     #[error("{what}: needs {needed}, but the adapter's {limit} is {available}")]
     Limit {

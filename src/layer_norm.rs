@@ -208,7 +208,7 @@ impl GpuLayerNorm {
 }
 
 /// What to dispatch for one shape and its element types.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormPlan {
     plan: Plan,
 }
@@ -254,6 +254,11 @@ impl LayerNormPlan {
     /// Dispatches of one recording.
     pub fn dispatches(&self) -> usize {
         self.plan.dispatch_count()
+    }
+
+    /// Names of the kernels that these run, in order.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        self.plan.kernel_names()
     }
 
     /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.

@@ -2,6 +2,11 @@
 //! here, as data.
 
 use crate::{DType, Error};
+use std::fmt;
+use std::str::FromStr;
+
+/// The environment variable that overrides an adapter's tuning.
+const VARIABLE: &str = "WGPU_NORM_PROFILE";
 
 /// An adapter as the plan sees it: plain data, so that plans are pure and can be made without a GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,6 +38,16 @@ pub struct Profile {
 
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
 /// them.
+///
+/// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
+///
+/// ```
+/// use wgpu_norm::Tuning;
+/// let tuning = Tuning::GPU.overridden("runs_workgroup=128, busy_workgroups=512")?;
+/// assert_eq!(tuning.runs_workgroup, 128);
+/// assert_eq!(tuning.to_string().parse::<Tuning>()?, tuning);
+/// # Ok::<(), wgpu_norm::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Invocations of a workgroup in the kernels over runs. A power of two.
@@ -101,6 +116,159 @@ impl Tuning {
     };
 }
 
+/// What a field of [`Tuning`] may be.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    min: u32,
+    max: u32,
+    power_of_two: bool,
+}
+
+impl Bounds {
+    const fn any(min: u32, max: u32) -> Self {
+        Self {
+            min,
+            max,
+            power_of_two: false,
+        }
+    }
+
+    const fn power_of_two(min: u32, max: u32) -> Self {
+        Self {
+            min,
+            max,
+            power_of_two: true,
+        }
+    }
+
+    fn allow(self, value: u32) -> bool {
+        (self.min..=self.max).contains(&value) && (!self.power_of_two || value.is_power_of_two())
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.power_of_two {
+            true => "a power of two",
+            false => "a whole number",
+        };
+        write!(f, "{kind} from {} to {}", self.min, self.max)
+    }
+}
+
+/// A field of [`Tuning`] by its name.
+type Field<'a> = (&'static str, Bounds, &'a mut u32);
+
+impl Tuning {
+    /// All fields, so that reading, checking and printing cannot disagree.
+    fn fields(&mut self) -> [Field<'_>; 13] {
+        let workgroup = Bounds::power_of_two(4, 1024);
+        // Wide bounds: what is slow is the user's to find out, what overflows is not.
+        let many = Bounds::any(1, 1 << 24);
+        let all = Bounds::any(0, u32::MAX);
+        [
+            ("runs_workgroup", workgroup, &mut self.runs_workgroup),
+            ("columns_workgroup", workgroup, &mut self.columns_workgroup),
+            (
+                "column_lanes",
+                Bounds::power_of_two(1, 1024),
+                &mut self.column_lanes,
+            ),
+            ("column_quads", Bounds::any(1, 8), &mut self.column_quads),
+            ("lane_quads", many, &mut self.lane_quads),
+            ("finish_workgroup", workgroup, &mut self.finish_workgroup),
+            ("busy_workgroups", many, &mut self.busy_workgroups),
+            ("min_split", many, &mut self.min_split),
+            ("apply_tile", Bounds::any(64, 1 << 24), &mut self.apply_tile),
+            ("short_run", all, &mut self.short_run),
+            ("fused_block", all, &mut self.fused_block),
+            ("fused_blocks", all, &mut self.fused_blocks),
+            (
+                "window_unit",
+                Bounds::any(256, 1 << 24),
+                &mut self.window_unit,
+            ),
+        ]
+    }
+
+    /// This tuning with some fields set as the text says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tuning`] for a pair without `=`, an unknown or repeated name, a value out of bounds.
+    pub fn overridden(self, text: &str) -> Result<Self, Error> {
+        let mut tuning = self;
+        tuning.set(text)?;
+        Ok(tuning)
+    }
+
+    /// Sets fields and gives their names.
+    fn set(&mut self, text: &str) -> Result<Vec<&'static str>, Error> {
+        let mut set = Vec::new();
+        let pairs = text.split([',', '\n']).map(str::trim);
+        for pair in pairs.filter(|pair| !pair.is_empty()) {
+            let refused = |key: &str, expected: String, got: &str| Error::Tuning {
+                key: key.to_owned(),
+                expected,
+                got: got.to_owned(),
+            };
+            let Some((key, value)) = pair.split_once('=') else {
+                return Err(refused(pair, "key=value".to_owned(), pair));
+            };
+            let (key, value) = (key.trim(), value.trim());
+            let mut fields = self.fields();
+            let names = fields.each_ref().map(|(name, ..)| *name);
+            let Some((name, bounds, field)) = fields.iter_mut().find(|(name, ..)| *name == key)
+            else {
+                return Err(refused(key, format!("one of {}", names.join(" ")), key));
+            };
+            if set.contains(name) {
+                return Err(refused(key, "a key once".to_owned(), "it again"));
+            }
+            match value.parse() {
+                Ok(number) if bounds.allow(number) => **field = number,
+                _ => return Err(refused(key, bounds.to_string(), value)),
+            }
+            set.push(*name);
+        }
+        Ok(set)
+    }
+}
+
+/// Every field, in the form that [`Tuning::overridden`] reads.
+impl fmt::Display for Tuning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut copy = *self;
+        let pairs = copy
+            .fields()
+            .map(|(name, _, value)| format!("{name}={value}"));
+        f.write_str(&pairs.join(","))
+    }
+}
+
+/// From a text that sets every field.
+impl FromStr for Tuning {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut tuning = Self::GPU;
+        let set = tuning.set(text)?;
+        let missing = tuning
+            .fields()
+            .map(|(name, ..)| name)
+            .into_iter()
+            .find(|name| !set.contains(name));
+        match missing {
+            None => Ok(tuning),
+            Some(name) => Err(Error::Tuning {
+                key: name.to_owned(),
+                expected: "a value".to_owned(),
+                got: "none".to_owned(),
+            }),
+        }
+    }
+}
+
 impl Profile {
     /// The profile of a device.
     pub fn new(device: &wgpu::Device) -> Self {
@@ -151,9 +319,33 @@ impl Profile {
             max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
             max_invocations: self.max_invocations.min(allowed.max_invocations),
             max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
+            max_workgroup_storage: self
+                .max_workgroup_storage
+                .min(allowed.max_workgroup_storage),
             f64: self.f64 && allowed.f64,
             ..self
         }
+    }
+
+    /// This profile with its tuning overridden by the environment variable `WGPU_NORM_PROFILE`, if it
+    /// is set, as [`Tuning::overridden`] reads it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Tuning`], naming what is wrong with the variable.
+    pub fn with_env(mut self) -> Result<Self, Error> {
+        match std::env::var(VARIABLE) {
+            Ok(text) => self.tuning = self.tuning.overridden(&text)?,
+            Err(std::env::VarError::NotPresent) => {}
+            Err(std::env::VarError::NotUnicode(text)) => {
+                return Err(Error::Tuning {
+                    key: VARIABLE.to_owned(),
+                    expected: "key=value,key=value".to_owned(),
+                    got: format!("{text:?}"),
+                });
+            }
+        }
+        Ok(self)
     }
 
     /// Whether kernels for this element type run on the adapter.
@@ -191,5 +383,56 @@ impl Profile {
             .max(4);
         let limit = 1 << limit.ilog2();
         size.max(4).next_power_of_two().min(limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_tuning_reads_as_it_prints() {
+        for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
+            let text = tuning.to_string();
+            assert_eq!(text.parse::<Tuning>().unwrap(), tuning, "{text}");
+            // Debug prints every field there is.
+            let debug = format!("{tuning:?}");
+            assert_eq!(text.matches('=').count(), debug.matches(": ").count());
+        }
+        let spaced = Tuning::GPU.overridden("\n short_run = 0 ,\nmin_split=7\n\n");
+        let want = Tuning {
+            short_run: 0,
+            min_split: 7,
+            ..Tuning::GPU
+        };
+        assert_eq!(spaced.unwrap(), want);
+        assert_eq!(Tuning::GPU.overridden("").unwrap(), Tuning::GPU);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_text_is_named() {
+        let refused = |text: &str| Tuning::GPU.overridden(text).unwrap_err().to_string();
+        for (text, words) in [
+            ("runs_workgroup", vec!["key=value"]),
+            ("lanes=4", vec!["lanes", "one of runs_workgroup"]),
+            (
+                "runs_workgroup=12",
+                vec!["runs_workgroup", "power of two", "12"],
+            ),
+            ("runs_workgroup=2048", vec!["from 4 to 1024", "2048"]),
+            ("min_split=0", vec!["min_split", "from 1", "got 0"]),
+            ("min_split=-1", vec!["got -1"]),
+            ("min_split=4294967296", vec!["got 4294967296"]),
+            ("min_split=", vec!["min_split", "got "]),
+            ("min_split=3,min_split=3", vec!["min_split", "once"]),
+        ] {
+            let message = refused(text);
+            for word in words {
+                assert!(message.contains(word), "{text}: {message}");
+            }
+        }
+        let missing = "runs_workgroup=8".parse::<Tuning>().unwrap_err();
+        assert!(matches!(missing, Error::Tuning { key, .. } if key == "columns_workgroup"));
     }
 }

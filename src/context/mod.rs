@@ -50,8 +50,8 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
-    /// Use this instead of the profile that the device suggests. Limits beyond the device's become
-    /// the device's.
+    /// Use this instead of the profile that the device suggests, and whatever `WGPU_NORM_PROFILE` says.
+    /// Limits beyond the device's become the device's.
     pub profile: Option<Profile>,
 }
 
@@ -60,11 +60,13 @@ impl GpuContext {
     /// software driver (which is logged as a warning).
     ///
     /// The environment variables `WGPU_BACKEND` (`vulkan`, `metal`, `dx12`, `gl`) and
-    /// `WGPU_ADAPTER_NAME` (a part of the name, in any case) narrow the choice.
+    /// `WGPU_ADAPTER_NAME` (a part of the name, in any case) narrow the choice; `WGPU_NORM_PROFILE`
+    /// overrides the adapter's [`Tuning`](crate::Tuning) in part or whole, for instance
+    /// `runs_workgroup=128,min_split=8192`.
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`], [`Error::RequestDevice`].
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
     pub async fn new() -> Result<Self, Error> {
         Self::with_options(ContextOptions::default()).await
     }
@@ -73,7 +75,7 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`], [`Error::RequestDevice`].
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
     pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
         let adapter = adapter::choose(&options).await?;
         Self::from_adapter(&adapter, options.device).await
@@ -83,11 +85,15 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`] where the adapter cannot run the kernels, [`Error::RequestDevice`].
+    /// [`Error::NoAdapter`] where the adapter cannot run the kernels, [`Error::RequestDevice`],
+    /// [`Error::Tuning`] where `WGPU_NORM_PROFILE` makes no sense.
     pub async fn from_adapter(
         adapter: &wgpu::Adapter,
-        options: DeviceOptions,
+        mut options: DeviceOptions,
     ) -> Result<Self, Error> {
+        if options.profile.is_none() {
+            options.profile = Some(Profile::for_adapter(adapter).with_env()?);
+        }
         let (device, queue) = adapter::open(adapter).await?;
         let profile = options
             .profile
@@ -109,7 +115,8 @@ impl GpuContext {
     }
 
     /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as every default set of limits does.
+    /// storage buffers a shader stage, as every default set of limits does. `WGPU_NORM_PROFILE` is not
+    /// looked at; [`Profile::with_env`] gives a profile that follows it.
     ///
     /// Buffers that are bound later must belong to this very device; those of another device are an
     /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up

@@ -150,7 +150,7 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &["general", "aligned", "narrow", "weighted"],
+                constants: &["general", "aligned", "narrow", "whole", "weighted"],
                 words: &[
                     "outer",
                     "channels",

@@ -21,9 +21,16 @@ fn storage_bindings(kernel: Kernel) -> usize {
     if kernel == Kernel::FusedRuns { 8 } else { 4 }
 }
 
+/// No override constant, each alone, all together.
+fn alone_and_together(constants: &'static [&'static str]) -> Vec<Vec<&'static str>> {
+    let mut choices = vec![vec![], constants.to_vec()];
+    choices.extend(constants.iter().map(|&constant| vec![constant]));
+    choices
+}
+
 impl Kernel {
     /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
-    /// exact or not, each override constant on or off. More than any plan asks for.
+    /// exact or not, override constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let entry = self.entry();
         let can_be_in_place = entry.tensors.contains(&Tensor::DiffSrc);
@@ -31,7 +38,7 @@ impl Kernel {
         let mut labels = HashSet::new();
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
-                for enabled in subsets(entry.constants) {
+                for enabled in alone_and_together(entry.constants) {
                     for bits in 0..8u32 {
                         let [in_place, pooled, exact] = [0, 1, 2].map(|bit| bits >> bit & 1 == 1);
                         // In place means that diff_src is wanted.

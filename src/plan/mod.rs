@@ -109,8 +109,17 @@ impl Plan {
 
     /// Dispatches of the whole operator.
     pub fn dispatch_count(&self) -> usize {
+        self.whole().count()
+    }
+
+    /// Names of the kernels that these run, in order.
+    pub fn kernel_names(&self) -> Vec<&'static str> {
+        self.whole().map(|d| d.kernel.entry().name).collect()
+    }
+
+    fn whole(&self) -> impl Iterator<Item = &Dispatch> {
         let whole = |dispatch: &&Dispatch| dispatch.phases.meets(Phases::WHOLE);
-        self.dispatches.iter().filter(whole).count()
+        self.dispatches.iter().filter(whole)
     }
 }
 

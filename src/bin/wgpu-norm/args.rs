@@ -1,9 +1,10 @@
 //! The command line.
 
 use crate::attributes::{Choice, Format, choice};
+use crate::bench::Bench;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use wgpu_norm::{ParamGrads, Statistics};
+use wgpu_norm::{ParamGrads, Statistics, Tuning};
 
 /// Gradients of normalization layers, computed on any GPU.
 #[derive(Debug, Parser)]
@@ -25,6 +26,23 @@ pub struct GpuArgs {
     /// The graphics interface to use [default: $WGPU_BACKEND, else any]
     #[arg(long, global = true)]
     pub backend: Option<Backend>,
+    /// Sizes that override the adapter's, as `bench --tune` prints them: key=value,... or a file of
+    /// such lines [default: $WGPU_NORM_PROFILE]
+    #[arg(long, value_name = "PROFILE", global = true, value_parser = profile)]
+    pub profile: Option<String>,
+}
+
+/// The text of a profile, or of the file that holds it; checked.
+fn profile(argument: &str) -> Result<String, String> {
+    let text = if argument.contains('=') {
+        argument.to_owned()
+    } else {
+        std::fs::read_to_string(argument).map_err(|error| format!("no key=value, and {error}"))?
+    };
+    match Tuning::GPU.overridden(&text) {
+        Ok(_) => Ok(text),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -53,6 +71,13 @@ pub enum Command {
     LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
+    /// Times the gradients, beside the adapter's copy bandwidth
+    ///
+    /// Times are medians: by GPU timestamps where the adapter has them, else from submission to
+    /// completion; warm, over buffers that take turns so that caches do not flatter. In the same rounds
+    /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under the 5n model
+    /// (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache).
+    Bench(Box<Bench>),
 }
 
 /// The files of an operator.

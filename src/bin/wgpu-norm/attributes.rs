@@ -39,6 +39,11 @@ impl Choice for Format {
     ];
 }
 
+impl Choice for DataFormat {
+    const VALUE_NAME: &'static str = "FORMAT";
+    const VALUES: &'static [(&'static str, Self)] = &[("NCX", Self::Ncx), ("NXC", Self::Nxc)];
+}
+
 impl Choice for Statistics {
     const VALUE_NAME: &'static str = "KIND";
     const VALUES: &'static [(&'static str, Self)] =

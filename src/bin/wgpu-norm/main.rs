@@ -6,6 +6,7 @@ mod adapters;
 mod args;
 mod attributes;
 mod batch_norm;
+mod bench;
 mod check;
 mod failure;
 mod gpu;
@@ -42,6 +43,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::BatchNormBackward(command) => batch_norm::run(command, &cli.gpu),
         Command::LayerNormBackward(command) => layer_norm::run(command, &cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
+        Command::Bench(command) => bench::run(command, &cli.gpu),
     }
 }
 

@@ -77,12 +77,20 @@ impl Output {
 
     /// Writes the file, in place of one that is there.
     pub fn write(&self, tensors: &[Tensor<'_>]) -> Result<(), Failure> {
-        encode(tensors)
-            .and_then(|bytes| replace(&self.target, &bytes))
-            .map_err(|source| Failure::Write {
-                path: self.path.clone(),
-                source,
-            })
+        let bytes = encode(tensors).map_err(|source| self.unwritable(source))?;
+        self.write_bytes(&bytes)
+    }
+
+    /// Writes the file with other content.
+    pub fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
+        replace(&self.target, bytes).map_err(|source| self.unwritable(source))
+    }
+
+    fn unwritable(&self, source: io::Error) -> Failure {
+        Failure::Write {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

@@ -1,0 +1,123 @@
+//! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
+
+use super::report::Around;
+use super::rotation::{MEAN, ms};
+use super::sets::{Case, Op};
+use super::subject::{EPSILON, Inputs, Planned, batch_norm_options};
+use super::timing::{Clock, median_ms};
+use crate::args::GpuArgs;
+use half::{bf16, f16};
+use std::time::{Duration, Instant};
+use wgpu_norm::{
+    BatchNormArgs, DType, DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm,
+    LayerNormArgs, LayerNormOptions, ParamOf,
+};
+
+/// Calls on host slices.
+const CALLS: u32 = 5;
+
+/// Measures a case; none where its adapter is not found again.
+pub fn measure(
+    args: &GpuArgs,
+    gpu: &GpuContext,
+    case: &Case,
+    rounds: Option<u32>,
+) -> Result<Option<Around>, Error> {
+    let info = gpu.adapter_info();
+    let mut adapters = pollster::block_on(wgpu_norm::adapters(args.backends())).into_iter();
+    let Some(adapter) = adapters.find(|adapter| adapter.get_info() == info) else {
+        return Ok(None);
+    };
+    let options = DeviceOptions {
+        profile: Some(gpu.profile().clone()),
+        ..DeviceOptions::default()
+    };
+    // A device of its own has compiled nothing yet; what a driver keeps on disk is another matter.
+    let begin = Instant::now();
+    let fresh = pollster::block_on(GpuContext::from_adapter(&adapter, options))?;
+    let open = begin.elapsed();
+    let inputs = Inputs::single(&fresh, case)?;
+    let clock = Clock::new(&fresh)?;
+    let begin = Instant::now();
+    let plan = Planned::new(&fresh, case)?;
+    let subject = inputs.bind(&fresh, &plan)?;
+    let bind = begin.elapsed();
+    let first = clock.wall(|encoder| subject.record(encoder, 0))?;
+    let second = clock.wall(|encoder| subject.record(encoder, 0))?;
+    let host = match case.dtype {
+        DType::F16 => host_slices::<f16, f32>(gpu, case, rounds)?,
+        DType::Bf16 => host_slices::<bf16, f32>(gpu, case, rounds)?,
+        DType::F32 => host_slices::<f32, f32>(gpu, case, rounds)?,
+        DType::F64 => host_slices::<f64, f64>(gpu, case, rounds)?,
+    };
+    Ok(Some(Around {
+        case: case.to_string(),
+        open_ms: ms(open),
+        bind_ms: ms(bind),
+        first_run_ms: ms(first.record + first.total),
+        second_run_ms: ms(second.record + second.total),
+        host_slices_ms: host,
+        // src and diff_dst there, diff_src back.
+        host_slices_bytes: case.bytes(3),
+    }))
+}
+
+/// The median time of a call with slices, in milliseconds.
+fn host_slices<T: Element, P: ParamOf<T>>(
+    gpu: &GpuContext,
+    case: &Case,
+    rounds: Option<u32>,
+) -> Result<f64, Error> {
+    let dims = case.dims();
+    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let wave = |period: usize| -> Vec<T> {
+        let values: Vec<T> = (0..period)
+            .map(|i| T::from_f64(MEAN + i as f64 / period as f64 - 0.5))
+            .collect();
+        let all = values.into_iter().cycle();
+        all.take(count(case.elements())).collect()
+    };
+    let (statistics, columns) = case.params();
+    let of = |value: f64, n: u64| vec![P::from_f64(value); count(n)];
+    let (src, diff_dst) = (wave(97), wave(89));
+    let (mean, variance) = (of(MEAN, statistics), of(1.0 / 12.0, statistics));
+    let (gamma, beta) = (of(0.5, columns), of(0.0, columns));
+    let mut samples: Vec<Duration> = Vec::new();
+    // The first call makes pipelines, and is not counted.
+    for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
+        let begin = Instant::now();
+        match case.op {
+            Op::BatchNorm => {
+                let layer = GpuBatchNorm::new(gpu, batch_norm_options(case))?;
+                pollster::block_on(layer.backward(BatchNormArgs {
+                    shape: &dims,
+                    src: &src,
+                    diff_dst: &diff_dst,
+                    mean: &mean,
+                    variance: &variance,
+                    gamma: Some(&gamma),
+                }))?;
+            }
+            Op::LayerNorm => {
+                let options = LayerNormOptions {
+                    epsilon: EPSILON,
+                    ..LayerNormOptions::default()
+                };
+                let layer = GpuLayerNorm::new(gpu, options)?;
+                pollster::block_on(layer.backward(LayerNormArgs {
+                    shape: &dims,
+                    src: &src,
+                    diff_dst: &diff_dst,
+                    mean: &mean,
+                    variance: &variance,
+                    gamma: Some(&gamma),
+                    beta: Some(&beta),
+                }))?;
+            }
+        }
+        if call > 0 {
+            samples.push(begin.elapsed());
+        }
+    }
+    Ok(median_ms(&samples))
+}

@@ -1,0 +1,315 @@
+//! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as
+//! the case under the 5n model, half of them read and half written.
+//!
+//! The set: 16 bytes a load; workgroups of 8, 64 and 256 invocations; 1, 4, 16 and 64 loads an
+//! invocation, four of them in flight where there are so many, those of a workgroup side by side. No
+//! bounds checks by wgpu. `copy_buffer_to_buffer` is measured beside them but is not in the set: it is
+//! not a kernel, and drivers do it by other means.
+
+use super::device::{scoped, storage};
+use super::rotation;
+use super::timing::{Clock, Rounds, median_ms};
+use std::time::{Duration, Instant};
+use wgpu_norm::{Error, GpuContext};
+
+const WORKGROUPS: [u32; 3] = [8, 64, 256];
+const QUADS: [u32; 4] = [1, 4, 16, 64];
+
+/// Samples a kernel gets to be chosen.
+const TRIALS: u32 = 3;
+
+/// The copy kernels, compiled.
+pub struct Copier {
+    device: wgpu::Device,
+    layout: wgpu::BindGroupLayout,
+    kernels: Vec<Kernel>,
+    largest: u64,
+    most_workgroups: u32,
+}
+
+struct Kernel {
+    workgroup: u32,
+    quads: u32,
+    pipeline: wgpu::ComputePipeline,
+}
+
+/// Source and destination of a copy, in pieces that fit a binding; several of them, so that none is
+/// in a cache when its turn comes.
+pub struct Copies {
+    sets: Vec<Vec<Piece>>,
+    /// Bytes read and written by one copy.
+    pub bytes: u64,
+}
+
+struct Piece {
+    from: wgpu::Buffer,
+    to: wgpu::Buffer,
+    bytes: u64,
+    bind_group: wgpu::BindGroup,
+}
+
+/// A kernel of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choice(usize);
+
+impl Copier {
+    pub fn new(gpu: &GpuContext) -> Result<Self, Error> {
+        let device = gpu.device();
+        let profile = gpu.profile();
+        let buffer = |binding, read_only| wgpu::BindGroupLayoutEntry {
+            binding,
+            visibility: wgpu::ShaderStages::COMPUTE,
+            ty: wgpu::BindingType::Buffer {
+                ty: wgpu::BufferBindingType::Storage { read_only },
+                has_dynamic_offset: false,
+                min_binding_size: None,
+            },
+            count: None,
+        };
+        let layout = scoped(device, "copy", 0, || {
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: Some("copy"),
+                entries: &[buffer(0, true), buffer(1, false)],
+            })
+        })?;
+        let mut kernels = Vec::new();
+        let fitting = WORKGROUPS.into_iter();
+        for workgroup in fitting.filter(|&workgroup| workgroup <= profile.max_invocations) {
+            for quads in QUADS {
+                let pipeline = scoped(device, "copy", 0, || {
+                    compile(device, &layout, workgroup, quads)
+                })?;
+                kernels.push(Kernel {
+                    workgroup,
+                    quads,
+                    pipeline,
+                });
+            }
+        }
+        Ok(Self {
+            device: device.clone(),
+            layout,
+            kernels,
+            largest: profile.max_binding.min(profile.max_buffer).min(1 << 30) / 256 * 256,
+            most_workgroups: profile.max_workgroups.max(1),
+        })
+    }
+
+    /// Buffers for copies that move so many bytes, filled with `pattern`.
+    pub fn prepare(
+        &self,
+        bytes: u64,
+        clock: &Clock,
+        pattern: &wgpu::Buffer,
+    ) -> Result<Copies, Error> {
+        let half = bytes.div_ceil(2).next_multiple_of(16).max(16);
+        let sets = rotation::sets(2 * half, |_| self.set(half))?;
+        clock.wall(|encoder| {
+            for piece in sets.iter().flatten() {
+                rotation::fill(encoder, pattern, 0, &piece.from);
+            }
+        })?;
+        let copies = Copies {
+            sets,
+            bytes: 2 * half,
+        };
+        // Touches all of it, and reports what wgpu may have to say.
+        for index in 0..copies.sets.len() {
+            scoped(&self.device, "copy", 0, || {
+                clock.wall(|encoder| self.record(encoder, Choice(0), &copies, index))
+            })??;
+        }
+        Ok(copies)
+    }
+
+    fn set(&self, half: u64) -> Result<Vec<Piece>, Error> {
+        let pieces = half.div_ceil(self.largest.max(256));
+        let size = half.div_ceil(pieces.max(1)).next_multiple_of(256);
+        let mut set = Vec::new();
+        let mut start = 0;
+        while start < half {
+            let bytes = size.min(half - start);
+            start += bytes;
+            let from = storage(&self.device, "copy", bytes)?;
+            let to = storage(&self.device, "copy", bytes)?;
+            let binding = |binding, buffer| wgpu::BindGroupEntry {
+                binding,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer,
+                    offset: 0,
+                    size: wgpu::BufferSize::new(bytes),
+                }),
+            };
+            let bind_group = scoped(&self.device, "copy", 0, || {
+                self.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some("copy"),
+                    layout: &self.layout,
+                    entries: &[binding(0, &from), binding(1, &to)],
+                })
+            })?;
+            set.push(Piece {
+                from,
+                to,
+                bytes,
+                bind_group,
+            });
+        }
+        Ok(set)
+    }
+
+    /// The fastest kernel at these sizes, by the median of a few samples of each.
+    pub fn choose(&self, clock: &Clock, copies: &Copies) -> Result<Choice, Error> {
+        let mut best = (f64::INFINITY, Choice(0));
+        for index in 0..self.kernels.len() {
+            let mut samples = Vec::new();
+            for trial in 0..=TRIALS as usize {
+                let time = self.time(clock, Choice(index), copies, trial)?;
+                // The first may still compile.
+                if trial > 0 {
+                    samples.push(time);
+                }
+            }
+            let time = median_ms(&samples);
+            if time < best.0 {
+                best = (time, Choice(index));
+            }
+        }
+        Ok(best.1)
+    }
+
+    /// One sample; `turn` rotates the buffers.
+    pub fn time(
+        &self,
+        clock: &Clock,
+        choice: Choice,
+        copies: &Copies,
+        turn: usize,
+    ) -> Result<Duration, Error> {
+        clock.gpu(|encoder| self.record(encoder, choice, copies, turn))
+    }
+
+    /// The median of `copy_buffer_to_buffer`, in milliseconds.
+    pub fn plain(&self, clock: &Clock, copies: &Copies, rounds: Rounds) -> Result<f64, Error> {
+        let mut samples = Vec::new();
+        let begin = Instant::now();
+        while Rounds(Some(rounds.0.unwrap_or(TRIALS))).go_on(samples.len(), begin) {
+            samples.push(clock.gpu(|encoder| {
+                for piece in copies.set(samples.len()) {
+                    encoder.copy_buffer_to_buffer(&piece.from, 0, &piece.to, 0, piece.bytes);
+                }
+            })?);
+        }
+        Ok(median_ms(&samples))
+    }
+
+    /// What a kernel is called in reports: invocations a workgroup × loads an invocation.
+    pub fn name(&self, choice: Choice) -> String {
+        match self.kernels.get(choice.0) {
+            Some(kernel) => format!("{}x{}", kernel.workgroup, kernel.quads),
+            None => String::new(),
+        }
+    }
+
+    fn record(
+        &self,
+        encoder: &mut wgpu::CommandEncoder,
+        choice: Choice,
+        copies: &Copies,
+        turn: usize,
+    ) {
+        let Some(kernel) = self.kernels.get(choice.0) else {
+            return;
+        };
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(&kernel.pipeline);
+        for piece in copies.set(turn) {
+            pass.set_bind_group(0, &piece.bind_group, &[]);
+            let a_workgroup = u64::from(kernel.workgroup) * u64::from(kernel.quads);
+            let workgroups = (piece.bytes / 16).div_ceil(a_workgroup);
+            let rows = workgroups.div_ceil(u64::from(self.most_workgroups));
+            let columns = workgroups.div_ceil(rows.max(1));
+            let word = |count| u32::try_from(count).unwrap_or(u32::MAX);
+            pass.dispatch_workgroups(word(columns), word(rows), 1);
+        }
+    }
+}
+
+impl Copies {
+    fn set(&self, turn: usize) -> &[Piece] {
+        let index = turn.checked_rem(self.sets.len()).unwrap_or(0);
+        self.sets.get(index).map_or(&[], Vec::as_slice)
+    }
+}
+
+fn wgsl(workgroup: u32, quads: u32) -> String {
+    let steps = quads / 4;
+    let body = match quads {
+        1 => format!(
+            "let i = group * {workgroup}u + lane;
+             if (i < count) {{ to[i] = from_[i]; }}"
+        ),
+        _ => format!(
+            "let first = group * {a_workgroup}u + lane;
+             for (var step = 0u; step < {steps}u; step++) {{
+                 let i = first + step * {stride}u;
+                 let j = i + {workgroup}u;
+                 let k = j + {workgroup}u;
+                 let l = k + {workgroup}u;
+                 if (l < count) {{
+                     let a = from_[i]; let b = from_[j]; let c = from_[k]; let d = from_[l];
+                     to[i] = a; to[j] = b; to[k] = c; to[l] = d;
+                 }} else {{
+                     if (i < count) {{ to[i] = from_[i]; }}
+                     if (j < count) {{ to[j] = from_[j]; }}
+                     if (k < count) {{ to[k] = from_[k]; }}
+                 }}
+             }}",
+            a_workgroup = workgroup * quads,
+            stride = workgroup * 4,
+        ),
+    };
+    format!(
+        "@group(0) @binding(0) var<storage, read> from_: array<vec4<u32>>;
+         @group(0) @binding(1) var<storage, read_write> to: array<vec4<u32>>;
+         @compute @workgroup_size({workgroup})
+         fn copy(
+             @builtin(workgroup_id) workgroup: vec3<u32>,
+             @builtin(num_workgroups) workgroups: vec3<u32>,
+             @builtin(local_invocation_index) lane: u32,
+         ) {{
+             let count = arrayLength(&from_);
+             let group = workgroup.y * workgroups.x + workgroup.x;
+             {body}
+         }}"
+    )
+}
+
+fn compile(
+    device: &wgpu::Device,
+    layout: &wgpu::BindGroupLayout,
+    workgroup: u32,
+    quads: u32,
+) -> wgpu::ComputePipeline {
+    let source = wgpu::ShaderModuleDescriptor {
+        label: Some("copy"),
+        source: wgpu::ShaderSource::Wgsl(wgsl(workgroup, quads).into()),
+    };
+    // SAFETY: every index is compared with the length of `from_`, which `to` has too: both are bound
+    // with the same number of bytes. The loop has a constant bound.
+    let module = unsafe {
+        device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
+    };
+    let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: Some("copy"),
+        bind_group_layouts: &[Some(layout)],
+        immediate_size: 0,
+    });
+    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+        label: Some("copy"),
+        layout: Some(&pipeline_layout),
+        module: &module,
+        entry_point: Some("copy"),
+        compilation_options: Default::default(),
+        cache: None,
+    })
+}

@@ -1,0 +1,63 @@
+//! Objects on the device that the bench makes itself.
+
+use std::fmt::Display;
+use wgpu_norm::Error;
+
+/// An error of wgpu's in the library's words.
+pub fn gpu_error(operation: &str, error: impl Display) -> Error {
+    Error::Gpu {
+        operation: operation.to_owned(),
+        message: error.to_string(),
+    }
+}
+
+/// Runs `create` and returns what it made, or wgpu's complaint. `bytes` is what it may allocate.
+pub fn scoped<T>(
+    device: &wgpu::Device,
+    what: &'static str,
+    bytes: u64,
+    create: impl FnOnce() -> T,
+) -> Result<T, Error> {
+    let memory = device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+    let validation = device.push_error_scope(wgpu::ErrorFilter::Validation);
+    let internal = device.push_error_scope(wgpu::ErrorFilter::Internal);
+    let made = create();
+    // The innermost is popped first.
+    let internal = pollster::block_on(internal.pop());
+    let validation = pollster::block_on(validation.pop());
+    if pollster::block_on(memory.pop()).is_some() {
+        return Err(Error::OutOfMemory { what, bytes });
+    }
+    match internal.or(validation) {
+        Some(error) => Err(gpu_error(what, error)),
+        None => Ok(made),
+    }
+}
+
+/// A storage buffer that can be copied from and to.
+pub fn storage(
+    device: &wgpu::Device,
+    what: &'static str,
+    bytes: u64,
+) -> Result<wgpu::Buffer, Error> {
+    let size = bytes.max(32).next_multiple_of(32);
+    let available = device.limits().max_buffer_size;
+    if size > available {
+        return Err(Error::Limit {
+            what: what.to_owned(),
+            limit: "max_buffer_size",
+            needed: size,
+            available,
+        });
+    }
+    scoped(device, what, size, || {
+        device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some(what),
+            size,
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_DST
+                | wgpu::BufferUsages::COPY_SRC,
+            mapped_at_creation: false,
+        })
+    })
+}

@@ -1,0 +1,126 @@
+//! Measures a case: the operator, a copy of as many bytes and an empty submission in turns, so that
+//! whatever else the machine does meets all three alike.
+
+use super::copy::{Choice, Copier};
+use super::report::{Model, Row};
+use super::rotation::{self, gb_per_s};
+use super::sets::Case;
+use super::subject::{Inputs, Planned};
+use super::timing::{Clock, Rounds, median_ms};
+use std::collections::HashMap;
+use std::time::Instant;
+use wgpu_norm::{DType, Error, GpuContext};
+
+/// What the cases of a run share.
+pub struct Bencher {
+    pub gpu: GpuContext,
+    pub clock: Clock,
+    rounds: Rounds,
+    copier: Copier,
+    patterns: Patterns,
+    /// The best copy kernel for so many bytes.
+    choices: HashMap<u64, Choice>,
+}
+
+/// The random numbers of each element type, made once.
+#[derive(Default)]
+pub struct Patterns(HashMap<DType, wgpu::Buffer>);
+
+impl Patterns {
+    pub fn get(&mut self, gpu: &GpuContext, dtype: DType) -> Result<wgpu::Buffer, Error> {
+        if let Some(pattern) = self.0.get(&dtype) {
+            return Ok(pattern.clone());
+        }
+        let pattern = rotation::pattern(gpu, dtype)?;
+        self.0.insert(dtype, pattern.clone());
+        Ok(pattern)
+    }
+}
+
+impl Bencher {
+    pub fn new(gpu: &GpuContext, rounds: Rounds) -> Result<Self, Error> {
+        Ok(Self {
+            gpu: gpu.clone(),
+            clock: Clock::new(gpu)?,
+            rounds,
+            copier: Copier::new(gpu)?,
+            patterns: Patterns::default(),
+            choices: HashMap::new(),
+        })
+    }
+
+    pub fn measure(&mut self, case: &Case) -> Result<Row, Error> {
+        let Self {
+            gpu,
+            clock,
+            rounds,
+            copier,
+            patterns,
+            choices,
+        } = self;
+        let plan = Planned::new(gpu, case)?;
+        let pattern = patterns.get(gpu, case.dtype)?;
+        let inputs = Inputs::new(gpu, clock, case, &pattern)?;
+        let subject = inputs.bind(gpu, &plan)?;
+        subject.warm(gpu, clock)?;
+        let copies = copier.prepare(case.bytes(5), clock, &pattern)?;
+        let choice = match choices.get(&copies.bytes) {
+            Some(&choice) => choice,
+            None => copier.choose(clock, &copies)?,
+        };
+        choices.insert(copies.bytes, choice);
+        let plain = copier.plain(clock, &copies, *rounds)?;
+
+        let (mut records, mut walls, mut times) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut copied, mut empties) = (Vec::new(), Vec::new());
+        let begin = Instant::now();
+        let mut turn = 0;
+        while rounds.go_on(walls.len(), begin) {
+            let wall = clock.wall(|encoder| subject.record(encoder, turn))?;
+            records.push(wall.record);
+            walls.push(wall.total);
+            turn += 1;
+            if clock.has_timestamps() {
+                times.push(clock.gpu(|encoder| subject.record(encoder, turn))?);
+                turn += 1;
+            }
+            copied.push(copier.time(clock, choice, &copies, copied.len())?);
+            empties.push(clock.wall(|_| {})?.total);
+        }
+        let wall_ms = median_ms(&walls);
+        let time_ms = match clock.has_timestamps() {
+            true => median_ms(&times),
+            false => wall_ms,
+        };
+        let copy = gb_per_s(copies.bytes, median_ms(&copied));
+        let model = |&times: &u64| {
+            let bytes = case.bytes(times);
+            Model {
+                times,
+                bytes,
+                fraction: gb_per_s(bytes, time_ms) / copy,
+            }
+        };
+        Ok(Row {
+            op: case.op.name().to_owned(),
+            shape: case.shape.to_string(),
+            dtype: case.dtype.to_string(),
+            data_format: case.data_format.map(|format| format.to_string()),
+            statistics: case.statistics_name().to_owned(),
+            param_grads: case.param_grads_name().to_owned(),
+            samples: walls.len() as u64,
+            time_ms,
+            wall_ms,
+            empty_submission_ms: median_ms(&empties),
+            record_us: clock.record_ms(|encoder, turn| subject.record(encoder, turn)) * 1e3,
+            record_between_us: median_ms(&records) * 1e3,
+            copy_gb_per_s: copy,
+            copy_kernel: copier.name(choice),
+            copy_buffer_gb_per_s: gb_per_s(copies.bytes, plain),
+            models: case.models().iter().map(model).collect(),
+            kernel: plan.kernels(),
+            dispatches: plan.dispatches() as u64,
+            workspace_bytes: plan.workspace_bytes(),
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Buffers of a kind in several sets that take turns, so that caches do not flatter: a set's turn comes
+//! again when the others have passed through the caches.
+
+use std::time::Duration;
+use wgpu_norm::{DType, Element, Error, GpuContext};
+
+/// Bytes of all sets together, about; a single set may be larger.
+const TOTAL: u64 = 1 << 30;
+
+/// Sets at most: of small tensors it is latency that counts.
+const MOST: u64 = 64;
+
+/// Sets to make of so many bytes each: a gigabyte together, but 2 at least and 64 at most; one where
+/// a set alone is that large, for it pushes itself out of any cache.
+fn count(bytes: u64) -> u64 {
+    if bytes >= TOTAL {
+        return 1;
+    }
+    (TOTAL / bytes.max(1)).clamp(2, MOST)
+}
+
+/// Makes the sets, or as many as there is memory for, but one at least.
+pub fn sets<T>(bytes: u64, mut make: impl FnMut(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+    let mut sets = Vec::new();
+    for index in 0..count(bytes) {
+        match make(index) {
+            Ok(set) => sets.push(set),
+            Err(Error::OutOfMemory { .. }) if index > 0 => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(sets)
+}
+
+/// Values of a pattern: a prime, so that neighbouring channels and rows differ.
+const PATTERN: usize = 65_537;
+
+/// Bytes of the buffer that the pattern is copied from, about.
+const PATTERN_BYTES: u64 = 1 << 22;
+
+/// The pattern's mean; its variance is 1.
+pub const MEAN: f64 = 0.25;
+
+/// A buffer of random numbers, about normal with mean 0.25 and variance 1, over and over.
+pub fn pattern(gpu: &GpuContext, dtype: DType) -> Result<wgpu::Buffer, Error> {
+    let bytes = match dtype {
+        DType::F16 => values::<half::f16>(),
+        DType::Bf16 => values::<half::bf16>(),
+        DType::F32 => values::<f32>(),
+        DType::F64 => values::<f64>(),
+    };
+    let device = gpu.device();
+    let buffer = super::device::storage(device, "pattern", bytes.len() as u64)?;
+    super::device::scoped(device, "pattern", bytes.len() as u64, || {
+        gpu.queue().write_buffer(&buffer, 0, &bytes);
+    })?;
+    Ok(buffer)
+}
+
+fn values<T: Element>() -> Vec<u8> {
+    let values: Vec<T> = normal().into_iter().map(T::from_f64).collect();
+    let repeats = (PATTERN_BYTES / (PATTERN as u64 * T::DTYPE.size())).max(1);
+    let mut bytes = bytemuck::cast_slice(&values).repeat(usize::try_from(repeats).unwrap_or(1));
+    // Whole words; half types have an odd number of values a repeat.
+    bytes.truncate(bytes.len() / 32 * 32);
+    bytes
+}
+
+/// Sums of twelve uniform numbers, of a fixed seed, then shifted and scaled to the exact statistics.
+fn normal() -> Vec<f64> {
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut uniform = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) as f64 / (1_u64 << 53) as f64
+    };
+    let mut values: Vec<f64> = (0..PATTERN)
+        .map(|_| (0..12).map(|_| uniform()).sum::<f64>() - 6.0)
+        .collect();
+    let count = PATTERN as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+    for value in &mut values {
+        *value = MEAN + (*value - mean) / variance.sqrt();
+    }
+    values
+}
+
+/// Fills a buffer with the pattern, from a place in it on.
+pub fn fill(
+    encoder: &mut wgpu::CommandEncoder,
+    pattern: &wgpu::Buffer,
+    from: u64,
+    buffer: &wgpu::Buffer,
+) {
+    let from = (from / 4 * 4) % pattern.size().max(4);
+    let (mut start, mut offset) = (0, from);
+    while start < buffer.size() {
+        let bytes = (pattern.size() - offset).min(buffer.size() - start);
+        encoder.copy_buffer_to_buffer(pattern, offset, buffer, start, bytes);
+        start += bytes;
+        offset = 0;
+    }
+}
+
+/// A bandwidth in GB/s (10⁹ bytes).
+pub fn gb_per_s(bytes: u64, ms: f64) -> f64 {
+    bytes as f64 / (ms * 1e6)
+}
+
+/// Milliseconds.
+pub fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_fill_a_gigabyte() {
+        assert_eq!(count(100), 64);
+        assert_eq!(count(100 << 20), 10);
+        assert_eq!(count(900 << 20), 2);
+        assert_eq!(count(2 << 30), 1);
+    }
+
+    #[test]
+    fn memory_may_end_after_the_first_set() {
+        let make = |most: u64| {
+            move |index: u64| match index < most {
+                true => Ok(index),
+                false => Err(Error::OutOfMemory {
+                    what: "a set",
+                    bytes: 1,
+                }),
+            }
+        };
+        assert_eq!(sets(1 << 28, make(3)).map(|sets| sets.len()), Ok(3));
+        assert!(sets(1 << 28, make(0)).is_err());
+    }
+
+    #[test]
+    fn the_pattern_has_its_statistics() {
+        let values = normal();
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / count;
+        assert!((mean - MEAN).abs() < 1e-9 && (variance - 1.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,281 @@
+//! What is timed: the sets of shapes, from real networks, and the cases that they make.
+
+use std::fmt;
+use std::str::FromStr;
+use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
+
+/// A named set of shapes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Set {
+    /// For drivers that run on the CPU: a million elements or more
+    Software,
+    /// For GPUs: ResNet-50 at batch 50, Inception-v3 at batch 96, and larger
+    Gpu,
+    /// Where latency counts
+    Small,
+}
+
+/// An operator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Op {
+    BatchNorm,
+    LayerNorm,
+}
+
+impl Op {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BatchNorm => "batch-norm",
+            Self::LayerNorm => "layer-norm",
+        }
+    }
+}
+
+impl Set {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Software => "software",
+            Self::Gpu => "gpu",
+            Self::Small => "small",
+        }
+    }
+
+    /// Its shapes, written N × C × spatial.
+    pub fn shapes(self, op: Op) -> &'static [&'static [usize]] {
+        match (self, op) {
+            (Self::Software, Op::BatchNorm) => &[
+                &[4, 64, 112, 112],
+                &[8, 64, 56, 56],
+                &[32, 64, 56, 56],
+                &[4, 256, 56, 56],
+                &[16, 128, 28, 28],
+                &[8, 512, 28, 28],
+                &[32, 256, 14, 14],
+                &[16, 1024, 14, 14],
+                &[32, 2048, 7, 7],
+                &[4, 64, 147, 147],
+                &[16, 96, 35, 35],
+                // Few long channels.
+                &[20, 6, 65536],
+                &[2, 3, 512, 512],
+                &[4096, 256],
+                &[65536, 64],
+                &[4, 32, 64, 64, 64],
+            ],
+            (Self::Gpu, Op::BatchNorm) => &[
+                &[50, 64, 112, 112],
+                &[50, 64, 56, 56],
+                &[50, 256, 56, 56],
+                &[50, 128, 28, 28],
+                &[50, 512, 28, 28],
+                &[50, 256, 14, 14],
+                &[50, 1024, 14, 14],
+                &[50, 512, 7, 7],
+                &[50, 2048, 7, 7],
+                &[96, 64, 147, 147],
+                &[96, 80, 73, 73],
+                &[96, 96, 35, 35],
+                &[96, 384, 8, 8],
+                // Few long channels.
+                &[20, 6, 65536],
+                &[2, 3, 1024, 1024],
+                &[65536, 64],
+                &[4096, 256],
+                &[131072, 1024],
+                &[4, 32, 64, 64, 64],
+                // Larger than most adapters' bindings.
+                &[256, 256, 56, 56],
+            ],
+            (Self::Small, Op::BatchNorm) => &[
+                &[64, 128],
+                &[16, 1024, 1],
+                &[8, 512, 7, 7],
+                &[1, 64, 57, 57],
+                &[1, 544, 15, 15],
+                &[128, 2048],
+            ],
+            (Self::Software, Op::LayerNorm) => {
+                &[&[4096, 768], &[512, 4096], &[65536, 64], &[16, 50257]]
+            }
+            (Self::Gpu, Op::LayerNorm) => {
+                &[&[8192, 4096], &[65536, 768], &[1048576, 64], &[512, 50257]]
+            }
+            (Self::Small, Op::LayerNorm) => &[&[257, 768], &[128, 1, 1024]],
+        }
+    }
+}
+
+/// A shape, written `32x64x56x56`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape(pub Vec<usize>);
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let dims: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&dims.join("x"))
+    }
+}
+
+impl FromStr for Shape {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let expected = || "expected sizes of 1 or more like 32x64x56x56".to_owned();
+        let dims = text.split(['x', '×', '·']).map(|size| match size.parse() {
+            Ok(size) if size > 0 => Ok(size),
+            _ => Err(expected()),
+        });
+        let dims = dims.collect::<Result<Vec<usize>, String>>()?;
+        match dims.len() {
+            2..=8 => Ok(Self(dims)),
+            _ => Err("expected a rank from 2 to 8".to_owned()),
+        }
+    }
+}
+
+/// One thing to time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    pub op: Op,
+    /// N × C × spatial whatever the format is.
+    pub shape: Shape,
+    pub dtype: DType,
+    /// Where the channels are; layer norm has none.
+    pub data_format: Option<DataFormat>,
+    pub statistics: Statistics,
+    pub param_grads: ParamGrads,
+}
+
+impl Case {
+    /// The tensor's shape as it lies in memory.
+    pub fn dims(&self) -> Vec<usize> {
+        let mut dims = self.shape.0.clone();
+        if self.data_format == Some(DataFormat::Nxc)
+            && let Some(spatial_and_channel) = dims.get_mut(1..)
+        {
+            spatial_and_channel.rotate_left(1);
+        }
+        dims
+    }
+
+    /// Elements of src.
+    pub fn elements(&self) -> u64 {
+        product(&self.shape.0)
+    }
+
+    /// Elements of mean and variance, and those of gamma.
+    pub fn params(&self) -> (u64, u64) {
+        let shape = &self.shape.0;
+        match self.op {
+            Op::BatchNorm => {
+                let channels = shape.get(1).map_or(1, |&c| c as u64);
+                (channels, channels)
+            }
+            Op::LayerNorm => {
+                let columns = shape.last().map_or(1, |&c| c as u64);
+                (self.elements() / columns.max(1), columns)
+            }
+        }
+    }
+
+    /// The parameters' element type.
+    pub fn params_dtype(&self) -> DType {
+        self.dtype.accumulator()
+    }
+
+    /// Elements moved under the models that apply: each tensor read as often as the formula does,
+    /// and where a second reading is served by a cache.
+    pub fn models(&self) -> &'static [u64] {
+        match (self.statistics, self.param_grads) {
+            (Statistics::Batch, _) => &[5, 3],
+            (Statistics::Constant, ParamGrads::Both) => &[3],
+            // src is not needed then.
+            (Statistics::Constant, _) => &[2],
+        }
+    }
+
+    /// Bytes of so many times all elements.
+    pub fn bytes(&self, times: u64) -> u64 {
+        self.elements()
+            .saturating_mul(self.dtype.size())
+            .saturating_mul(times)
+    }
+
+    pub fn statistics_name(&self) -> &'static str {
+        match self.statistics {
+            Statistics::Batch => "batch",
+            Statistics::Constant => "constant",
+        }
+    }
+
+    pub fn param_grads_name(&self) -> &'static str {
+        match self.param_grads {
+            ParamGrads::Both => "both",
+            ParamGrads::Neither => "neither",
+            ParamGrads::Frozen => "frozen",
+        }
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.op.name(), self.shape, self.dtype)?;
+        match self.data_format {
+            Some(format) => write!(f, " {format}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn product(dims: &[usize]) -> u64 {
+    dims.iter()
+        .fold(1, |product: u64, &dim| product.saturating_mul(dim as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn shapes_read_as_they_print() {
+        for text in ["64x128", "4x32x64x64x64"] {
+            assert_eq!(text.parse::<Shape>().unwrap().to_string(), text);
+        }
+        assert_eq!("2×3×4·5".parse::<Shape>().unwrap().0, [2, 3, 4, 5]);
+        for text in ["", "4", "4x", "0x4", "-1x4", "4x4.5", "1x1x1x1x1x1x1x1x1"] {
+            assert!(text.parse::<Shape>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn channels_last_moves_the_channel_alone() {
+        let case = |data_format| Case {
+            op: Op::BatchNorm,
+            shape: Shape(vec![2, 3, 4, 5]),
+            dtype: DType::Bf16,
+            data_format: Some(data_format),
+            statistics: Statistics::Batch,
+            param_grads: ParamGrads::Both,
+        };
+        assert_eq!(case(DataFormat::Ncx).dims(), [2, 3, 4, 5]);
+        assert_eq!(case(DataFormat::Nxc).dims(), [2, 4, 5, 3]);
+        assert_eq!(case(DataFormat::Nxc).params(), (3, 3));
+        assert_eq!(case(DataFormat::Nxc).bytes(5), 1200);
+        assert_eq!(case(DataFormat::Nxc).params_dtype(), DType::F32);
+    }
+
+    #[test]
+    fn every_shape_of_a_set_can_be_given_by_hand() {
+        for set in [Set::Software, Set::Gpu, Set::Small] {
+            for op in [Op::BatchNorm, Op::LayerNorm] {
+                for shape in set.shapes(op) {
+                    let shape = Shape(shape.to_vec());
+                    assert_eq!(shape.to_string().parse::<Shape>().unwrap(), shape);
+                    let elements = product(&shape.0);
+                    assert!(set != Set::Software || op != Op::BatchNorm || elements >= 1_000_000);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! A case on the device: its plan, and buffers bound to it in several sets.
+
+use super::device::{scoped, storage};
+use super::rotation::{self, MEAN};
+use super::sets::{Case, Op};
+use super::timing::Clock;
+use wgpu_norm::{
+    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, BufferRange, DType, Element, Error,
+    GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers, LayerNormOptions, LayerNormPlan,
+    ParamGrads,
+};
+
+/// Added to the variances.
+pub const EPSILON: f64 = 1e-5;
+
+/// A case's plan.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Planned {
+    BatchNorm(Box<BatchNormPlan>),
+    LayerNorm(Box<LayerNormPlan>),
+}
+
+impl Planned {
+    pub fn new(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
+        let (dims, data, params) = (case.dims(), case.dtype, case.params_dtype());
+        Ok(match case.op {
+            Op::BatchNorm => {
+                let layer = GpuBatchNorm::new(gpu, batch_norm_options(case))?;
+                Self::BatchNorm(Box::new(layer.plan(&dims, data, params, true)?))
+            }
+            Op::LayerNorm => {
+                let layer = GpuLayerNorm::new(gpu, LayerNormOptions::default())?;
+                Self::LayerNorm(Box::new(layer.plan(&dims, data, params)?))
+            }
+        })
+    }
+
+    /// The kernels in order, repetitions together: `reduce_runs×2+finish+apply_runs×2`.
+    pub fn kernels(&self) -> String {
+        let names = match self {
+            Self::BatchNorm(plan) => plan.kernels(),
+            Self::LayerNorm(plan) => plan.kernels(),
+        };
+        let groups = names.chunk_by(|a, b| a == b);
+        let texts = groups.map(|group| match group {
+            [one] => (*one).to_owned(),
+            [one, ..] => format!("{one}×{}", group.len()),
+            [] => String::new(),
+        });
+        texts.collect::<Vec<_>>().join("+")
+    }
+
+    pub fn dispatches(&self) -> usize {
+        match self {
+            Self::BatchNorm(plan) => plan.dispatches(),
+            Self::LayerNorm(plan) => plan.dispatches(),
+        }
+    }
+
+    pub fn workspace_bytes(&self) -> u64 {
+        match self {
+            Self::BatchNorm(plan) => plan.workspace_size(),
+            Self::LayerNorm(plan) => plan.workspace_size(),
+        }
+    }
+
+    pub fn bind(&self, gpu: &GpuContext, tensors: &Tensors) -> Result<Bound, Error> {
+        let range = BufferRange::from;
+        match self {
+            Self::BatchNorm(plan) => plan.bind(
+                gpu,
+                &BatchNormBuffers {
+                    src: range(&tensors.src),
+                    diff_dst: range(&tensors.diff_dst),
+                    mean: range(&tensors.mean),
+                    variance: range(&tensors.variance),
+                    gamma: Some(range(&tensors.gamma)),
+                    diff_src: range(&tensors.diff_src),
+                    diff_gamma: tensors.diff_gamma.as_ref().map(range),
+                    diff_beta: tensors.diff_beta.as_ref().map(range),
+                    sums: None,
+                    workspace: None,
+                },
+            ),
+            Self::LayerNorm(plan) => plan.bind(
+                gpu,
+                &LayerNormBuffers {
+                    src: range(&tensors.src),
+                    diff_dst: range(&tensors.diff_dst),
+                    mean: range(&tensors.mean),
+                    variance: range(&tensors.variance),
+                    gamma: Some(range(&tensors.gamma)),
+                    diff_src: range(&tensors.diff_src),
+                    diff_gamma: tensors.diff_gamma.as_ref().map(range),
+                    diff_beta: tensors.diff_beta.as_ref().map(range),
+                    workspace: None,
+                },
+            ),
+        }
+    }
+}
+
+pub fn batch_norm_options(case: &Case) -> BatchNormOptions {
+    BatchNormOptions {
+        data_format: case.data_format.unwrap_or_default(),
+        statistics: case.statistics,
+        param_grads: case.param_grads,
+        ..BatchNormOptions::new(EPSILON)
+    }
+}
+
+/// A set of a case's tensors: src and diff_dst are random, mean and variance are src's but for the
+/// noise of its channels.
+pub struct Tensors {
+    src: wgpu::Buffer,
+    diff_dst: wgpu::Buffer,
+    mean: wgpu::Buffer,
+    variance: wgpu::Buffer,
+    gamma: wgpu::Buffer,
+    diff_src: wgpu::Buffer,
+    diff_gamma: Option<wgpu::Buffer>,
+    diff_beta: Option<wgpu::Buffer>,
+}
+
+impl Tensors {
+    /// Buffers, not filled yet.
+    fn new(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
+        let device = gpu.device();
+        let data = case.bytes(1);
+        let (statistics, columns) = case.params();
+        let size = case.params_dtype().size();
+        let (statistics, columns) = (statistics * size, columns * size);
+        let both = case.param_grads == ParamGrads::Both;
+        let gradient = |name| both.then(|| storage(device, name, columns)).transpose();
+        Ok(Self {
+            src: storage(device, "src", data)?,
+            diff_dst: storage(device, "diff_dst", data)?,
+            mean: storage(device, "mean", statistics)?,
+            variance: storage(device, "variance", statistics)?,
+            gamma: storage(device, "gamma", columns)?,
+            diff_src: storage(device, "diff_src", data)?,
+            diff_gamma: gradient("diff_gamma")?,
+            diff_beta: gradient("diff_beta")?,
+        })
+    }
+
+    fn fill(
+        &self,
+        gpu: &GpuContext,
+        clock: &Clock,
+        case: &Case,
+        pattern: &wgpu::Buffer,
+    ) -> Result<(), Error> {
+        let params = [
+            (&self.mean, MEAN),
+            (&self.variance, 1.0),
+            (&self.gamma, 0.5),
+        ];
+        for (buffer, value) in params {
+            let bytes = repeated(case.params_dtype(), value, buffer.size());
+            scoped(gpu.device(), "parameters", buffer.size(), || {
+                gpu.queue().write_buffer(buffer, 0, &bytes);
+            })?;
+        }
+        clock.wall(|encoder| {
+            rotation::fill(encoder, pattern, 0, &self.src);
+            // Other numbers than src's.
+            rotation::fill(encoder, pattern, pattern.size() / 3, &self.diff_dst);
+        })?;
+        Ok(())
+    }
+}
+
+fn repeated(dtype: DType, value: f64, bytes: u64) -> Vec<u8> {
+    let count = usize::try_from(bytes / dtype.size()).unwrap_or(0);
+    match dtype {
+        DType::F64 => bytemuck::cast_slice(&vec![value; count]).to_vec(),
+        _ => bytemuck::cast_slice(&vec![f32::from_f64(value); count]).to_vec(),
+    }
+}
+
+/// A case's tensors in several sets.
+pub struct Inputs(Vec<Tensors>);
+
+impl Inputs {
+    /// Sets that take turns, filled with the pattern.
+    pub fn new(
+        gpu: &GpuContext,
+        clock: &Clock,
+        case: &Case,
+        pattern: &wgpu::Buffer,
+    ) -> Result<Self, Error> {
+        let sets = rotation::sets(case.bytes(3), |_| Tensors::new(gpu, case))?;
+        for set in &sets {
+            set.fill(gpu, clock, case, pattern)?;
+        }
+        Ok(Self(sets))
+    }
+
+    /// One set, of zeros.
+    pub fn single(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
+        Ok(Self(vec![Tensors::new(gpu, case)?]))
+    }
+
+    /// Binds every set.
+    pub fn bind(&self, gpu: &GpuContext, plan: &Planned) -> Result<Subject, Error> {
+        let bound = self.0.iter().map(|set| plan.bind(gpu, set));
+        Ok(Subject(bound.collect::<Result<_, _>>()?))
+    }
+}
+
+/// What is measured.
+pub struct Subject(Vec<Bound>);
+
+impl Subject {
+    /// Runs every set once: what compiles lazily is compiled, what is touched first is touched, and
+    /// wgpu says what it has to say.
+    pub fn warm(&self, gpu: &GpuContext, clock: &Clock) -> Result<(), Error> {
+        for one in &self.0 {
+            scoped(gpu.device(), "running", 0, || {
+                clock.wall(|encoder| one.record(encoder))
+            })??;
+        }
+        Ok(())
+    }
+
+    /// Records one backward, of the set whose turn it is.
+    pub fn record(&self, encoder: &mut wgpu::CommandEncoder, turn: usize) {
+        let index = turn.checked_rem(self.0.len()).unwrap_or(0);
+        if let Some(bound) = self.0.get(index) {
+            bound.record(encoder);
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! How long a submission takes: by the GPU's own timestamps where the adapter has them, and from
+//! submission to completion.
+
+use super::device::{gpu_error, scoped, storage};
+use std::time::{Duration, Instant};
+use wgpu_norm::{Error, GpuContext};
+
+/// Measures submissions, one at a time: nothing overlaps what is measured.
+pub struct Clock {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    timestamps: Option<Timestamps>,
+}
+
+struct Timestamps {
+    queries: wgpu::QuerySet,
+    resolved: wgpu::Buffer,
+    readable: wgpu::Buffer,
+    nanoseconds_per_tick: f64,
+}
+
+/// Bytes of two timestamps.
+const PAIR: u64 = 16;
+
+/// Recordings that are timed in a row.
+const RECORDINGS: usize = 200;
+
+/// What a plain submission took.
+#[derive(Clone, Copy, Debug)]
+pub struct Wall {
+    /// Making, recording and finishing the encoder.
+    pub record: Duration,
+    /// From submission to completion.
+    pub total: Duration,
+}
+
+impl Clock {
+    pub fn new(gpu: &GpuContext) -> Result<Self, Error> {
+        let (device, queue) = (gpu.device().clone(), gpu.queue().clone());
+        let needed =
+            wgpu::Features::TIMESTAMP_QUERY | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
+        let timestamps = if device.features().contains(needed) {
+            Some(Timestamps::new(&device, &queue)?)
+        } else {
+            None
+        };
+        let mut clock = Self {
+            device,
+            queue,
+            timestamps,
+        };
+        if clock.timestamps.is_some() {
+            // A driver whose timestamps stand still while work is done has none.
+            let work = storage(&clock.device, "work", 1 << 22)?;
+            let time = clock.stamped(|encoder| encoder.clear_buffer(&work, 0, None))?;
+            if time.is_none() {
+                clock.timestamps = None;
+            }
+        }
+        Ok(clock)
+    }
+
+    /// Whether [`gpu`](Self::gpu) goes by timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.timestamps.is_some()
+    }
+
+    /// What [`gpu`](Self::gpu) goes by.
+    pub fn method(&self) -> &'static str {
+        match self.timestamps {
+            Some(_) => "GPU timestamps",
+            None => "submission to completion",
+        }
+    }
+
+    /// Records, submits and waits; timed by the host.
+    pub fn wall(&self, record: impl FnOnce(&mut wgpu::CommandEncoder)) -> Result<Wall, Error> {
+        let begin = Instant::now();
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        record(&mut encoder);
+        let commands = encoder.finish();
+        let recorded = Instant::now();
+        let submission = self.queue.submit([commands]);
+        self.wait(Some(submission))?;
+        Ok(Wall {
+            record: recorded.duration_since(begin),
+            total: recorded.elapsed(),
+        })
+    }
+
+    /// The host's median time to make, record and finish an encoder, many in a row; in milliseconds.
+    /// Nothing is submitted.
+    pub fn record_ms(&self, record: impl Fn(&mut wgpu::CommandEncoder, usize)) -> f64 {
+        let mut samples = Vec::new();
+        for turn in 0..RECORDINGS {
+            let begin = Instant::now();
+            let mut encoder = self.device.create_command_encoder(&Default::default());
+            record(&mut encoder, turn);
+            let commands = encoder.finish();
+            samples.push(begin.elapsed());
+            drop(commands);
+        }
+        median_ms(&samples)
+    }
+
+    /// The time of what is recorded: between timestamps around it, else from submission to
+    /// completion.
+    pub fn gpu(&self, record: impl Fn(&mut wgpu::CommandEncoder)) -> Result<Duration, Error> {
+        if self.has_timestamps()
+            && let Some(time) = self.stamped(&record)?
+        {
+            return Ok(time);
+        }
+        Ok(self.wall(record)?.total)
+    }
+
+    /// The time between two timestamps; none if the GPU's clock did not advance.
+    fn stamped(
+        &self,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<Option<Duration>, Error> {
+        let Some(timestamps) = &self.timestamps else {
+            return Ok(None);
+        };
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.write_timestamp(&timestamps.queries, 0);
+        record(&mut encoder);
+        encoder.write_timestamp(&timestamps.queries, 1);
+        encoder.resolve_query_set(&timestamps.queries, 0..2, &timestamps.resolved, 0);
+        encoder.copy_buffer_to_buffer(&timestamps.resolved, 0, &timestamps.readable, 0, PAIR);
+        let submission = self.queue.submit([encoder.finish()]);
+        timestamps
+            .readable
+            .map_async(wgpu::MapMode::Read, .., |_| {});
+        self.wait(Some(submission))?;
+        timestamps.read()
+    }
+
+    /// Waits for a submission, or for all.
+    pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), Error> {
+        let poll = wgpu::PollType::Wait {
+            submission_index: submission,
+            timeout: None,
+        };
+        match self.device.poll(poll) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(gpu_error("waiting for the device", error)),
+        }
+    }
+}
+
+impl Timestamps {
+    fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Result<Self, Error> {
+        let buffer = |usage| {
+            device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("timestamps"),
+                size: PAIR,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        let (copy_src, copy_dst) = (wgpu::BufferUsages::COPY_SRC, wgpu::BufferUsages::COPY_DST);
+        scoped(device, "timestamps", PAIR, || Self {
+            queries: device.create_query_set(&wgpu::QuerySetDescriptor {
+                label: Some("timestamps"),
+                ty: wgpu::QueryType::Timestamp,
+                count: 2,
+            }),
+            resolved: buffer(wgpu::BufferUsages::QUERY_RESOLVE | copy_src),
+            readable: buffer(wgpu::BufferUsages::MAP_READ | copy_dst),
+            nanoseconds_per_tick: f64::from(queue.get_timestamp_period()),
+        })
+    }
+
+    fn read(&self) -> Result<Option<Duration>, Error> {
+        let view = self.readable.get_mapped_range(..);
+        let view = view.map_err(|error| gpu_error("reading timestamps", error))?;
+        let ticks: Vec<u64> = bytemuck::pod_collect_to_vec(&view);
+        drop(view);
+        self.readable.unmap();
+        let &[begin, end] = ticks.as_slice() else {
+            return Ok(None);
+        };
+        let ticks = end.checked_sub(begin).filter(|&ticks| ticks > 0);
+        let seconds = ticks.map(|ticks| ticks as f64 * self.nanoseconds_per_tick * 1e-9);
+        Ok(seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()))
+    }
+}
+
+/// How many samples are taken.
+#[derive(Clone, Copy, Debug)]
+pub struct Rounds(pub Option<u32>);
+
+impl Rounds {
+    const LEAST: usize = 9;
+    const MOST: usize = 1000;
+    const TIME: Duration = Duration::from_millis(500);
+
+    /// Whether another sample is due: as many as asked for, else 9 at least and half a second long,
+    /// 1000 at most.
+    pub fn go_on(self, done: usize, since: Instant) -> bool {
+        match self.0 {
+            Some(rounds) => done < rounds as usize,
+            None => done < Self::LEAST || (done < Self::MOST && since.elapsed() < Self::TIME),
+        }
+    }
+}
+
+/// The median, in milliseconds; NaN of none.
+pub fn median_ms(samples: &[Duration]) -> f64 {
+    let mut sorted: Vec<f64> = samples.iter().map(|d| d.as_secs_f64() * 1e3).collect();
+    sorted.sort_by(f64::total_cmp);
+    let middle = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => middle(n / 2),
+        n => (middle(n / 2 - 1) + middle(n / 2)) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians() {
+        let ms = |values: &[u64]| -> Vec<Duration> {
+            values.iter().map(|&v| Duration::from_millis(v)).collect()
+        };
+        assert!(median_ms(&[]).is_nan());
+        assert!((median_ms(&ms(&[3, 1, 2])) - 2.0).abs() < 1e-9);
+        assert!((median_ms(&ms(&[4, 1, 2, 3])) - 2.5).abs() < 1e-9);
+    }
+}

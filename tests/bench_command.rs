@@ -1,0 +1,385 @@
+//! `wgpu-norm bench`, run as a process on the adapter that the environment chooses. Times are never
+//! asserted.
+#![cfg(feature = "command")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wgpu-norm"));
+    command
+        .arg("bench")
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("WGPU_NORM_PROFILE");
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_success(output: &Output) {
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(output));
+}
+
+/// An exit code, nothing on stdout, no panic, and all of `fragments` on stderr.
+fn assert_failure(output: &Output, code: i32, fragments: &[&str]) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert_eq!(stdout(output), "");
+    assert!(!message.contains("panicked"), "{message}");
+    for fragment in fragments {
+        assert!(message.contains(fragment), "no '{fragment}' in: {message}");
+    }
+}
+
+/// An empty folder of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("bench")
+        .join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+/// Every start tag has its end, and text has no stray angle brackets.
+fn assert_well_formed(svg: &str) {
+    assert!(svg.starts_with("<svg xmlns="), "{svg}");
+    assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+    let mut open = Vec::new();
+    for part in svg.split('<').skip(1) {
+        let (tag, rest) = part.split_once('>').expect("an end of each tag");
+        assert!(!rest.contains('>'), "{part}");
+        let name = tag.split_whitespace().next().unwrap();
+        if let Some(name) = name.strip_prefix('/') {
+            assert_eq!(open.pop(), Some(name), "{part}");
+        } else if !tag.ends_with('/') {
+            open.push(name);
+        }
+        assert_eq!(tag.matches('"').count() % 2, 0, "{tag}");
+    }
+    assert!(open.is_empty(), "{open:?}");
+}
+
+const RESULT_NUMBERS: [&str; 15] = [
+    "time_ms",
+    "wall_ms",
+    "empty_submission_ms",
+    "over_empty_ms",
+    "record_us",
+    "copy_gb_per_s",
+    "copy_buffer_gb_per_s",
+    "samples",
+    "bytes_5n",
+    "bytes_3n",
+    "fraction_of_copy_5n",
+    "fraction_of_copy_3n",
+    "dispatches",
+    "workspace_bytes",
+    "record_between_us",
+];
+
+fn assert_report(report: &Value, results: usize) {
+    for key in [
+        "adapter", "backend", "driver", "kind", "date", "profile", "timing",
+    ] {
+        assert!(report[key].is_string(), "{key}: {report}");
+    }
+    assert!(report["copy_gb_per_s"].as_f64().unwrap() > 0.0);
+    let date = report["date"].as_str().unwrap();
+    assert!(date.len() == 20 && date.ends_with('Z'), "{date}");
+    for key in ["open_ms", "bind_ms", "first_run_ms", "host_slices_ms"] {
+        assert!(report["around"][key].is_number(), "{key}: {report}");
+    }
+    let rows = report["results"].as_array().unwrap();
+    assert_eq!(rows.len(), results, "{report}");
+    for row in rows {
+        for key in [
+            "op",
+            "shape",
+            "dtype",
+            "statistics",
+            "kernel",
+            "copy_kernel",
+        ] {
+            assert!(row[key].is_string(), "{key}: {row}");
+        }
+        for key in RESULT_NUMBERS {
+            assert!(row[key].is_number(), "{key}: {row}");
+        }
+        assert!(row["time_ms"].as_f64().unwrap() > 0.0, "{row}");
+        assert!(row["dispatches"].as_u64().unwrap() > 0, "{row}");
+    }
+}
+
+#[test]
+fn measures_draws_and_shows_again() {
+    let folder = folder("measure");
+    let (report, plot) = (folder.join("a.json"), folder.join("a.svg"));
+    let document = folder.join("a.md");
+    let before = "# Title\n\n<!-- bench:begin custom -->\nold\n<!-- bench:end custom -->\nafter\n";
+    std::fs::write(&document, before).unwrap();
+    let files = [
+        "--json",
+        text(&report),
+        "--plot",
+        text(&plot),
+        "--markdown",
+        text(&document),
+    ];
+    let output = run(&[&["--shape", "4x8x16x16", "--rounds", "2"][..], &files].concat());
+    assert_success(&output);
+    let value = json(&report);
+    assert_report(&value, 2);
+    let formats: Vec<&str> = value["results"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["data_format"].as_str().unwrap())
+        .collect();
+    assert_eq!(formats, ["NCX", "NXC"]);
+    let row = &value["results"][0];
+    assert_eq!(row["op"], "batch-norm");
+    assert_eq!(row["shape"], "4x8x16x16");
+    assert_eq!(row["samples"], 2);
+    assert_eq!(row["bytes_5n"], 5 * 4 * 4 * 8 * 16 * 16);
+    let svg = std::fs::read_to_string(&plot).unwrap();
+    assert_well_formed(&svg);
+    assert!(svg.contains("batch-norm 4x8x16x16 f32 NCX"), "{svg}");
+    let table = std::fs::read_to_string(&document).unwrap();
+    assert!(
+        table.starts_with("# Title\n\n<!-- bench:begin custom -->\n"),
+        "{table}"
+    );
+    assert!(
+        table.ends_with("<!-- bench:end custom -->\nafter\n"),
+        "{table}"
+    );
+    assert!(
+        table.contains("| batch-norm | 4×8×16×16 | f32 | NXC |"),
+        "{table}"
+    );
+    assert!(!table.contains("old"), "{table}");
+
+    // The same report from the file: the same output, the same picture, the same document.
+    let again = folder.join("again.svg");
+    let files = ["--plot", text(&again), "--markdown", text(&document)];
+    let shown = run(&[&["--from-json", text(&report)][..], &files].concat());
+    assert_success(&shown);
+    assert_eq!(stdout(&shown), stdout(&output));
+    assert_eq!(std::fs::read_to_string(&again).unwrap(), svg);
+    assert_eq!(std::fs::read_to_string(&document).unwrap(), table);
+}
+
+#[test]
+fn every_type_and_operator() {
+    let folder = folder("types");
+    let report = folder.join("a.json");
+    let file = ["--json", text(&report), "--rounds", "1"];
+    let cases = [
+        "--shape",
+        "6x64,5×33",
+        "--op",
+        "batch-norm,layer-norm",
+        "--dtype",
+        "F16,bf16",
+    ];
+    assert_success(&run(&[&cases[..], &file].concat()));
+    // Of rank 2 both formats are one.
+    let value = json(&report);
+    assert_report(&value, 8);
+    let last = &value["results"][7];
+    assert_eq!(last["op"], "layer-norm");
+    assert_eq!(last["data_format"], Value::Null);
+    assert_eq!(last["bytes_5n"], 5 * 2 * 5 * 33);
+
+    let cases = [
+        "--shape",
+        "4x8x50",
+        "--data-format",
+        "nxc",
+        "--statistics",
+        "constant",
+    ];
+    assert_success(&run(
+        &[&cases[..], &["--param-grads", "frozen"], &file].concat()
+    ));
+    let value = json(&report);
+    let row = &value["results"][0];
+    assert_eq!(row["statistics"], "constant");
+    assert_eq!(row["bytes_2n"], 2 * 4 * 4 * 8 * 50);
+    assert!(row["fraction_of_copy_2n"].is_number());
+    assert_eq!(row["fraction_of_copy_5n"], Value::Null);
+}
+
+#[test]
+fn the_small_set() {
+    let folder = folder("small");
+    let (report, plot) = (folder.join("a.json"), folder.join("a.svg"));
+    let document = folder.join("new.md");
+    let files = [
+        "--json",
+        text(&report),
+        "--plot",
+        text(&plot),
+        "--markdown",
+        text(&document),
+    ];
+    let cases = [
+        "--set",
+        "small",
+        "--op",
+        "layer-norm",
+        "--rounds",
+        "1",
+        "--name",
+        "a b",
+    ];
+    assert_success(&run(&[&cases[..], &files].concat()));
+    assert_report(&json(&report), 2);
+    assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
+    let table = std::fs::read_to_string(&document).unwrap();
+    assert!(table.starts_with("<!-- bench:begin a b -->\n"), "{table}");
+    assert!(
+        table.contains("| layer-norm | 128×1×1024 | f32 | - |"),
+        "{table}"
+    );
+}
+
+#[test]
+fn what_does_not_fit_is_skipped() {
+    let folder = folder("skipped");
+    let report = folder.join("a.json");
+    let most = "4294967295x2";
+    let cases = [
+        "--shape",
+        "4x8,4294967295x2",
+        "--rounds",
+        "1",
+        "--json",
+        text(&report),
+    ];
+    let output = run(&cases);
+    assert_success(&output);
+    assert!(stdout(&output).contains("skipped batch-norm 4294967295x2"));
+    let value = json(&report);
+    assert_report(&value, 1);
+    assert!(value["skipped"][0]["case"].as_str().unwrap().contains(most));
+    let output = run(&["--shape", most, "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("\nerror: ") || stderr(&output).starts_with("error: "));
+}
+
+#[test]
+fn profiles_by_flag_file_and_environment() {
+    let folder = folder("profile");
+    let (report, file) = (folder.join("a.json"), folder.join("profile"));
+    std::fs::write(&file, "runs_workgroup=16\nmin_split=128\n").unwrap();
+    let measure = [
+        "--shape",
+        "4x8x50",
+        "--rounds",
+        "1",
+        "--json",
+        text(&report),
+    ];
+    let profile = || json(&report)["profile"].as_str().unwrap().to_owned();
+
+    assert_success(&run(&[&measure[..], &["--profile", text(&file)]].concat()));
+    assert!(profile().starts_with("runs_workgroup=16,"), "{}", profile());
+    assert!(profile().contains(",min_split=128,"), "{}", profile());
+
+    let mut from_environment = command(&measure);
+    from_environment.env("WGPU_NORM_PROFILE", "busy_workgroups=3");
+    assert_success(&from_environment.output().unwrap());
+    assert!(profile().contains(",busy_workgroups=3,"), "{}", profile());
+
+    // The flag counts before the environment.
+    let mut both = command(&[&measure[..], &["--profile", "busy_workgroups=5"]].concat());
+    both.env("WGPU_NORM_PROFILE", "busy_workgroups=3,min_split=77");
+    assert_success(&both.output().unwrap());
+    assert!(
+        profile().contains(",busy_workgroups=5,min_split=77,"),
+        "{}",
+        profile()
+    );
+
+    let mut wrong = command(&measure);
+    wrong.env("WGPU_NORM_PROFILE", "runs_workgroup=12");
+    let output = wrong.output().unwrap();
+    assert_failure(&output, 1, &["runs_workgroup", "power of two", "got 12"]);
+}
+
+#[test]
+fn tunes() {
+    let output = run(&["--tune", "--shape", "4x8x50", "--rounds", "1"]);
+    assert_success(&output);
+    let lines = stdout(&output);
+    let profile = lines.lines().last().unwrap();
+    profile.parse::<wgpu_norm::Tuning>().unwrap();
+}
+
+#[test]
+fn bad_flags_are_usage_errors() {
+    for (arguments, fragment) in [
+        (&["--set", "huge"][..], "software"),
+        (&["--op", "group-norm"], "layer-norm"),
+        (&["--dtype", "f8"], "bf16"),
+        (&["--data-format", "NCHW"], "NXC"),
+        (&["--shape", "4x"], "32x64x56x56"),
+        (&["--shape", "4x0"], "32x64x56x56"),
+        (&["--shape", "4"], "rank"),
+        (&["--shape", "4x4", "--set", "small"], "--set"),
+        (&["--rounds", "0"], "1.."),
+        (&["--name", "a"], "--markdown"),
+        (&["--tune", "--json", "a"], "--json"),
+        (&["--from-json", "a", "--rounds", "3"], "--rounds"),
+        (&["--profile", "runs_workgroup=12"], "power of two"),
+        (&["--profile", "lanes=12"], "one of runs_workgroup"),
+        (&["--profile", "/nowhere/at/all"], "no key=value"),
+    ] {
+        assert_failure(&run(arguments), 2, &[fragment]);
+    }
+}
+
+#[test]
+fn bad_files_are_failures() {
+    let folder = folder("files");
+    let (missing, bad) = (folder.join("none"), folder.join("bad"));
+    let shape = ["--shape", "4x8", "--rounds", "1"];
+    let output = run(&["--from-json", text(&missing)]);
+    assert_failure(&output, 1, &["cannot be read"]);
+    for content in ["", "[]", "{}", "{\"results\": 3}", "not json"] {
+        std::fs::write(&bad, content).unwrap();
+        let output = run(&["--from-json", text(&bad)]);
+        assert_failure(&output, 1, &["expected", "--json"]);
+    }
+    // Before anything is measured.
+    let output = run(&[&shape[..], &["--markdown", text(&bad)]].concat());
+    assert_failure(&output, 1, &["bench:begin custom", "bench:end custom"]);
+    let nowhere = folder.join("nowhere/a.json");
+    for flag in ["--json", "--plot", "--markdown"] {
+        let output = run(&[&shape[..], &[flag, text(&nowhere)]].concat());
+        assert_failure(&output, 1, &["cannot be written"]);
+    }
+}
