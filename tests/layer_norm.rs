@@ -186,8 +186,12 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         fused_blocks: 1,
         ..Tuning::GPU
     };
+    let own = with("own tuning", subject.gpu.profile().tuning, 8);
+    if subject.checked {
+        return vec![own];
+    }
     vec![
-        with("own tuning", subject.gpu.profile().tuning, 8),
+        own,
         with("split", splits, 4),
         with("split, wide", Tuning::GPU, 4),
         with("fused, wide", fused, 8),

@@ -216,6 +216,9 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         || format!("entry point {}", point.name),
     )?;
     let mut expected = BTreeSet::from([("workgroup_size", Scalar::U32)]);
+    if variant.column_quads > 0 {
+        expected.insert(("column_quads", Scalar::U32));
+    }
     expected.extend(entry.constants.iter().map(|&name| (name, Scalar::BOOL)));
     let mut found = BTreeSet::new();
     for (_, constant) in parsed.module.overrides.iter() {
