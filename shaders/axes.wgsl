@@ -15,7 +15,7 @@ struct Digits {
 
 fn join_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
     var digit = 0u;
-    if (uniforms.kept_axes >> axis & 1u) == 1u {
+    if ((uniforms.kept_axes >> axis) & 1u) == 1u {
         digit = (*digits).kept % size;
         (*digits).kept /= size;
     } else {
@@ -41,7 +41,7 @@ fn join_axes(kept: u32, reduced: u32) -> u32 {
 }
 
 fn keep_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
-    if (uniforms.kept_axes >> axis & 1u) == 1u {
+    if ((uniforms.kept_axes >> axis) & 1u) == 1u {
         (*digits).kept += (*digits).index % size * (*digits).kept_stride;
         (*digits).kept_stride *= size;
     }
