@@ -234,7 +234,7 @@ fn a_pooled_buffer_in_windows() {
             profile.max_binding = 64 << 10;
             profile.tuning = Tuning {
                 apply_tile: 1024,
-                min_split: 1024,
+                min_split: 4096, // the partial sums must fit the binding
                 window_unit: 4096,
                 ..Tuning::SOFTWARE
             };
