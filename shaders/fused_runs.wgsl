@@ -47,8 +47,8 @@ fn fused_runs(
         let first = index * uniforms.block;
         let present = min(uniforms.block, uniforms.channels - first);
 
-        for (var i = local; i < present; i += workgroup_size) {
-            let channel = first + i;
+        for (var i = local; i < uniforms.block; i += workgroup_size) {
+            let channel = min(first + i, uniforms.channels - 1u);
             let mean = load_mean(channel / 4u)[channel % 4u];
             let variance = load_variance(channel / 4u)[channel % 4u];
             let r = real(1.0) / sqrt(variance + uniforms.epsilon);

@@ -19,7 +19,7 @@ fn weight_at(column: u32) -> real {
 // any weight; those behind it are of the next run, whose columns begin at 0 again.
 fn weights_at(quad: u32, run_start: u32) -> real4 {
     if aligned {
-        return weight_quad(quad - run_start / 4u);
+        return weight_quad((4u * quad - run_start) / 4u); // a run may begin before the window
     }
     let inner = uniforms.inner;
     let distance = 4u * quad - run_start; // wraps if the quad begins before the run

@@ -59,6 +59,9 @@ struct Step {
 
 impl Bound {
     /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
+    ///
+    /// What it leaves in a bound buffer `sums` is not specified. Its results agree with those of the two
+    /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         self.record_phase(encoder, Phases::WHOLE);
     }

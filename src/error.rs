@@ -58,7 +58,7 @@ pub enum Error {
         /// The type that it is used in.
         dtype: DType,
     },
-    /// variance + epsilon is not above 0 in a channel.
+    /// variance + epsilon is not above 0 in a channel (for layer norm: in a row).
     #[error(
         "variance: expected variance + epsilon above 0, got {variance} + {epsilon} in channel {channel}"
     )]
@@ -129,7 +129,7 @@ pub enum Error {
         tensor: &'static str,
         /// Offset given, in bytes.
         offset: u64,
-        /// The adapter's `min_storage_buffer_offset_alignment`.
+        /// The device's `min_storage_buffer_offset_alignment`, or 32 where that is less.
         alignment: u64,
     },
     /// A buffer lacks a usage.

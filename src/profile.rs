@@ -179,7 +179,7 @@ impl Tuning {
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
-            ("apply_tile", Bounds::any(64, 1 << 24), &mut self.apply_tile),
+            ("apply_tile", Bounds::any(64, 1 << 20), &mut self.apply_tile),
             ("short_run", all, &mut self.short_run),
             ("fused_block", all, &mut self.fused_block),
             ("fused_blocks", all, &mut self.fused_blocks),
@@ -189,6 +189,17 @@ impl Tuning {
                 &mut self.window_unit,
             ),
         ]
+    }
+
+    /// This tuning with every field in its bounds: kernels rely on them.
+    pub(crate) fn within_bounds(mut self) -> Self {
+        for (_, bounds, value) in self.fields() {
+            *value = (*value).clamp(bounds.min, bounds.max);
+            if bounds.power_of_two {
+                *value = 1 << value.ilog2();
+            }
+        }
+        self
     }
 
     /// This tuning with some fields set as the text says.
@@ -292,11 +303,15 @@ impl Profile {
         };
         Self {
             adapter: info.name,
-            max_binding: limits.max_storage_buffer_binding_size,
+            // Byte offsets within a binding fit 32 bits, and so do all that kernels derive from them.
+            max_binding: limits
+                .max_storage_buffer_binding_size
+                .min(u64::from(u32::MAX)),
             max_buffer: limits.max_buffer_size,
             // Quads of f64 take 32 bytes; WebGPU's smallest alignment is no less.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(32),
-            max_workgroups: limits.max_compute_workgroups_per_dimension,
+            // More would leave the loops over tiles too little room in 32 bits.
+            max_workgroups: limits.max_compute_workgroups_per_dimension.min(65535),
             max_invocations: limits
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
@@ -315,7 +330,10 @@ impl Profile {
         Self {
             max_binding: self.max_binding.min(allowed.max_binding),
             max_buffer: self.max_buffer.min(allowed.max_buffer),
-            alignment: self.alignment.max(allowed.alignment),
+            alignment: self
+                .alignment
+                .clamp(allowed.alignment, 1 << 16)
+                .next_power_of_two(),
             max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
             max_invocations: self.max_invocations.min(allowed.max_invocations),
             max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
@@ -323,6 +341,7 @@ impl Profile {
                 .max_workgroup_storage
                 .min(allowed.max_workgroup_storage),
             f64: self.f64 && allowed.f64,
+            tuning: self.tuning.within_bounds(),
             ..self
         }
     }
@@ -382,7 +401,7 @@ impl Profile {
             .min(self.max_workgroup_storage / 64)
             .max(4);
         let limit = 1 << limit.ilog2();
-        size.max(4).next_power_of_two().min(limit)
+        size.clamp(4, limit).next_power_of_two().min(limit)
     }
 }
 

@@ -14,7 +14,7 @@ pub struct ContextOptions {
     pub device: DeviceOptions,
 }
 
-/// Storage buffers that a kernel binds at most.
+/// Storage buffers that every plan can do with.
 const STORAGE_BUFFERS: u32 = 4;
 
 /// The adapters of these backends, those that cannot run the kernels included.

@@ -51,7 +51,7 @@ pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
     /// Use this instead of the profile that the device suggests, and whatever `WGPU_NORM_PROFILE` says.
-    /// Limits beyond the device's become the device's.
+    /// Limits beyond the device's become the device's, sizes of the tuning out of their bounds the bounds.
     pub profile: Option<Profile>,
 }
 

@@ -4,17 +4,26 @@
 //! # Why every index is in bounds
 //!
 //! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
-//! them. For each kernel, with Q = the quads (groups of four elements) that are bound:
-//! * Data tensors are bound from `window` (a multiple of 4 elements) to the end of the last quad that
-//!   the dispatch's tiles touch ([`crate::plan`] computes both from the same tile bounds). A kernel
-//!   reaches only quads that hold an element of one of its tiles. Where a buffer has no room for the
-//!   last quad of a tensor, the `exact` accessors clamp every index to the tensor's length.
-//! * Parameters: quads below ⌈channels / 4⌉, bound whole, padded or through `exact` accessors.
-//! * The workspace is bound whole; the plan lays out every part with its size rounded up to four
-//!   records, and kernels index a part below the size that the plan reserved: records by channel or
-//!   row, partial sums by (split, column), weights by column.
+//! them.
+//! * Data tensors are bound from `window` (a multiple of 4 elements) to the end of the last quad (group
+//!   of four elements) that the dispatch's tiles touch; [`crate::plan`] computes both from the same tile
+//!   bounds. The kernels over runs reach only quads that hold an element of one of their tiles. Those
+//!   over columns clamp what is beside the last column or behind the last element to that column and
+//!   element, which are in the window: only the last window's last row can be incomplete. Where a
+//!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
+//!   tensor's length.
+//! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
+//!   is `channels`, of a fused kernel's gamma `gamma_length`.
+//! * The workspace is bound whole but for the sums at its end; the plan lays out every part with its
+//!   size rounded up to sixteen records, and kernels index a part below the size that the plan reserved:
+//!   records by channel or row, partial sums by (split, column), weights by quad of columns.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
-//!   stride that the loop bounds keep below `workgroup_size`.
+//!   stride that the loop bounds keep below it, by a channel of the block (`block` is a multiple of 4
+//!   and at most `workgroup_size`), or by 0 to 3 (`workgroup_size` is at least 4).
+//! * Private arrays have `MAX_QUADS` elements and are indexed below `column_quads`, which the tuning
+//!   bounds by it.
+//! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
+//!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
 mod source;
 #[cfg(test)]

@@ -57,7 +57,8 @@ struct Area {
 
 impl Planner<'_> {
     fn columns(&self, layout: &Layout, workgroup_size: u32) -> Columns {
-        let lanes = u64::from(self.profile.tuning.column_lanes.min(workgroup_size).max(1));
+        let lanes = self.profile.tuning.column_lanes.clamp(1, workgroup_size);
+        let lanes = 1u64 << lanes.ilog2(); // as the kernels' trees of sums need it
         let grid = &layout.grid;
         if let Some(general) = &layout.general {
             let width_quads = u64::from(general.width).max(4) / 4;

@@ -193,13 +193,12 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     tensors.push(diff_src);
     tensors.extend(diff_gamma);
     tensors.extend(diff_beta);
-    tensors.push(requirement(
-        Tensor::Sums,
-        accumulator,
-        2 * rows.max(columns) + 1,
-    ));
-
     let fused = planner.fuses(&by_row.into());
+    // Sums of rows where they are split, of columns where the parameters want their gradients.
+    let summed_rows = if fused { 0 } else { rows };
+    let summed_columns = if problem.use_affine { columns } else { 0 };
+    let sums = 2 * summed_rows.max(summed_columns) + 1;
+    tensors.push(requirement(Tensor::Sums, accumulator, sums));
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
     let stats = area.reserve(if fused && !problem.use_affine {

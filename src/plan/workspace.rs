@@ -9,7 +9,7 @@ pub(crate) struct Workspace {
     record_bytes: u64,
 }
 
-/// A part of the workspace: its first record, and how many.
+/// A part of the workspace: its first record.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Part {
     pub first: u32,
