@@ -21,7 +21,7 @@ struct Uniforms {
     column_tiles: u32,   // tiles of column_lanes · column_quads quads
     first_quad: u32,
     end_quad: u32,
-    workgroups: u32,
+    grid_width: u32, // workgroups along x
     window: u32,
     length: u32,
     stats: u32,
@@ -48,47 +48,48 @@ fn apply_columns(
     let row_lanes = workgroup_size / uniforms.column_lanes;
     let row_lane = local / uniforms.column_lanes;
 
-    for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
-        let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
-        let first = first_column(tile, local % uniforms.column_lanes);
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
 
-        var mean: array<real4, MAX_QUADS>;
-        var r: array<real4, MAX_QUADS>;
-        var a: array<real4, MAX_QUADS>;
-        var b: array<real4, MAX_QUADS>;
-        var scale: array<real4, MAX_QUADS>;
-        for (var k = 0u; k < column_quads; k++) {
-            let column = column_of(first, k);
-            var place = place_of(batch, column);
-            for (var i = 0u; i < 4u; i++) {
-                let stats = workspace[uniforms.stats + place.channel];
-                let coefficients = workspace[uniforms.coefficients + place.channel];
-                mean[k][i] = stats.x;
-                r[k][i] = stats.y;
-                a[k][i] = coefficients.x;
-                b[k][i] = coefficients.y;
-                scale[k][i] = coefficients.z;
-                place = next_place(place);
-            }
+    let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
+    let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
+    let first = first_column(tile, local % uniforms.column_lanes);
+
+    var mean: array<real4, MAX_QUADS>;
+    var r: array<real4, MAX_QUADS>;
+    var a: array<real4, MAX_QUADS>;
+    var b: array<real4, MAX_QUADS>;
+    var scale: array<real4, MAX_QUADS>;
+    for (var k = 0u; k < column_quads; k++) {
+        let column = column_of(first, k);
+        var place = place_of(batch, column);
+        for (var i = 0u; i < 4u; i++) {
+            let stats = workspace[uniforms.stats + place.channel];
+            let coefficients = workspace[uniforms.coefficients + place.channel];
+            mean[k][i] = stats.x;
+            r[k][i] = stats.y;
+            a[k][i] = coefficients.x;
+            b[k][i] = coefficients.y;
+            scale[k][i] = coefficients.z;
+            place = next_place(place);
         }
+    }
 
-        let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
-        for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-            let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
-            for (var k = 0u; k < column_quads; k++) {
-                let quad = quad_of(row_start, first, k);
-                var d = load_diff_dst(quad);
-                if batch_statistics {
-                    d = (d - a[k]) - (load_src(quad) - mean[k]) * r[k] * b[k];
-                }
-                d *= scale[k];
-                if first + k * uniforms.column_lanes < uniforms.end_quad {
-                    if whole {
-                        store_diff_src(quad, d);
-                    } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
-                        store_part_diff_src(quad, d, min(4u, uniforms.length - 4u * quad));
-                    }
+    let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
+    for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
+        let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
+        for (var k = 0u; k < column_quads; k++) {
+            let quad = quad_of(row_start, first, k);
+            var d = load_diff_dst(quad);
+            if batch_statistics {
+                d = (d - a[k]) - (load_src(quad) - mean[k]) * r[k] * b[k];
+            }
+            d *= scale[k];
+            if first + k * uniforms.column_lanes < uniforms.end_quad {
+                if whole {
+                    store_diff_src(quad, d);
+                } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
+                    store_part_diff_src(quad, d, min(4u, uniforms.length - 4u * quad));
                 }
             }
         }

@@ -19,7 +19,7 @@ struct Uniforms {
     lanes: u32,
     first_tile: u32,
     end_tile: u32,
-    workgroups: u32,
+    grid_width: u32, // workgroups along x
     window: u32,
     length: u32,
     stats: u32,
@@ -48,44 +48,45 @@ fn apply_runs(
     let sublane = local / uniforms.lanes;
     let sublanes = workgroup_size / uniforms.lanes;
 
-    for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let chunk = tile % uniforms.chunks;
-        let block = tile / uniforms.chunks;
-        let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
-        for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
-            let run_start = run * uniforms.inner - uniforms.window;
-            let run_end = run_start + uniforms.inner;
-            let range = chunk_range(run, chunk);
-            let own = coefficients_of(run);
-            var next = own;
-            if !aligned { next = coefficients_of(run + 1u); }
-            // Quads that begin in the chunk.
-            let end = (range.y + 3u) / 4u;
-            for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
-                var d = load_diff_dst(quad);
-                if weighted { d *= weights_at(quad, run_start); }
-                var src = real4();
-                if batch_statistics { src = load_src(quad); }
-                if aligned {
-                    store_diff_src(quad, gradient(d, src, own));
-                    continue;
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let chunk = tile % uniforms.chunks;
+    let block = tile / uniforms.chunks;
+    let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
+    for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
+        let run_start = run * uniforms.inner - uniforms.window;
+        let run_end = run_start + uniforms.inner;
+        let range = chunk_range(run, chunk);
+        let own = coefficients_of(run);
+        var next = own;
+        if !aligned { next = coefficients_of(run + 1u); }
+        // Quads that begin in the chunk.
+        let end = (range.y + 3u) / 4u;
+        for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
+            var d = load_diff_dst(quad);
+            if weighted { d *= weights_at(quad, run_start); }
+            var src = real4();
+            if batch_statistics { src = load_src(quad); }
+            if aligned {
+                store_diff_src(quad, gradient(d, src, own));
+                continue;
+            }
+            var result = real4();
+            if narrow {
+                for (var i = 0u; i < 4u; i++) {
+                    let other = coefficients_of(run + (4u * quad + i - run_start) / uniforms.inner);
+                    result[i] = gradient(d, src, other)[i];
                 }
-                var result = real4();
-                if narrow {
-                    for (var i = 0u; i < 4u; i++) {
-                        let other = coefficients_of(run + (4u * quad + i - run_start) / uniforms.inner);
-                        result[i] = gradient(d, src, other)[i];
-                    }
-                } else {
-                    let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-                    let behind = elements >= vec4(run_end);
-                    result = select(gradient(d, src, own), gradient(d, src, next), behind);
-                }
-                if whole {
-                    store_diff_src(quad, result);
-                } else {
-                    store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
-                }
+            } else {
+                let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
+                let behind = elements >= vec4(run_end);
+                result = select(gradient(d, src, own), gradient(d, src, next), behind);
+            }
+            if whole {
+                store_diff_src(quad, result);
+            } else {
+                store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
             }
         }
     }

@@ -16,7 +16,7 @@ struct Uniforms {
     repeats: u32,
     width: u32,
     parts: u32,        // partial sums of a channel
-    workgroups: u32,
+    grid_width: u32, // workgroups along x
     partials: u32,
     stats: u32,
     coefficients: u32,
@@ -34,65 +34,65 @@ fn finish(
 ) {
     let channels = uniforms.channels;
     let quads = (channels + 3u) / 4u;
-    for (var quad = workgroup.x; quad < quads; quad += uniforms.workgroups) {
-        let channel = 4u * quad + local % 4u;
-        // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
-        // sign: 32 parts, 32 times such a sum, all the rest.
-        var value = real2();
-        if channel < channels && uniforms.from_sums == 0u {
-            let split_parts = uniforms.repeats * uniforms.inner;
-            var some = real2();
-            var many = real2();
-            var added = 0u;
-            for (var part = local / 4u; part < uniforms.parts; part += workgroup_size / 4u) {
-                let split = part / split_parts;
-                let k = (part % split_parts) / uniforms.inner;
-                let i = part % uniforms.inner;
-                let index = split * uniforms.width + (k * channels + channel) * uniforms.inner + i;
-                some += workspace[uniforms.partials + index].xy;
-                added++;
-                if added % 32u == 0u {
-                    many += some;
-                    some = real2();
-                }
-                if added % 1024u == 0u {
-                    value += many;
-                    many = real2();
-                }
-            }
-            value += many + some;
-        }
-        workgroup_sum(local, value, 4u);
+    let quad = tile_of(workgroup);
+    if quad >= quads { return; }
 
-        var inverse_count = uniforms.inverse_count;
-        if uniforms.from_sums == 1u {
-            inverse_count = real(1.0) / sums[2u * channels];
-            if local < 4u && channel < channels {
-                scratch[local] = real2(sums[channel], sums[channels + channel]);
+    let channel = 4u * quad + local % 4u;
+    // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
+    // sign: 32 parts, 32 times such a sum, all the rest.
+    var value = real2();
+    if channel < channels && uniforms.from_sums == 0u {
+        let split_parts = uniforms.repeats * uniforms.inner;
+        var some = real2();
+        var many = real2();
+        var added = 0u;
+        for (var part = local / 4u; part < uniforms.parts; part += workgroup_size / 4u) {
+            let split = part / split_parts;
+            let k = (part % split_parts) / uniforms.inner;
+            let i = part % uniforms.inner;
+            let index = split * uniforms.width + (k * channels + channel) * uniforms.inner + i;
+            some += workspace[uniforms.partials + index].xy;
+            added++;
+            if added % 32u == 0u {
+                many += some;
+                some = real2();
+            }
+            if added % 1024u == 0u {
+                value += many;
+                many = real2();
             }
         }
-        workgroupBarrier();
+        value += many + some;
+    }
+    workgroup_sum(local, value, 4u);
 
+    var inverse_count = uniforms.inverse_count;
+    if uniforms.from_sums == 1u {
+        inverse_count = real(1.0) / sums[2u * channels];
         if local < 4u && channel < channels {
-            let total = scratch[local];
-            if uniforms.from_sums == 0u {
-                sums[channel] = total.x;
-                sums[channels + channel] = total.y;
-            }
-            if uniforms.derive == 1u {
-                let stats = workspace[uniforms.stats + channel];
-                let means = select(total * inverse_count, real2(), uniforms.constant == 1u);
-                workspace[uniforms.coefficients + channel] = real4(means, stats.z * stats.y, 0.0);
-            }
+            scratch[local] = real2(sums[channel], sums[channels + channel]);
         }
-        if local == 0u {
-            if quad == 0u && uniforms.from_sums == 0u {
-                sums[2u * channels] = uniforms.count;
-            }
-            let count = min(4u, channels - 4u * quad);
-            store_part_diff_beta(quad, real4(scratch[0].x, scratch[1].x, scratch[2].x, scratch[3].x), count);
-            store_part_diff_gamma(quad, real4(scratch[0].y, scratch[1].y, scratch[2].y, scratch[3].y), count);
+    }
+    workgroupBarrier();
+
+    if local < 4u && channel < channels {
+        let total = scratch[local];
+        if uniforms.from_sums == 0u {
+            sums[channel] = total.x;
+            sums[channels + channel] = total.y;
         }
-        workgroupBarrier(); // scratch is written again in the next turn
+        if uniforms.derive == 1u {
+            let stats = workspace[uniforms.stats + channel];
+            let means = select(total * inverse_count, real2(), uniforms.constant == 1u);
+            workspace[uniforms.coefficients + channel] = real4(means, stats.z * stats.y, 0.0);
+        }
+    }
+    if local == 0u {
+        if quad == 0u && uniforms.from_sums == 0u {
+            sums[2u * channels] = uniforms.count;
+        }
+        let count = min(4u, channels - 4u * quad);
+        store_part_diff_beta(quad, real4(scratch[0].x, scratch[1].x, scratch[2].x, scratch[3].x), count);
+        store_part_diff_gamma(quad, real4(scratch[0].y, scratch[1].y, scratch[2].y, scratch[3].y), count);
     }
 }

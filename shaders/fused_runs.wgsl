@@ -20,7 +20,7 @@ struct Uniforms {
     lanes: u32,
     first_block: u32,
     end_block: u32,
-    workgroups: u32, // in the whole dispatch
+    grid_width: u32, // workgroups along x
     window: u32,
     length: u32,     // elements from the window's start to the tensor's end
     epsilon: real,
@@ -43,54 +43,54 @@ fn fused_runs(
     let sublane = local / lanes;
     let sublanes = workgroup_size / lanes;
 
-    for (var index = uniforms.first_block + workgroup.x; index < uniforms.end_block; index += uniforms.workgroups) {
-        let first = index * uniforms.block;
-        let present = min(uniforms.block, uniforms.channels - first);
+    let index = uniforms.first_block + tile_of(workgroup);
+    if index >= uniforms.end_block { return; }
 
-        for (var i = local; i < uniforms.block; i += workgroup_size) {
-            let channel = min(first + i, uniforms.channels - 1u);
-            let mean = load_mean(channel / 4u)[channel % 4u];
-            let variance = load_variance(channel / 4u)[channel % 4u];
-            let r = real(1.0) / sqrt(variance + uniforms.epsilon);
-            var scale = r;
-            if !weighted { scale *= load_gamma(channel / 4u)[channel % 4u]; }
-            stats[i] = real4(mean, r, scale, 0.0);
+    let first = index * uniforms.block;
+    let present = min(uniforms.block, uniforms.channels - first);
+
+    for (var i = local; i < uniforms.block; i += workgroup_size) {
+        let channel = min(first + i, uniforms.channels - 1u);
+        let mean = load_mean(channel / 4u)[channel % 4u];
+        let variance = load_variance(channel / 4u)[channel % 4u];
+        let r = real(1.0) / sqrt(variance + uniforms.epsilon);
+        var scale = r;
+        if !weighted { scale *= load_gamma(channel / 4u)[channel % 4u]; }
+        stats[i] = real4(mean, r, scale, 0.0);
+    }
+    workgroupBarrier();
+
+    for (var turn = 0u; turn < uniforms.block; turn += sublanes) {
+        let i = turn + sublane;
+        var sum = real2();
+        if i < present {
+            sum = sums_of_channel(first + i, i, lane);
+        }
+        scratch[local] = sum;
+        workgroupBarrier();
+        for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
+            if lane < stride {
+                scratch[local] += scratch[local + stride];
+            }
+            workgroupBarrier();
+        }
+        if lane == 0u && i < uniforms.block {
+            totals[i] = scratch[local];
         }
         workgroupBarrier();
+    }
 
-        for (var turn = 0u; turn < uniforms.block; turn += sublanes) {
-            let i = turn + sublane;
-            var sum = real2();
-            if i < present {
-                sum = sums_of_channel(first + i, i, lane);
-            }
-            scratch[local] = sum;
-            workgroupBarrier();
-            for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
-                if lane < stride {
-                    scratch[local] += scratch[local + stride];
-                }
-                workgroupBarrier();
-            }
-            if lane == 0u && i < uniforms.block {
-                totals[i] = scratch[local];
-            }
-            workgroupBarrier();
-        }
-
-        storageBarrier(); // diff_dst was read before diff_src is written in its place
-        for (var quad = local; quad < (present + 3u) / 4u; quad += workgroup_size) {
-            let count = min(4u, present - 4u * quad);
-            let i = 4u * quad;
-            let diff_beta = real4(totals[i].x, totals[i + 1u].x, totals[i + 2u].x, totals[i + 3u].x);
-            let diff_gamma = real4(totals[i].y, totals[i + 1u].y, totals[i + 2u].y, totals[i + 3u].y);
-            store_part_diff_beta(first / 4u + quad, diff_beta, count);
-            store_part_diff_gamma(first / 4u + quad, diff_gamma, count);
-        }
-        for (var i = sublane; i < present; i += sublanes) {
-            apply_to_channel(first + i, i, lane);
-        }
-        workgroupBarrier(); // the arrays are written again in the next turn
+    storageBarrier(); // diff_dst was read before diff_src is written in its place
+    for (var quad = local; quad < (present + 3u) / 4u; quad += workgroup_size) {
+        let count = min(4u, present - 4u * quad);
+        let i = 4u * quad;
+        let diff_beta = real4(totals[i].x, totals[i + 1u].x, totals[i + 2u].x, totals[i + 3u].x);
+        let diff_gamma = real4(totals[i].y, totals[i + 1u].y, totals[i + 2u].y, totals[i + 3u].y);
+        store_part_diff_beta(first / 4u + quad, diff_beta, count);
+        store_part_diff_gamma(first / 4u + quad, diff_gamma, count);
+    }
+    for (var i = sublane; i < present; i += sublanes) {
+        apply_to_channel(first + i, i, lane);
     }
 }
 

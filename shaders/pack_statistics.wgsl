@@ -7,21 +7,24 @@
 struct Uniforms {
     channels: u32,
     stats: u32,       // where the records begin in workspace
-    invocations: u32, // in the whole dispatch
+    grid_width: u32,  // workgroups along x
     epsilon: real,
 }
 
 override workgroup_size: u32 = 64u;
 
 @compute @workgroup_size(workgroup_size)
-fn pack_statistics(@builtin(global_invocation_id) invocation: vec3<u32>) {
-    let quads = (uniforms.channels + 3u) / 4u;
-    for (var quad = invocation.x; quad < quads; quad += uniforms.invocations) {
-        let mean = load_mean(quad);
-        let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
-        let gamma = load_gamma(quad);
-        for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
-            workspace[uniforms.stats + 4u * quad + i] = real4(mean[i], r[i], gamma[i], 0.0);
-        }
+fn pack_statistics(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let quad = tile_of(workgroup) * workgroup_size + local;
+    if quad >= (uniforms.channels + 3u) / 4u { return; }
+
+    let mean = load_mean(quad);
+    let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
+    let gamma = load_gamma(quad);
+    for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
+        workspace[uniforms.stats + 4u * quad + i] = real4(mean[i], r[i], gamma[i], 0.0);
     }
 }

@@ -6,15 +6,18 @@
 struct Uniforms {
     channels: u32,
     weights: u32,     // where they begin in workspace
-    invocations: u32, // in the whole dispatch
+    grid_width: u32, // workgroups along x
 }
 
 override workgroup_size: u32 = 64u;
 
 @compute @workgroup_size(workgroup_size)
-fn pack_weights(@builtin(global_invocation_id) invocation: vec3<u32>) {
-    let quads = (uniforms.channels + 3u) / 4u;
-    for (var quad = invocation.x; quad < quads; quad += uniforms.invocations) {
-        workspace[uniforms.weights + quad] = load_gamma(quad);
-    }
+fn pack_weights(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let quad = tile_of(workgroup) * workgroup_size + local;
+    if quad >= (uniforms.channels + 3u) / 4u { return; }
+
+    workspace[uniforms.weights + quad] = load_gamma(quad);
 }

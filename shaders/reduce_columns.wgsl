@@ -25,7 +25,7 @@ struct Uniforms {
     column_tiles: u32, // tiles of column_lanes · column_quads quads along the window's columns
     first_quad: u32,   // the window's first column, in quads
     end_quad: u32,
-    workgroups: u32,
+    grid_width: u32, // workgroups along x
     window: u32,
     length: u32,
     stats: u32,
@@ -45,6 +45,7 @@ struct Uniforms {
 
 override by_row: bool = false;
 override repeated: bool = false; // a row is made of several outer indices
+override stacked: bool = false;  // several invocations own the same columns
 override narrow: bool = false;   // outer indices of fewer than 4 elements
 
 var<workgroup> sums: array<real4, workgroup_size>;
@@ -58,62 +59,65 @@ fn reduce_columns(
     let row_lanes = workgroup_size / uniforms.column_lanes;
     let row_lane = local / uniforms.column_lanes;
 
-    for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let batch = tile / uniforms.column_tiles / uniforms.splits;
-        let split = tile / uniforms.column_tiles % uniforms.splits;
-        let first = first_column(tile, local % uniforms.column_lanes);
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
 
-        var sum: array<real4, MAX_QUADS>;
-        var sum_xhat: array<real4, MAX_QUADS>;
-        var mean: array<real4, MAX_QUADS>;
-        var r: array<real4, MAX_QUADS>;
-        var outer: array<vec4<u32>, MAX_QUADS>;
-        for (var k = 0u; k < column_quads; k++) {
-            sum[k] = real4();
-            sum_xhat[k] = real4();
-            let column = column_of(first, k);
-            var place = place_of(batch, column);
-            for (var i = 0u; i < 4u; i++) {
-                if by_row {
-                    outer[k][i] = place.outer;
-                } else {
-                    let stats = workspace[uniforms.stats + place.channel];
-                    mean[k][i] = stats.x;
-                    r[k][i] = stats.y;
-                }
-                place = next_place(place);
+    let batch = tile / uniforms.column_tiles / uniforms.splits;
+    let split = tile / uniforms.column_tiles % uniforms.splits;
+    let first = first_column(tile, local % uniforms.column_lanes);
+
+    var sum: array<real4, MAX_QUADS>;
+    var sum_xhat: array<real4, MAX_QUADS>;
+    var mean: array<real4, MAX_QUADS>;
+    var r: array<real4, MAX_QUADS>;
+    var outer: array<vec4<u32>, MAX_QUADS>;
+    for (var k = 0u; k < column_quads; k++) {
+        sum[k] = real4();
+        sum_xhat[k] = real4();
+        let column = column_of(first, k);
+        var place = place_of(batch, column);
+        for (var i = 0u; i < 4u; i++) {
+            if by_row {
+                outer[k][i] = place.outer;
+            } else {
+                let stats = workspace[uniforms.stats + place.channel];
+                mean[k][i] = stats.x;
+                r[k][i] = stats.y;
             }
+            place = next_place(place);
         }
+    }
 
-        let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
-        for (var row = split * uniforms.split_rows + row_lane; row < row_end; row += row_lanes) {
-            let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
-            var row_stats = real4();
-            if by_row && !repeated { row_stats = workspace[uniforms.stats + row]; }
-            for (var k = 0u; k < column_quads; k++) {
-                if by_row && !repeated {
-                    mean[k] = real4(row_stats.x);
-                    r[k] = real4(row_stats.y);
-                }
-                if by_row && repeated {
-                    let statistics = statistics_of_row(row, outer[k]);
-                    mean[k] = statistics.mean;
-                    r[k] = statistics.r;
-                }
-                let quad = quad_of(row_start, first, k);
-                var d = load_diff_dst(quad);
-                var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
-                if !whole {
-                    let inside = inside_tensor(row_start + column_of(first, k));
-                    d = select(real4(), d, inside);
-                    d_xhat = select(real4(), d_xhat, inside);
-                }
-                sum[k] += d;
-                sum_xhat[k] += d_xhat;
-            }
-        }
-
+    let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
+    for (var row = split * uniforms.split_rows + row_lane; row < row_end; row += row_lanes) {
+        let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
+        var row_stats = real4();
+        if by_row && !repeated { row_stats = workspace[uniforms.stats + row]; }
         for (var k = 0u; k < column_quads; k++) {
+            if by_row && !repeated {
+                mean[k] = real4(row_stats.x);
+                r[k] = real4(row_stats.y);
+            }
+            if by_row && repeated {
+                let statistics = statistics_of_row(row, outer[k]);
+                mean[k] = statistics.mean;
+                r[k] = statistics.r;
+            }
+            let quad = quad_of(row_start, first, k);
+            var d = load_diff_dst(quad);
+            var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
+            if !whole {
+                let inside = inside_tensor(row_start + column_of(first, k));
+                d = select(real4(), d, inside);
+                d_xhat = select(real4(), d_xhat, inside);
+            }
+            sum[k] += d;
+            sum_xhat[k] += d_xhat;
+        }
+    }
+
+    for (var k = 0u; k < column_quads; k++) {
+        if stacked {
             sums[local] = sum[k];
             sums_xhat[local] = sum_xhat[k];
             workgroupBarrier();
@@ -124,18 +128,20 @@ fn reduce_columns(
                 }
                 workgroupBarrier();
             }
-            let column = first + k * uniforms.column_lanes;
-            if row_lane == 0u && column < uniforms.end_quad {
-                var to = uniforms.partials + 4u * (split * uniforms.width_quads + column);
-                if general {
-                    to = uniforms.partials + split * uniforms.channels
-                        + 4u * (batch * uniforms.width_quads + column);
-                }
-                for (var i = 0u; i < 4u; i++) {
-                    workspace[to + i] = real4(sums[local][i], sums_xhat[local][i], 0.0, 0.0);
-                }
+            sum[k] = sums[local];
+            sum_xhat[k] = sums_xhat[local];
+            workgroupBarrier(); // they are written again in the next turn
+        }
+        let column = first + k * uniforms.column_lanes;
+        if row_lane == 0u && column < uniforms.end_quad {
+            var to = uniforms.partials + 4u * (split * uniforms.width_quads + column);
+            if general {
+                to = uniforms.partials + split * uniforms.channels
+                    + 4u * (batch * uniforms.width_quads + column);
             }
-            workgroupBarrier(); // the sums are written again in the next turn
+            for (var i = 0u; i < 4u; i++) {
+                workspace[to + i] = real4(sum[k][i], sum_xhat[k][i], 0.0, 0.0);
+            }
         }
     }
 }

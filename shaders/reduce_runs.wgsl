@@ -17,7 +17,7 @@ struct Uniforms {
     lanes: u32,
     first_tile: u32,
     end_tile: u32,
-    workgroups: u32, // in the whole dispatch
+    grid_width: u32, // workgroups along x
     window: u32,
     length: u32,     // elements from the window's start to the tensor's end
     stats: u32,
@@ -47,43 +47,43 @@ fn reduce_runs(
     let sublane = local / uniforms.lanes;
     let sublanes = workgroup_size / uniforms.lanes;
 
-    for (var tile = uniforms.first_tile + workgroup.x; tile < uniforms.end_tile; tile += uniforms.workgroups) {
-        let chunk = tile % uniforms.chunks;
-        let channel = (tile / uniforms.chunks) % uniforms.channels;
-        let block = tile / uniforms.chunks / uniforms.channels;
-        let stats = workspace[uniforms.stats + channel];
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
 
-        var sum = real4();
-        var sum_xhat = real4();
-        let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
-        for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
-            let run = run_of(n, channel);
-            let run_start = run * uniforms.inner - uniforms.window;
-            let range = chunk_range(run, chunk);
-            let end = (range.y + 3u) / 4u;
-            for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
-                var d = load_diff_dst(quad);
-                if weighted { d *= weights_at(quad, run_start); }
-                var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
-                if !aligned {
-                    // The run's neighbours in its first and last quad count as 0.
-                    let inside = inside_range(quad, range);
-                    d = select(real4(), d, inside);
-                    d_xhat = select(real4(), d_xhat, inside);
-                }
-                sum += d;
-                sum_xhat += d_xhat;
+    let chunk = tile % uniforms.chunks;
+    let channel = (tile / uniforms.chunks) % uniforms.channels;
+    let block = tile / uniforms.chunks / uniforms.channels;
+    let stats = workspace[uniforms.stats + channel];
+
+    var sum = real4();
+    var sum_xhat = real4();
+    let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
+    for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
+        let run = run_of(n, channel);
+        let run_start = run * uniforms.inner - uniforms.window;
+        let range = chunk_range(run, chunk);
+        let end = (range.y + 3u) / 4u;
+        for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
+            var d = load_diff_dst(quad);
+            if weighted { d *= weights_at(quad, run_start); }
+            var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
+            if !aligned {
+                // The run's neighbours in its first and last quad count as 0.
+                let inside = inside_range(quad, range);
+                d = select(real4(), d, inside);
+                d_xhat = select(real4(), d_xhat, inside);
             }
+            sum += d;
+            sum_xhat += d_xhat;
         }
+    }
 
-        workgroup_sum(local, real2(
-            (sum.x + sum.y) + (sum.z + sum.w),
-            (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w),
-        ), 1u);
-        if local == 0u {
-            let split = block * uniforms.chunks + chunk;
-            workspace[uniforms.partials + split * uniforms.channels + channel] = real4(scratch[0], real2());
-        }
-        workgroupBarrier(); // scratch is written again in the next turn
+    workgroup_sum(local, real2(
+        (sum.x + sum.y) + (sum.z + sum.w),
+        (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w),
+    ), 1u);
+    if local == 0u {
+        let split = block * uniforms.chunks + chunk;
+        workspace[uniforms.partials + split * uniforms.channels + channel] = real4(scratch[0], real2());
     }
 }

@@ -54,7 +54,7 @@ struct Step {
     phases: Phases,
     pipeline: wgpu::ComputePipeline,
     bind_group: wgpu::BindGroup,
-    workgroups: u32,
+    workgroups: [u32; 2],
 }
 
 impl Bound {
@@ -106,7 +106,8 @@ impl Bound {
         for step in self.steps.iter().filter(|step| step.phases.meets(phase)) {
             pass.set_pipeline(&step.pipeline);
             pass.set_bind_group(0, &step.bind_group, &[]);
-            pass.dispatch_workgroups(step.workgroups, 1, 1);
+            let [width, height] = step.workgroups;
+            pass.dispatch_workgroups(width, height, 1);
         }
     }
 }
@@ -205,7 +206,8 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         let limit = "max_compute_invocations_per_workgroup";
         check(limit, dispatch.workgroup_size, profile.max_invocations)?;
         let limit = "max_compute_workgroups_per_dimension";
-        check(limit, dispatch.workgroups, profile.max_workgroups)?;
+        let [width, height] = dispatch.workgroups;
+        check(limit, width.max(height), profile.max_workgroups)?;
     }
     Ok(())
 }

@@ -131,25 +131,32 @@ impl Kernel {
         match self {
             Self::PackStatistics => &Entry {
                 name: "pack_statistics",
-                text: &[include_str!("../../shaders/pack_statistics.wgsl")],
+                text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/pack_statistics.wgsl"),
+                ],
                 tensors: &[Mean, Variance, Gamma, Workspace],
                 optional: &[Gamma],
                 constants: &[],
-                words: &["channels", "stats", "invocations"],
+                words: &["channels", "stats", "grid_width"],
                 reals: &["epsilon"],
             },
             Self::PackWeights => &Entry {
                 name: "pack_weights",
-                text: &[include_str!("../../shaders/pack_weights.wgsl")],
+                text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/pack_weights.wgsl"),
+                ],
                 tensors: &[Gamma, Workspace],
                 optional: &[],
                 constants: &[],
-                words: &["channels", "weights", "invocations"],
+                words: &["channels", "weights", "grid_width"],
                 reals: &[],
             },
             Self::ReduceRuns => &Entry {
                 name: "reduce_runs",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/workgroup_sum.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
@@ -170,7 +177,7 @@ impl Kernel {
                     "lanes",
                     "first_tile",
                     "end_tile",
-                    "workgroups",
+                    "grid_width",
                     "window",
                     "length",
                     "stats",
@@ -191,13 +198,16 @@ impl Kernel {
             Self::ReduceColumns => &Entry {
                 name: "reduce_columns",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &["general", "whole", "by_row", "repeated", "narrow"],
+                constants: &[
+                    "general", "whole", "stacked", "by_row", "repeated", "narrow",
+                ],
                 words: &[
                     "channels",
                     "inner",
@@ -211,7 +221,7 @@ impl Kernel {
                     "column_tiles",
                     "first_quad",
                     "end_quad",
-                    "workgroups",
+                    "grid_width",
                     "window",
                     "length",
                     "stats",
@@ -233,6 +243,7 @@ impl Kernel {
             Self::Finish => &Entry {
                 name: "finish",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/workgroup_sum.wgsl"),
                     include_str!("../../shaders/finish.wgsl"),
                 ],
@@ -245,7 +256,7 @@ impl Kernel {
                     "repeats",
                     "width",
                     "parts",
-                    "workgroups",
+                    "grid_width",
                     "partials",
                     "stats",
                     "coefficients",
@@ -258,6 +269,7 @@ impl Kernel {
             Self::ApplyRuns => &Entry {
                 name: "apply_runs",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
@@ -284,7 +296,7 @@ impl Kernel {
                     "lanes",
                     "first_tile",
                     "end_tile",
-                    "workgroups",
+                    "grid_width",
                     "window",
                     "length",
                     "stats",
@@ -305,6 +317,7 @@ impl Kernel {
             Self::ApplyColumns => &Entry {
                 name: "apply_columns",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/apply_columns.wgsl"),
@@ -324,7 +337,7 @@ impl Kernel {
                     "column_tiles",
                     "first_quad",
                     "end_quad",
-                    "workgroups",
+                    "grid_width",
                     "window",
                     "length",
                     "stats",
@@ -345,6 +358,7 @@ impl Kernel {
             Self::FusedRuns => &Entry {
                 name: "fused_runs",
                 text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
@@ -363,7 +377,7 @@ impl Kernel {
                     "lanes",
                     "first_block",
                     "end_block",
-                    "workgroups",
+                    "grid_width",
                     "window",
                     "length",
                 ],

@@ -202,6 +202,7 @@ impl Planner<'_> {
         };
         let kernel = Kernel::ReduceColumns;
         let mut enabled = columns.enabled(layout);
+        enabled.extend((row_lanes > 1).then_some("stacked"));
         if by_row {
             enabled.push("by_row");
             enabled.extend((columns.repeats > 1).then_some("repeated"));
@@ -211,13 +212,13 @@ impl Planner<'_> {
             .areas(layout, src, &columns, split_rows)?
             .into_iter()
             .map(|share| {
-                let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let bind = |tensor: &Requirement| {
                     let units = 0..0;
                     let elements = share.elements.clone();
                     super::windows::Window { units, elements }.bind(tensor)
                 };
-                Dispatch {
+                Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
@@ -240,7 +241,7 @@ impl Planner<'_> {
                                 ("column_tiles", word(share.column_tiles)),
                                 ("first_quad", word(share.quads.start)),
                                 ("end_quad", word(share.quads.end)),
-                                ("workgroups", workgroups),
+                                ("grid_width", workgroups[0]),
                                 ("window", word(share.elements.start)),
                                 ("length", word(grid.elements() - share.elements.start)),
                                 ("stats", stats.first),
@@ -254,9 +255,9 @@ impl Planner<'_> {
                         &[],
                     ),
                     workgroups,
-                }
+                })
             })
-            .collect();
+            .collect::<Result<_, Error>>()?;
         Ok((dispatches, partials))
     }
 
@@ -281,11 +282,10 @@ impl Planner<'_> {
         let mut enabled = columns.enabled(layout);
         enabled.extend(src.map(|_| "batch_statistics"));
         let row_tiles = word(div_ceil(columns.rows, tile_rows));
-        Ok(self
-            .areas(layout, diff_dst, &columns, tile_rows)?
+        self.areas(layout, diff_dst, &columns, tile_rows)?
             .into_iter()
             .map(|share| {
-                let workgroups = self.workgroups(share.tiles.end - share.tiles.start);
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let bind = |tensor: &Requirement| {
                     let units = 0..0;
                     let elements = share.elements.clone();
@@ -295,7 +295,7 @@ impl Planner<'_> {
                 bindings.push(bind(diff_dst));
                 bindings.push(workspace());
                 bindings.push(bind(diff_src));
-                Dispatch {
+                Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
@@ -317,7 +317,7 @@ impl Planner<'_> {
                                 ("column_tiles", word(share.column_tiles)),
                                 ("first_quad", word(share.quads.start)),
                                 ("end_quad", word(share.quads.end)),
-                                ("workgroups", workgroups),
+                                ("grid_width", workgroups[0]),
                                 ("window", word(share.elements.start)),
                                 ("length", word(grid.elements() - share.elements.start)),
                                 ("stats", stats.first),
@@ -330,8 +330,8 @@ impl Planner<'_> {
                         &[],
                     ),
                     workgroups,
-                }
+                })
             })
-            .collect())
+            .collect()
     }
 }

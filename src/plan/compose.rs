@@ -80,7 +80,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         let gamma = used_gamma.as_ref();
         split.push((
             pack,
-            planner.pack_statistics(&mean, &variance, gamma, epsilon, stats),
+            planner.pack_statistics(&mean, &variance, gamma, epsilon, stats)?,
         ));
         let (reduce, partials) = if empty || !(both || batch) {
             (vec![], Partials::none(&grid, stats))
@@ -98,9 +98,9 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             constant_statistics: !batch,
         };
         let finish = |from, to| planner.finish(&partials, grid.count(), &derived, from, to);
-        split.push((Phases::WHOLE, finish(From::Partials, To::Results)));
-        split.push((Phases::REDUCE, finish(From::Partials, To::Sums)));
-        split.push((Phases::APPLY, finish(From::Sums, To::Results)));
+        split.push((Phases::WHOLE, finish(From::Partials, To::Results)?));
+        split.push((Phases::REDUCE, finish(From::Partials, To::Sums)?));
+        split.push((Phases::APPLY, finish(From::Sums, To::Results)?));
     }
     if !empty {
         let src = batch.then_some(&src);
@@ -207,7 +207,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         rows
     })?;
     if n > 0 && (!fused || problem.use_affine) {
-        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats));
+        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
     }
     if problem.use_affine && columns > 0 {
         let (reduce, partials) = match n {
@@ -228,7 +228,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
             coefficients: None,
             constant_statistics: false,
         };
-        let finish = planner.finish(&partials, rows, &derived, From::Partials, To::Results);
+        let finish = planner.finish(&partials, rows, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
     }
     if n > 0 && fused {
@@ -247,7 +247,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         let weights = match &gamma {
             Some(gamma) => {
                 let weights = area.reserve(columns.div_ceil(4))?;
-                dispatches.push(planner.pack_weights(gamma, weights));
+                dispatches.push(planner.pack_weights(gamma, weights)?);
                 Some(weights)
             }
             None => None,
@@ -262,7 +262,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
             coefficients: Some((coefficients, stats)),
             constant_statistics: false,
         };
-        let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results);
+        let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
         dispatches.extend(planner.apply_runs(
             &by_row.into(),

@@ -3,6 +3,7 @@
 use super::pack::{whole, workspace};
 use super::workspace::Part;
 use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -61,12 +62,12 @@ impl Planner<'_> {
         derived: &Derived<'_>,
         from: From,
         to: To,
-    ) -> Dispatch {
+    ) -> Result<Dispatch, Error> {
         let from_sums = from == From::Sums;
         let derive = to == To::Results;
         let kernel = Kernel::Finish;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.finish_workgroup);
-        let workgroups = self.workgroups(div_ceil(u64::from(partials.grid.channels), 4));
+        let workgroups = self.workgroups(div_ceil(u64::from(partials.grid.channels), 4))?;
         let (coefficients, stats) = derived
             .coefficients
             .map_or((0, 0), |(c, s)| (c.first, s.first));
@@ -82,7 +83,7 @@ impl Planner<'_> {
             bindings.extend(derived.diff_beta.map(whole));
         }
         let flag = |on: bool| u32::from(on);
-        Dispatch {
+        Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
@@ -97,7 +98,7 @@ impl Planner<'_> {
                     ("repeats", partials.repeats),
                     ("width", partials.width),
                     ("parts", partials.parts),
-                    ("workgroups", workgroups),
+                    ("grid_width", workgroups[0]),
                     ("partials", partials.part.first),
                     ("stats", stats),
                     ("coefficients", coefficients),
@@ -111,6 +112,6 @@ impl Planner<'_> {
                 ],
             ),
             workgroups,
-        }
+        })
     }
 }

@@ -80,12 +80,12 @@ impl Planner<'_> {
         let kernel = Kernel::FusedRuns;
         let mut enabled = enabled_for_runs(&(*grid).into());
         enabled.extend(weighted.then_some("weighted"));
-        Ok(windows(self.profile, tensors.src, units, start)?
+        windows(self.profile, tensors.src, units, start)?
             .into_iter()
             .map(|window| {
                 let first = window.units.start * unit_blocks;
                 let end = window.units.end * unit_blocks;
-                let workgroups = self.workgroups(end - first);
+                let workgroups = self.workgroups(end - first)?;
                 let mut bindings = vec![
                     window.bind(tensors.src),
                     window.bind(tensors.diff_dst),
@@ -96,7 +96,7 @@ impl Planner<'_> {
                 bindings.push(window.bind(tensors.diff_src));
                 bindings.extend(tensors.diff_gamma.map(whole));
                 bindings.extend(tensors.diff_beta.map(whole));
-                Dispatch {
+                Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
@@ -117,7 +117,7 @@ impl Planner<'_> {
                             ("lanes", block.lanes),
                             ("first_block", word(first)),
                             ("end_block", word(end)),
-                            ("workgroups", workgroups),
+                            ("grid_width", workgroups[0]),
                             ("window", word(window.elements.start)),
                             ("length", word(grid.elements() - window.elements.start)),
                         ],
@@ -127,8 +127,8 @@ impl Planner<'_> {
                         ],
                     ),
                     workgroups,
-                }
+                })
             })
-            .collect())
+            .collect()
     }
 }

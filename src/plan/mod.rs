@@ -14,7 +14,7 @@ pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_n
 
 use crate::geometry::{Layout, MAX_RANK};
 use crate::kernels::{Kernel, Tensor, Uniforms};
-use crate::{DType, Profile};
+use crate::{DType, Error, Profile};
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -67,7 +67,8 @@ pub(crate) struct Dispatch {
     pub enabled: Vec<&'static str>,
     pub bindings: Vec<Binding>,
     pub uniforms: Uniforms,
-    pub workgroups: u32,
+    /// Along x and y: together at least one for each tile.
+    pub workgroups: [u32; 2],
 }
 
 /// What a plan needs of a tensor that the caller binds.
@@ -130,11 +131,22 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Workgroups to dispatch for so many tiles; the kernels loop over the rest.
-    pub fn workgroups(&self, tiles: u64) -> u32 {
-        u32::try_from(tiles)
-            .unwrap_or(u32::MAX)
-            .clamp(1, self.profile.max_workgroups.max(1))
+    /// A workgroup for each tile, folded into two dimensions where one does not hold so many: a loop
+    /// over tiles in the kernel would keep a software driver from holding anything in registers beside
+    /// a barrier (measured: the reduction took 1.7 times as long).
+    pub fn workgroups(&self, tiles: u64) -> Result<[u32; 2], Error> {
+        let most = u64::from(self.profile.max_workgroups.max(1));
+        let tiles = tiles.max(1);
+        let height = div_ceil(tiles, most);
+        if height > most {
+            return Err(Error::Limit {
+                what: "a dispatch".to_owned(),
+                limit: "max_compute_workgroups_per_dimension",
+                needed: height,
+                available: most,
+            });
+        }
+        Ok([word(div_ceil(tiles, height)), word(height)])
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::workspace::Part;
 use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
 const WORKGROUP: u32 = 64;
@@ -31,15 +32,15 @@ impl Planner<'_> {
         gamma: Option<&Requirement>,
         epsilon: f64,
         stats: Part,
-    ) -> Dispatch {
+    ) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackStatistics;
         let workgroup_size = self.profile.workgroup(WORKGROUP);
         let tiles = div_ceil(mean.elements, 4 * u64::from(workgroup_size));
-        let workgroups = self.workgroups(tiles);
+        let workgroups = self.workgroups(tiles)?;
         let mut bindings = vec![whole(mean), whole(variance)];
         bindings.extend(gamma.map(whole));
         bindings.push(workspace());
-        Dispatch {
+        Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
@@ -51,20 +52,21 @@ impl Planner<'_> {
                 &[
                     ("channels", word(mean.elements)),
                     ("stats", stats.first),
-                    ("invocations", workgroups * workgroup_size),
+                    ("grid_width", workgroups[0]),
                 ],
                 &[("epsilon", epsilon)],
             ),
             workgroups,
-        }
+        })
     }
 
     /// gamma as reals, for kernels that read it per element.
-    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Dispatch {
+    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackWeights;
         let workgroup_size = self.profile.workgroup(WORKGROUP);
-        let workgroups = self.workgroups(div_ceil(gamma.elements, 4 * u64::from(workgroup_size)));
-        Dispatch {
+        let workgroups =
+            self.workgroups(div_ceil(gamma.elements, 4 * u64::from(workgroup_size)))?;
+        Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
@@ -76,11 +78,11 @@ impl Planner<'_> {
                 &[
                     ("channels", word(gamma.elements)),
                     ("weights", weights.first),
-                    ("invocations", workgroups * workgroup_size),
+                    ("grid_width", workgroups[0]),
                 ],
                 &[],
             ),
             workgroups,
-        }
+        })
     }
 }

@@ -112,8 +112,8 @@ impl Planner<'_> {
                     window.units.start * unit_tiles,
                     window.units.end * unit_tiles,
                 );
-                let workgroups = self.workgroups(end - first);
-                Dispatch {
+                let workgroups = self.workgroups(end - first)?;
+                Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
@@ -133,7 +133,7 @@ impl Planner<'_> {
                                 ("lanes", lanes),
                                 ("first_tile", word(first)),
                                 ("end_tile", word(end)),
-                                ("workgroups", workgroups),
+                                ("grid_width", workgroups[0]),
                                 ("window", word(window.elements.start)),
                                 ("length", word(grid.elements() - window.elements.start)),
                                 ("stats", stats.first),
@@ -146,9 +146,9 @@ impl Planner<'_> {
                         &[],
                     ),
                     workgroups,
-                }
+                })
             })
-            .collect();
+            .collect::<Result<_, Error>>()?;
         Ok((dispatches, partials))
     }
 
@@ -191,16 +191,16 @@ impl Planner<'_> {
         let mut enabled = enabled_for_runs(layout);
         enabled.extend(weights.map(|_| "weighted"));
         enabled.extend(src.map(|_| "batch_statistics"));
-        Ok(windows(self.profile, diff_dst, units, start)?
+        windows(self.profile, diff_dst, units, start)?
             .into_iter()
             .map(|window| {
                 let (first, end) = (window.units.start, window.units.end);
-                let workgroups = self.workgroups(end - first);
+                let workgroups = self.workgroups(end - first)?;
                 let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
                 bindings.push(window.bind(diff_dst));
                 bindings.push(workspace());
                 bindings.push(window.bind(diff_src));
-                Dispatch {
+                Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
@@ -220,7 +220,7 @@ impl Planner<'_> {
                                 ("lanes", lanes),
                                 ("first_tile", word(first)),
                                 ("end_tile", word(end)),
-                                ("workgroups", workgroups),
+                                ("grid_width", workgroups[0]),
                                 ("window", word(window.elements.start)),
                                 ("length", word(grid.elements() - window.elements.start)),
                                 ("stats", stats.first),
@@ -233,8 +233,8 @@ impl Planner<'_> {
                         &[],
                     ),
                     workgroups,
-                }
+                })
             })
-            .collect())
+            .collect()
     }
 }
