@@ -55,11 +55,11 @@ fn apply_columns(
     let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, local % uniforms.column_lanes);
 
-    var mean: array<real4, MAX_QUADS>;
-    var r: array<real4, MAX_QUADS>;
-    var a: array<real4, MAX_QUADS>;
-    var b: array<real4, MAX_QUADS>;
-    var scale: array<real4, MAX_QUADS>;
+    var mean: array<real4, column_quads>;
+    var r: array<real4, column_quads>;
+    var a: array<real4, column_quads>;
+    var b: array<real4, column_quads>;
+    var scale: array<real4, column_quads>;
     for (var k = 0u; k < column_quads; k++) {
         let column = column_of(first, k);
         var place = place_of(batch, column);

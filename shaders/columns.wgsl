@@ -1,9 +1,7 @@
-// What the kernels over columns share: which quads an invocation owns.
-
-const MAX_QUADS = 8u;
+// What the kernels over columns share: which quads an invocation owns, `column_quads` of a row, a constant
+// of the text: a compiler keeps arrays in registers if their length is that of the loops over them.
 
 override workgroup_size: u32 = 64u;
-override column_quads: u32 = 1u; // quads of a row that an invocation owns, up to MAX_QUADS
 override whole: bool = false;    // the last row is complete
 
 fn first_column(tile: u32, lane: u32) -> u32 {

@@ -1,31 +1,37 @@
 // Adds the partial sums of each channel, in a fixed order, and derives what follows from the sums: the
 // parameter gradients diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and the coefficients
 // workspace[coefficients + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, gamma · r, 0) of the elementwise
-// pass. A workgroup does four channels.
+// pass. `lanes` invocations, a constant of the text and a power of two, share four channels.
 // The sums also go to `sums` = [Σ; channels] [Σ·x̂; channels] [m], or come from there (`from_sums`),
 // so that several devices can add theirs in between.
-// Channel c's partial t of `parts` is at split · width + (k · channels + c) · inner + i, with
-// t = (split · repeats + k) · inner + i.
+// Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)].
 //
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out.
 
 struct Uniforms {
     channels: u32,
-    inner: u32,
-    repeats: u32,
-    width: u32,
-    parts: u32,        // partial sums of a channel
-    grid_width: u32, // workgroups along x
+    channel_stride: u32,
+    parts: u32,         // partial sums of a channel
+    part_stride: u32,
+    repeats: u32,       // where a part is not `plain`: outer indices of a row,
+    inner: u32,         // and columns of a channel that are side by side in it
+    grid_width: u32,    // workgroups along x
     partials: u32,
     stats: u32,
     coefficients: u32,
-    from_sums: u32,    // 1: read sums; 0: write them
-    derive: u32,       // 1: also write the coefficients
-    constant: u32,     // 1: constant statistics, the means count as 0
-    count: real,       // m
+    count: real,        // m
     inverse_count: real,
 }
+
+override workgroup_size: u32 = 64u;
+override plain: bool = false;     // parts are `part_stride` apart
+override from_sums: bool = false;
+override derive: bool = false;    // also write the coefficients
+override constant_statistics: bool = false; // the means count as 0
+
+var<workgroup> shared_sums: array<real4, workgroup_size>;
+var<workgroup> shared_sums_xhat: array<real4, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn finish(
@@ -34,65 +40,95 @@ fn finish(
 ) {
     let channels = uniforms.channels;
     let quads = (channels + 3u) / 4u;
-    let quad = tile_of(workgroup);
-    if quad >= quads { return; }
+    let quad = tile_of(workgroup) * (workgroup_size / lanes) + local / lanes;
+    // Past the last channel, that one stands in.
+    let channel = min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(channels - 1u));
 
-    let channel = 4u * quad + local % 4u;
-    // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
-    // sign: 32 parts, 32 times such a sum, all the rest.
-    var value = real2();
-    if channel < channels && uniforms.from_sums == 0u {
-        let split_parts = uniforms.repeats * uniforms.inner;
-        var some = real2();
-        var many = real2();
+    var sum = real4();
+    var sum_xhat = real4();
+    if !from_sums {
+        // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
+        // sign: 32 parts, 32 times such a sum, all the rest.
+        let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
+        var some = real4();
+        var some_xhat = real4();
+        var many = real4();
+        var many_xhat = real4();
         var added = 0u;
-        for (var part = local / 4u; part < uniforms.parts; part += workgroup_size / 4u) {
-            let split = part / split_parts;
-            let k = (part % split_parts) / uniforms.inner;
-            let i = part % uniforms.inner;
-            let index = split * uniforms.width + (k * channels + channel) * uniforms.inner + i;
-            some += workspace[uniforms.partials + index].xy;
+        for (var part = local % lanes; part < uniforms.parts; part += lanes) {
+            let index = first + vec4(offset_of(part));
+            let a = workspace[index.x];
+            let b = workspace[index.y];
+            let c = workspace[index.z];
+            let d = workspace[index.w];
+            some += real4(a.x, b.x, c.x, d.x);
+            some_xhat += real4(a.y, b.y, c.y, d.y);
             added++;
             if added % 32u == 0u {
                 many += some;
-                some = real2();
+                many_xhat += some_xhat;
+                some = real4();
+                some_xhat = real4();
             }
             if added % 1024u == 0u {
-                value += many;
-                many = real2();
+                sum += many;
+                sum_xhat += many_xhat;
+                many = real4();
+                many_xhat = real4();
             }
         }
-        value += many + some;
+        sum += many + some;
+        sum_xhat += many_xhat + some_xhat;
     }
-    workgroup_sum(local, value, 4u);
 
+    if lanes > 1u {
+        shared_sums[local] = sum;
+        shared_sums_xhat[local] = sum_xhat;
+        workgroupBarrier();
+        for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
+            if local % lanes < stride {
+                shared_sums[local] += shared_sums[local + stride];
+                shared_sums_xhat[local] += shared_sums_xhat[local + stride];
+            }
+            workgroupBarrier();
+        }
+        sum = shared_sums[local];
+        sum_xhat = shared_sums_xhat[local];
+    }
+    if local % lanes > 0u || quad >= quads { return; }
+
+    let count = min(4u, channels - 4u * quad);
     var inverse_count = uniforms.inverse_count;
-    if uniforms.from_sums == 1u {
+    if from_sums {
         inverse_count = real(1.0) / sums[2u * channels];
-        if local < 4u && channel < channels {
-            scratch[local] = real2(sums[channel], sums[channels + channel]);
+    } else if quad == 0u {
+        sums[2u * channels] = uniforms.count;
+    }
+    for (var i = 0u; i < 4u; i++) {
+        if i >= count { continue; }
+        let c = 4u * quad + i;
+        if from_sums {
+            sum[i] = sums[c];
+            sum_xhat[i] = sums[channels + c];
+        } else {
+            sums[c] = sum[i];
+            sums[channels + c] = sum_xhat[i];
+        }
+        if derive {
+            let stats = workspace[uniforms.stats + c];
+            var means = real2(sum[i], sum_xhat[i]) * inverse_count;
+            if constant_statistics { means = real2(); }
+            workspace[uniforms.coefficients + c] = real4(means, stats.z * stats.y, 0.0);
         }
     }
-    workgroupBarrier();
+    store_part_diff_beta(quad, sum, count);
+    store_part_diff_gamma(quad, sum_xhat, count);
+}
 
-    if local < 4u && channel < channels {
-        let total = scratch[local];
-        if uniforms.from_sums == 0u {
-            sums[channel] = total.x;
-            sums[channels + channel] = total.y;
-        }
-        if uniforms.derive == 1u {
-            let stats = workspace[uniforms.stats + channel];
-            let means = select(total * inverse_count, real2(), uniforms.constant == 1u);
-            workspace[uniforms.coefficients + channel] = real4(means, stats.z * stats.y, 0.0);
-        }
-    }
-    if local == 0u {
-        if quad == 0u && uniforms.from_sums == 0u {
-            sums[2u * channels] = uniforms.count;
-        }
-        let count = min(4u, channels - 4u * quad);
-        store_part_diff_beta(quad, real4(scratch[0].x, scratch[1].x, scratch[2].x, scratch[3].x), count);
-        store_part_diff_gamma(quad, real4(scratch[0].y, scratch[1].y, scratch[2].y, scratch[3].y), count);
-    }
+fn offset_of(part: u32) -> u32 {
+    if plain { return part * uniforms.part_stride; }
+    let split_parts = uniforms.repeats * uniforms.inner;
+    let split = part / split_parts;
+    let k = part % split_parts / uniforms.inner;
+    return split * uniforms.part_stride + k * uniforms.channels * uniforms.inner + part % uniforms.inner;
 }

@@ -4,8 +4,6 @@
 // then, behind a barrier, writes diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b
 // of the sums. A block begins at a whole quad at every outer index, so that no other workgroup writes
 // to its quads.
-// `weighted` (layer norm: the channels are rows): gamma lies along the run and multiplies diff_dst
-// first, and there are no parameter gradients.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
@@ -15,7 +13,6 @@ struct Uniforms {
     outer: u32,
     channels: u32,   // also the length of mean, variance and the parameter gradients
     inner: u32,
-    gamma_length: u32,
     block: u32,      // channels of a workgroup, at most workgroup_size
     lanes: u32,
     first_block: u32,
@@ -54,9 +51,8 @@ fn fused_runs(
         let mean = load_mean(channel / 4u)[channel % 4u];
         let variance = load_variance(channel / 4u)[channel % 4u];
         let r = real(1.0) / sqrt(variance + uniforms.epsilon);
-        var scale = r;
-        if !weighted { scale *= load_gamma(channel / 4u)[channel % 4u]; }
-        stats[i] = real4(mean, r, scale, 0.0);
+        let gamma = load_gamma(channel / 4u)[channel % 4u];
+        stats[i] = real4(mean, r, gamma * r, 0.0);
     }
     workgroupBarrier();
 
@@ -99,10 +95,6 @@ fn run_start_of(n: u32, channel: u32) -> u32 {
     return (n * uniforms.channels + channel) * uniforms.inner - uniforms.window;
 }
 
-fn weight_quad(quad: u32) -> real4 {
-    return load_gamma(quad);
-}
-
 // This invocation's share of a channel's sums.
 fn sums_of_channel(channel: u32, i: u32, lane: u32) -> real2 {
     let mean = stats[i].x;
@@ -115,7 +107,6 @@ fn sums_of_channel(channel: u32, i: u32, lane: u32) -> real2 {
         let end = (range.y + 3u) / 4u;
         for (var quad = start / 4u + lane; quad < end; quad += uniforms.lanes) {
             var d = load_diff_dst(quad);
-            if weighted { d *= weights_at(quad, start); }
             var d_xhat = d * ((load_src(quad) - real4(mean)) * r);
             if !aligned {
                 // The run's neighbours in its first and last quad count as 0.
@@ -162,7 +153,6 @@ fn apply_to_channel(channel: u32, i: u32, lane: u32) {
         let end = (run_end + 3u) / 4u;
         for (var quad = (start + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
             var d = load_diff_dst(quad);
-            if weighted { d *= weights_at(quad, start); }
             let src = load_src(quad);
             if aligned {
                 store_diff_src(quad, gradient(d, src, own));

@@ -1,5 +1,5 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
-// (NXC, rank 2, short runs, the columns of layer norm). The tensor is read as rows of `width` columns,
+// (NXC, rank 2, short runs). The tensor is read as rows of `width` columns,
 // a multiple of 4 made of `repeats` outer indices of channels · inner elements; column j is of channel
 // (j / inner) mod channels. An invocation owns some quads of columns, `column_lanes` apart, and walks
 // the rows of a split; the invocations of a workgroup that own the same columns add up in a fixed order.
@@ -7,7 +7,6 @@
 // `general`: a row is an index over general leading axes; for every index over those that are kept, a
 // batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
 // and partial sums are at split · channels + batch · width + j.
-// `by_row`: the statistics belong to the outer index, not to the channel (layer norm).
 //
 // Bindings: src, diff_dst read; workspace read and written.
 // Moves 2 n elements in.
@@ -30,7 +29,6 @@ struct Uniforms {
     length: u32,
     stats: u32,
     partials: u32,
-    last_row: u32,     // the last outer index, for statistics by row
     splits: u32,       // blocks of rows
     axis0: u32,
     axis1: u32,
@@ -43,10 +41,7 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override by_row: bool = false;
-override repeated: bool = false; // a row is made of several outer indices
 override stacked: bool = false;  // several invocations own the same columns
-override narrow: bool = false;   // outer indices of fewer than 4 elements
 
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
@@ -66,24 +61,19 @@ fn reduce_columns(
     let split = tile / uniforms.column_tiles % uniforms.splits;
     let first = first_column(tile, local % uniforms.column_lanes);
 
-    var sum: array<real4, MAX_QUADS>;
-    var sum_xhat: array<real4, MAX_QUADS>;
-    var mean: array<real4, MAX_QUADS>;
-    var r: array<real4, MAX_QUADS>;
-    var outer: array<vec4<u32>, MAX_QUADS>;
+    var sum: array<real4, column_quads>;
+    var sum_xhat: array<real4, column_quads>;
+    var mean: array<real4, column_quads>;
+    var r: array<real4, column_quads>;
     for (var k = 0u; k < column_quads; k++) {
         sum[k] = real4();
         sum_xhat[k] = real4();
         let column = column_of(first, k);
         var place = place_of(batch, column);
         for (var i = 0u; i < 4u; i++) {
-            if by_row {
-                outer[k][i] = place.outer;
-            } else {
-                let stats = workspace[uniforms.stats + place.channel];
-                mean[k][i] = stats.x;
-                r[k][i] = stats.y;
-            }
+            let stats = workspace[uniforms.stats + place.channel];
+            mean[k][i] = stats.x;
+            r[k][i] = stats.y;
             place = next_place(place);
         }
     }
@@ -91,18 +81,7 @@ fn reduce_columns(
     let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
     for (var row = split * uniforms.split_rows + row_lane; row < row_end; row += row_lanes) {
         let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
-        var row_stats = real4();
-        if by_row && !repeated { row_stats = workspace[uniforms.stats + row]; }
         for (var k = 0u; k < column_quads; k++) {
-            if by_row && !repeated {
-                mean[k] = real4(row_stats.x);
-                r[k] = real4(row_stats.y);
-            }
-            if by_row && repeated {
-                let statistics = statistics_of_row(row, outer[k]);
-                mean[k] = statistics.mean;
-                r[k] = statistics.r;
-            }
             let quad = quad_of(row_start, first, k);
             var d = load_diff_dst(quad);
             var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
@@ -144,30 +123,4 @@ fn reduce_columns(
             }
         }
     }
-}
-
-struct RowStatistics {
-    mean: real4,
-    r: real4,
-}
-
-fn statistics_of_row(row: u32, outer: vec4<u32>) -> RowStatistics {
-    // Past the tensor's end there is no row: the last one stands in, its products count 0.
-    let first = row * uniforms.repeats;
-    if !narrow {
-        let own = workspace[uniforms.stats + min(first + outer.x, uniforms.last_row)];
-        let next = workspace[uniforms.stats + min(first + outer.w, uniforms.last_row)];
-        let other = outer != vec4(outer.x);
-        return RowStatistics(
-            select(real4(own.x), real4(next.x), other),
-            select(real4(own.y), real4(next.y), other),
-        );
-    }
-    var statistics = RowStatistics();
-    for (var i = 0u; i < 4u; i++) {
-        let stats = workspace[uniforms.stats + min(first + outer[i], uniforms.last_row)];
-        statistics.mean[i] = stats.x;
-        statistics.r[i] = stats.y;
-    }
-    return statistics;
 }

@@ -1,8 +1,7 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels are runs of
-// `inner` consecutive elements (NCX batch norm, the rows of layer norm). A tile is `outer_block` runs
+// `inner` consecutive elements (NCX). A tile is `outer_block` runs
 // of one channel, or one chunk of one run; a workgroup takes a tile and writes
 // workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0). `lanes` invocations share a run.
-// A weighted reduction multiplies diff_dst by gamma of the column first.
 //
 // Bindings: src, diff_dst read; workspace read and written.
 // Moves 2 n elements in.
@@ -22,7 +21,6 @@ struct Uniforms {
     length: u32,     // elements from the window's start to the tensor's end
     stats: u32,
     partials: u32,
-    weights: u32,
     axis0: u32,
     axis1: u32,
     axis2: u32,
@@ -32,10 +30,6 @@ struct Uniforms {
     axis6: u32,
     axis7: u32,
     kept_axes: u32,
-}
-
-fn weight_quad(quad: u32) -> real4 {
-    return workspace[uniforms.weights + quad];
 }
 
 @compute @workgroup_size(workgroup_size)
@@ -60,12 +54,10 @@ fn reduce_runs(
     let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
     for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
         let run = run_of(n, channel);
-        let run_start = run * uniforms.inner - uniforms.window;
         let range = chunk_range(run, chunk);
         let end = (range.y + 3u) / 4u;
         for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
             var d = load_diff_dst(quad);
-            if weighted { d *= weights_at(quad, run_start); }
             var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
             if !aligned {
                 // The run's neighbours in its first and last quad count as 0.

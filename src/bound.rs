@@ -418,7 +418,7 @@ impl Binder<'_> {
             pooled: false,
             exact,
             workgroup_size: self.dispatch.workgroup_size,
-            column_quads: self.dispatch.column_quads,
+            sizes: self.dispatch.sizes.clone(),
             enabled: self.dispatch.enabled.clone(),
         };
         let written: Vec<_> = bound

@@ -28,6 +28,8 @@ pub struct Profile {
     pub max_storage_buffers: u32,
     /// Bytes of memory that a workgroup may share.
     pub max_workgroup_storage: u32,
+    /// Invocations of every subgroup, where all have as many and shaders can use them; else 0.
+    pub subgroup_size: u32,
     /// Whether shaders can unpack f16.
     pub f16: bool,
     /// Whether shaders can use f64.
@@ -60,6 +62,9 @@ pub struct Tuning {
     pub column_quads: u32,
     /// Quads that an invocation of the kernels over runs takes at least, before more share a run.
     pub lane_quads: u32,
+    /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
+    /// most; up to 32.
+    pub row_quads: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
@@ -88,6 +93,7 @@ impl Tuning {
         column_lanes: 8,
         column_quads: 8,
         lane_quads: 32,
+        row_quads: 32,
         finish_workgroup: 8,
         busy_workgroups: 64,
         min_split: 16384,
@@ -105,6 +111,7 @@ impl Tuning {
         column_lanes: 32,
         column_quads: 1,
         lane_quads: 1,
+        row_quads: 8,
         finish_workgroup: 64,
         busy_workgroups: 2048,
         min_split: 4096,
@@ -161,7 +168,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 13] {
+    fn fields(&mut self) -> [Field<'_>; 14] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -176,6 +183,7 @@ impl Tuning {
             ),
             ("column_quads", Bounds::any(1, 8), &mut self.column_quads),
             ("lane_quads", many, &mut self.lane_quads),
+            ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
@@ -301,8 +309,14 @@ impl Profile {
             wgpu::DeviceType::Cpu => Tuning::SOFTWARE,
             _ => Tuning::GPU,
         };
+        // A browser's compiler wants a line for subgroups that naga refuses.
+        let subgroups = features.contains(wgpu::Features::SUBGROUP)
+            && info.subgroup_min_size == info.subgroup_max_size
+            && info.backend != wgpu::Backend::BrowserWebGpu;
+        let subgroup_size = if subgroups { info.subgroup_max_size } else { 0 };
         Self {
             adapter: info.name,
+            subgroup_size,
             // Byte offsets within a binding fit 32 bits, and so do all that kernels derive from them.
             max_binding: limits
                 .max_storage_buffer_binding_size
@@ -340,6 +354,10 @@ impl Profile {
             max_workgroup_storage: self
                 .max_workgroup_storage
                 .min(allowed.max_workgroup_storage),
+            subgroup_size: match self.subgroup_size == allowed.subgroup_size {
+                true => allowed.subgroup_size,
+                false => 0,
+            },
             f64: self.f64 && allowed.f64,
             tuning: self.tuning.within_bounds(),
             ..self

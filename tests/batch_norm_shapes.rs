@@ -201,6 +201,7 @@ fn random_shapes_and_tunings() {
                 column_lanes: sizes.2,
                 column_quads: 1 + sizes.0 % 7,
                 lane_quads: 1 + sizes.1 % 5,
+                row_quads: 8,
                 finish_workgroup: sizes.3,
                 busy_workgroups: splits.0,
                 min_split: splits.1,

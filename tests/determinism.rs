@@ -115,6 +115,7 @@ const SMALL_UNITS: Tuning = Tuning {
     column_lanes: 4,
     column_quads: 2,
     lane_quads: 1,
+    row_quads: 2,
     finish_workgroup: 16,
     busy_workgroups: 64,
     min_split: 1024,

@@ -181,20 +181,28 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         apply_tile: 64,
         ..Tuning::SOFTWARE
     };
-    let fused = Tuning {
-        fused_block: u32::MAX,
-        fused_blocks: 1,
-        ..Tuning::GPU
+    let narrow = Tuning {
+        runs_workgroup: 16,
+        lane_quads: 2,
+        row_quads: 3,
+        ..splits
     };
     let own = with("own tuning", subject.gpu.profile().tuning, 8);
+    let without_subgroups = subject.with_profile("without subgroups", |profile| {
+        profile.subgroup_size = 0;
+        profile.tuning.lane_quads = 2;
+    });
     if subject.checked {
         return vec![own];
     }
     vec![
         own,
+        without_subgroups,
         with("split", splits, 4),
+        with("split, narrow", narrow, 4),
         with("split, wide", Tuning::GPU, 4),
-        with("fused, wide", fused, 8),
+        with("narrow", narrow, 8),
+        with("wide", Tuning::GPU, 8),
     ]
 }
 
@@ -276,7 +284,8 @@ fn empty_tensors() {
 
 #[test]
 fn results_do_not_depend_on_windows() {
-    // Without the fused kernel, rows are cut into chunks, and windows begin in the middle of rows.
+    // Rows that registers do not hold and rows that they do, aligned and not; windows begin in the middle
+    // of rows where a window holds no more than one.
     let with_binding = |subject: &Subject, max_binding| {
         subject.with_profile("in windows", |profile| {
             profile.tuning = Tuning {
@@ -302,7 +311,7 @@ fn results_do_not_depend_on_windows() {
         for subject in common::subjects() {
             let (whole, cut) = (
                 with_binding(subject, 1 << 26),
-                with_binding(subject, 2 << 20),
+                with_binding(subject, 5 << 19),
             );
             let what = format!("{:?} on {}", case.shape, subject.name);
             case.check(&whole.gpu, &what, &reference);

@@ -20,8 +20,7 @@
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`), or by 0 to 3 (`workgroup_size` is at least 4).
-//! * Private arrays have `MAX_QUADS` elements and are indexed below `column_quads`, which the tuning
-//!   bounds by it.
+//! * Private arrays have `column_quads` elements and are indexed below it.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
@@ -89,6 +88,10 @@ pub(crate) enum Kernel {
     ApplyRuns,
     ApplyColumns,
     FusedRuns,
+    FusedRows,
+    /// The same where a workgroup is one subgroup.
+    FusedRowsSubgroup,
+    ReduceRows,
 }
 
 /// What the manifest says of a kernel.
@@ -105,17 +108,60 @@ pub(crate) struct Entry {
         expect(dead_code, reason = "read by the tests of every variant")
     )]
     pub optional: &'static [Tensor],
+    /// The constants that a variant's text begins with: lengths of register arrays among them, which
+    /// override constants cannot be.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
+    pub sizes: &'static [&'static str],
     /// The override constants that are true or false.
-    pub constants: &'static [&'static str],
+    constants: &'static [&'static str],
     /// Fields of its uniform struct that are u32, in order.
     pub words: &'static [&'static str],
     /// Fields after them that have the accumulator's type.
     pub reals: &'static [&'static str],
+    /// Whether it uses operations of subgroups.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
+    pub subgroups: bool,
 }
+
+const FUSED_ROWS: Entry = Entry {
+    name: "fused_rows",
+    text: &[
+        include_str!("../../shaders/tiles.wgsl"),
+        include_str!("../../shaders/rows.wgsl"),
+        include_str!("../../shaders/row_sum_workgroup.wgsl"),
+        include_str!("../../shaders/fused_rows.wgsl"),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Mean,
+        Tensor::Variance,
+        Tensor::Gamma,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::Gamma],
+    sizes: &["lanes", "column_quads"],
+    constants: &["complete", "affine"],
+    words: &[
+        "channels",
+        "gamma_length",
+        "width_quads",
+        "tile_rows",
+        "first_tile",
+        "end_tile",
+        "grid_width",
+        "window",
+        "length",
+        "partials",
+    ],
+    reals: &["epsilon", "inverse_count"],
+    subgroups: false,
+};
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -124,6 +170,9 @@ impl Kernel {
         Self::ApplyRuns,
         Self::ApplyColumns,
         Self::FusedRuns,
+        Self::FusedRows,
+        Self::FusedRowsSubgroup,
+        Self::ReduceRows,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -137,9 +186,11 @@ impl Kernel {
                 ],
                 tensors: &[Mean, Variance, Gamma, Workspace],
                 optional: &[Gamma],
+                sizes: &[],
                 constants: &[],
                 words: &["channels", "stats", "grid_width"],
                 reals: &["epsilon"],
+                subgroups: false,
             },
             Self::PackWeights => &Entry {
                 name: "pack_weights",
@@ -149,9 +200,11 @@ impl Kernel {
                 ],
                 tensors: &[Gamma, Workspace],
                 optional: &[],
+                sizes: &[],
                 constants: &[],
                 words: &["channels", "weights", "grid_width"],
                 reals: &[],
+                subgroups: false,
             },
             Self::ReduceRuns => &Entry {
                 name: "reduce_runs",
@@ -161,12 +214,12 @@ impl Kernel {
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
-                    include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/reduce_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &["general", "aligned", "narrow", "whole", "weighted"],
+                sizes: &[],
+                constants: &["general", "aligned", "narrow", "whole"],
                 words: &[
                     "outer",
                     "channels",
@@ -182,7 +235,6 @@ impl Kernel {
                     "length",
                     "stats",
                     "partials",
-                    "weights",
                     "axis0",
                     "axis1",
                     "axis2",
@@ -194,6 +246,7 @@ impl Kernel {
                     "kept_axes",
                 ],
                 reals: &[],
+                subgroups: false,
             },
             Self::ReduceColumns => &Entry {
                 name: "reduce_columns",
@@ -205,9 +258,8 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                constants: &[
-                    "general", "whole", "stacked", "by_row", "repeated", "narrow",
-                ],
+                sizes: &["column_quads"],
+                constants: &["general", "whole", "stacked"],
                 words: &[
                     "channels",
                     "inner",
@@ -226,7 +278,6 @@ impl Kernel {
                     "length",
                     "stats",
                     "partials",
-                    "last_row",
                     "splits",
                     "axis0",
                     "axis1",
@@ -239,32 +290,32 @@ impl Kernel {
                     "kept_axes",
                 ],
                 reals: &[],
+                subgroups: false,
             },
             Self::Finish => &Entry {
                 name: "finish",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/workgroup_sum.wgsl"),
                     include_str!("../../shaders/finish.wgsl"),
                 ],
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
                 optional: &[DiffGamma, DiffBeta],
-                constants: &[],
+                sizes: &["lanes"],
+                constants: &["plain", "from_sums", "derive", "constant_statistics"],
                 words: &[
                     "channels",
-                    "inner",
-                    "repeats",
-                    "width",
+                    "channel_stride",
                     "parts",
+                    "part_stride",
+                    "repeats",
+                    "inner",
                     "grid_width",
                     "partials",
                     "stats",
                     "coefficients",
-                    "from_sums",
-                    "derive",
-                    "constant",
                 ],
                 reals: &["count", "inverse_count"],
+                subgroups: false,
             },
             Self::ApplyRuns => &Entry {
                 name: "apply_runs",
@@ -273,11 +324,13 @@ impl Kernel {
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/shifted.wgsl"),
                     include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
+                sizes: &[],
                 constants: &[
                     "general",
                     "aligned",
@@ -313,6 +366,7 @@ impl Kernel {
                     "kept_axes",
                 ],
                 reals: &[],
+                subgroups: false,
             },
             Self::ApplyColumns => &Entry {
                 name: "apply_columns",
@@ -324,6 +378,7 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
+                sizes: &["column_quads"],
                 constants: &["general", "whole", "batch_statistics"],
                 words: &[
                     "channels",
@@ -354,25 +409,25 @@ impl Kernel {
                     "kept_axes",
                 ],
                 reals: &[],
+                subgroups: false,
             },
             Self::FusedRuns => &Entry {
                 name: "fused_runs",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
-                    include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
                 ],
                 tensors: &[
                     Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
-                constants: &["aligned", "narrow", "whole", "weighted"],
+                sizes: &[],
+                constants: &["aligned", "narrow", "whole"],
                 words: &[
                     "outer",
                     "channels",
                     "inner",
-                    "gamma_length",
                     "block",
                     "lanes",
                     "first_block",
@@ -382,6 +437,55 @@ impl Kernel {
                     "length",
                 ],
                 reals: &["epsilon", "inverse_count"],
+                subgroups: false,
+            },
+            Self::FusedRows => &FUSED_ROWS,
+            Self::FusedRowsSubgroup => {
+                &const {
+                    Entry {
+                        text: &[
+                            include_str!("../../shaders/tiles.wgsl"),
+                            include_str!("../../shaders/rows.wgsl"),
+                            include_str!("../../shaders/row_sum_subgroup.wgsl"),
+                            include_str!("../../shaders/fused_rows.wgsl"),
+                        ],
+                        subgroups: true,
+                        ..FUSED_ROWS
+                    }
+                }
+            }
+            Self::ReduceRows => &Entry {
+                name: "reduce_rows",
+                text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/shifted.wgsl"),
+                    include_str!("../../shaders/rows.wgsl"),
+                    include_str!("../../shaders/reduce_rows.wgsl"),
+                ],
+                tensors: &[Src, DiffDst, Workspace],
+                optional: &[],
+                sizes: &["lanes", "column_quads"],
+                constants: &["complete", "affine", "aligned"],
+                words: &[
+                    "rows",
+                    "columns",
+                    "width_quads",
+                    "tile_rows",
+                    "column_tiles",
+                    "row_parts",
+                    "first_tile",
+                    "end_tile",
+                    "grid_width",
+                    "window",
+                    "length",
+                    "last_quad",
+                    "stats",
+                    "weights",
+                    "row_partials",
+                    "partials",
+                ],
+                reals: &[],
+                subgroups: false,
             },
         }
     }

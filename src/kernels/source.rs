@@ -31,8 +31,8 @@ pub(crate) struct Variant {
     /// A buffer ends with its tensor, inside of a quad: elements are accessed one by one.
     pub exact: bool,
     pub workgroup_size: u32,
-    /// The override constant `column_quads` of the kernels over columns; 0 for others.
-    pub column_quads: u32,
+    /// Constants that the text gets, since lengths of register arrays cannot be overridden.
+    pub sizes: Vec<(&'static str, u32)>,
     /// Override constants that are true.
     pub enabled: Vec<&'static str>,
 }
@@ -68,6 +68,8 @@ impl Variant {
     pub fn targets(&self) -> &'static [Target] {
         use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
         match (self.data, self.params) {
+            // There are no sums of f64 over subgroups.
+            (DType::F64, _) if self.kernel.entry().subgroups => &[],
             (DType::F64, _) => &[SpirV, Hlsl],
             (DType::F32, DType::F32) => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
             _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
@@ -78,9 +80,6 @@ impl Variant {
     pub fn constants(&self) -> Vec<(&'static str, f64)> {
         let flag = |name: &'static str| (name, f64::from(u8::from(self.enabled.contains(&name))));
         let mut constants = vec![("workgroup_size", f64::from(self.workgroup_size))];
-        if self.column_quads > 0 {
-            constants.push(("column_quads", f64::from(self.column_quads)));
-        }
         constants.extend(self.kernel.entry().constants.iter().map(|&name| flag(name)));
         constants
     }
@@ -89,6 +88,9 @@ impl Variant {
     #[cfg(test)]
     pub fn label(&self) -> String {
         let mut label = format!("{}-{}-{}", self.kernel.entry().name, self.data, self.params);
+        if self.kernel.entry().subgroups {
+            label += "-subgroup";
+        }
         for tensor in self.kernel.entry().optional {
             if !self.bound.contains(tensor) {
                 label += &format!("-no_{}", tensor.name());
@@ -130,6 +132,9 @@ impl Variant {
         }
         if dtypes.contains(&DType::Bf16) {
             parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
+        }
+        for (name, size) in &self.sizes {
+            parts.push(format!("const {name} = {size}u;\n"));
         }
         parts.push("@group(0) @binding(0) var<uniform> uniforms: Uniforms;\n".to_owned());
         for (index, &tensor) in self.bound.iter().enumerate() {
@@ -181,7 +186,7 @@ impl Variant {
         };
         let length = match (self.kernel, tensor) {
             (_, tensor) if tensor.is_data() => "length",
-            (Kernel::FusedRuns, Tensor::Gamma) => "gamma_length", // along the run, if it is weighted
+            (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Gamma) => "gamma_length", // along a row
             _ => "channels",
         };
         template

@@ -15,10 +15,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-/// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernel, which
-/// is only chosen where there are as many, what WebGPU's default limits allow.
+/// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernels, which
+/// are only chosen where there are as many, what WebGPU's default limits allow.
 fn storage_bindings(kernel: Kernel) -> usize {
-    if kernel == Kernel::FusedRuns { 8 } else { 4 }
+    match kernel {
+        Kernel::FusedRuns | Kernel::FusedRows | Kernel::FusedRowsSubgroup => 8,
+        _ => 4,
+    }
 }
 
 /// No override constant, each alone, all together.
@@ -59,12 +62,11 @@ impl Kernel {
                             exact,
                             // Small, usual, large; every size occurs with every element type.
                             workgroup_size: [64, 8, 256][variants.len() % 3],
-                            column_quads: match self {
-                                Kernel::ReduceColumns | Kernel::ApplyColumns => {
-                                    [1, 8, 3][variants.len() % 3]
-                                }
-                                _ => 0,
-                            },
+                            sizes: entry
+                                .sizes
+                                .iter()
+                                .map(|&name| (name, [1, 8, 4][variants.len() % 3]))
+                                .collect(),
                             enabled: enabled.clone(),
                         };
                         let variant = variant.normalized();
@@ -156,6 +158,7 @@ impl Parsed {
         // for unpack2x16float, which every browser has and every native driver but some old lavapipe.
         let mut capabilities = Capabilities::empty();
         capabilities.set(Capabilities::FLOAT64, variant.accumulator() == DType::F64);
+        capabilities.set(Capabilities::SUBGROUP, variant.kernel.entry().subgroups);
         let f16 = [variant.data, variant.params].contains(&DType::F16);
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
         let info = Validator::new(ValidationFlags::all(), capabilities)
@@ -187,8 +190,10 @@ fn variants_are_told_apart_by_their_labels() {
     let variants = variants();
     let labels: HashSet<_> = variants.iter().map(Variant::label).collect();
     assert_eq!(labels.len(), variants.len());
-    let names: HashSet<_> = Kernel::ALL.iter().map(|k| k.entry().name).collect();
-    assert_eq!(names.len(), Kernel::ALL.len());
+    let kernels = Kernel::ALL
+        .iter()
+        .map(|k| (k.entry().name, k.entry().subgroups));
+    assert_eq!(kernels.collect::<HashSet<_>>().len(), Kernel::ALL.len());
 }
 
 #[test]
@@ -216,9 +221,6 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         || format!("entry point {}", point.name),
     )?;
     let mut expected = BTreeSet::from([("workgroup_size", Scalar::U32)]);
-    if variant.column_quads > 0 {
-        expected.insert(("column_quads", Scalar::U32));
-    }
     expected.extend(entry.constants.iter().map(|&name| (name, Scalar::BOOL)));
     let mut found = BTreeSet::new();
     for (_, constant) in parsed.module.overrides.iter() {
@@ -638,6 +640,7 @@ fn headers_name_the_bindings() {
             assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
         }
     }
+    entries.retain(|entry| !entry.subgroups); // it has the file of the kernel that it is a form of
     let rest: Vec<_> = entries.iter().map(|entry| entry.name).collect();
     assert!(rest.is_empty(), "no file of their own: {rest:?}");
 }

@@ -167,15 +167,13 @@ impl Planner<'_> {
         Ok(areas)
     }
 
-    /// The reduction of a tensor's columns into partial sums. With `by_row` the statistics belong to
-    /// the outer index.
+    /// The reduction of a tensor's columns into partial sums.
     pub fn reduce_columns(
         &self,
         layout: &Layout,
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
-        by_row: bool,
         area: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
@@ -193,21 +191,19 @@ impl Planner<'_> {
             .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
+        let width = columns.batches * 4 * columns.width_quads;
         let partials = Partials {
-            part: area.reserve(splits * columns.batches * 4 * columns.width_quads)?,
-            grid: *grid,
-            repeats: word(columns.repeats),
-            width: word(columns.batches * 4 * columns.width_quads),
-            parts: word(splits * columns.repeats * u64::from(grid.inner)),
+            part: area.reserve(splits * width)?,
+            channels: grid.channels,
+            channel_stride: u64::from(grid.inner),
+            parts: splits * columns.repeats * u64::from(grid.inner),
+            part_stride: width,
+            repeats: columns.repeats,
+            inner: grid.inner,
         };
         let kernel = Kernel::ReduceColumns;
         let mut enabled = columns.enabled(layout);
         enabled.extend((row_lanes > 1).then_some("stacked"));
-        if by_row {
-            enabled.push("by_row");
-            enabled.extend((columns.repeats > 1).then_some("repeated"));
-            enabled.extend((grid.channels < 4).then_some("narrow"));
-        }
         let dispatches = self
             .areas(layout, src, &columns, split_rows)?
             .into_iter()
@@ -222,7 +218,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    column_quads: word(columns.column_quads),
+                    sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
@@ -246,7 +242,6 @@ impl Planner<'_> {
                                 ("length", word(grid.elements() - share.elements.start)),
                                 ("stats", stats.first),
                                 ("partials", partials.part.first),
-                                ("last_row", grid.outer.saturating_sub(1)),
                                 ("splits", word(splits)),
                             ],
                             axes_words(layout).as_slice(),
@@ -299,7 +294,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    column_quads: word(columns.column_quads),
+                    sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(

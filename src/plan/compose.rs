@@ -2,8 +2,9 @@
 
 use super::finish::{Derived, From, Partials, To};
 use super::fused::FusedTensors;
+use super::rows::RowTensors;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Plan, Planner, Requirement};
+use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
@@ -83,11 +84,11 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             planner.pack_statistics(&mean, &variance, gamma, epsilon, stats)?,
         ));
         let (reduce, partials) = if empty || !(both || batch) {
-            (vec![], Partials::none(&grid, stats))
+            (vec![], Partials::none(grid.channels, stats))
         } else if planner.reads_runs(layout) {
-            planner.reduce_runs(layout, &src, &diff_dst, stats, None, &mut area)?
+            planner.reduce_runs(layout, &src, &diff_dst, stats, &mut area)?
         } else {
-            planner.reduce_columns(layout, &src, &diff_dst, stats, false, &mut area)?
+            planner.reduce_columns(layout, &src, &diff_dst, stats, &mut area)?
         };
         let phases = Phases::WHOLE.and(Phases::REDUCE);
         split.extend(reduce.into_iter().map(|dispatch| (phases, dispatch)));
@@ -124,7 +125,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             diff_beta: diff_beta.as_ref(),
         };
         // One dispatch for the whole operator; the split kernels stay for its two halves.
-        let whole = planner.fused_runs(&grid, &tensors, false, problem.epsilon)?;
+        let whole = planner.fused_runs(&grid, &tensors, problem.epsilon)?;
         split = split
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
@@ -145,8 +146,8 @@ pub(crate) struct LayerNormProblem {
     pub epsilon: f64,
 }
 
-/// The dispatches of a layer-norm gradient: a reduction over rows for the parameters' gradients, then
-/// rows of their own for diff_src, which may be written over diff_dst by then.
+/// The dispatches of a layer-norm gradient: everything in one reading where rows fit registers; else a
+/// reduction of rows and columns alike, then the elementwise pass.
 pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
     let &LayerNormProblem {
         rows,
@@ -163,11 +164,6 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         outer: 1,
         channels: rows,
         inner: columns,
-    };
-    let by_column = Grid {
-        outer: rows,
-        channels: columns,
-        inner: 1,
     };
     let requirement = |tensor, dtype, elements| Requirement {
         tensor,
@@ -193,57 +189,36 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     tensors.push(diff_src);
     tensors.extend(diff_gamma);
     tensors.extend(diff_beta);
-    let fused = planner.fuses(&by_row.into());
+    let rows_in_registers = planner.fused_rows_of(&by_row);
     // Sums of rows where they are split, of columns where the parameters want their gradients.
-    let summed_rows = if fused { 0 } else { rows };
+    let summed_rows = if rows_in_registers.is_some() { 0 } else { rows };
     let summed_columns = if problem.use_affine { columns } else { 0 };
     let sums = 2 * summed_rows.max(summed_columns) + 1;
     tensors.push(requirement(Tensor::Sums, accumulator, sums));
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
-    let stats = area.reserve(if fused && !problem.use_affine {
-        0
-    } else {
-        rows
-    })?;
-    if n > 0 && (!fused || problem.use_affine) {
-        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
-    }
-    if problem.use_affine && columns > 0 {
-        let (reduce, partials) = match n {
-            0 => (vec![], Partials::none(&by_column, stats)),
-            _ => planner.reduce_columns(
-                &by_column.into(),
-                &src,
-                &diff_dst,
-                stats,
-                true,
-                &mut area,
-            )?,
-        };
-        dispatches.extend(reduce);
-        let derived = Derived {
-            diff_gamma: diff_gamma.as_ref(),
-            diff_beta: diff_beta.as_ref(),
-            coefficients: None,
-            constant_statistics: false,
-        };
-        let finish = planner.finish(&partials, rows, &derived, From::Partials, To::Results)?;
-        dispatches.push(finish);
-    }
-    if n > 0 && fused {
-        let tensors = FusedTensors {
+    let parameters = Derived {
+        diff_gamma: diff_gamma.as_ref(),
+        diff_beta: diff_beta.as_ref(),
+        coefficients: None,
+        constant_statistics: false,
+    };
+    let mut of_columns = Partials::none(word(columns), area.reserve(0)?);
+    if let (Some(fused), 1..) = (rows_in_registers, n) {
+        let tensors = RowTensors {
             src: &src,
             diff_dst: &diff_dst,
             mean: &mean,
             variance: &variance,
             gamma: gamma.as_ref(),
             diff_src: &diff_src,
-            diff_gamma: None,
-            diff_beta: None,
         };
-        dispatches.extend(planner.fused_runs(&by_row, &tensors, true, epsilon)?);
+        let (fused, partials) = planner.fused_rows(&fused, &tensors, epsilon, &mut area)?;
+        dispatches.extend(fused);
+        of_columns = partials;
     } else if n > 0 {
+        let stats = area.reserve(rows)?;
+        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
         let weights = match &gamma {
             Some(gamma) => {
                 let weights = area.reserve(columns.div_ceil(4))?;
@@ -253,16 +228,17 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
             None => None,
         };
         let coefficients = area.reserve(rows)?;
-        let (reduce, partials) =
-            planner.reduce_runs(&by_row.into(), &src, &diff_dst, stats, weights, &mut area)?;
+        let (reduce, of_rows, partials) =
+            planner.reduce_rows(&by_row, &src, &diff_dst, stats, weights, &mut area)?;
         dispatches.extend(reduce);
+        of_columns = partials;
         let derived = Derived {
             diff_gamma: None,
             diff_beta: None,
             coefficients: Some((coefficients, stats)),
             constant_statistics: false,
         };
-        let finish = planner.finish(&partials, columns, &derived, From::Partials, To::Results)?;
+        let finish = planner.finish(&of_rows, columns, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
         dispatches.extend(planner.apply_runs(
             &by_row.into(),
@@ -273,6 +249,10 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
             coefficients,
             weights,
         )?);
+    }
+    if problem.use_affine && columns > 0 {
+        let finish = planner.finish(&of_columns, rows, &parameters, From::Partials, To::Results)?;
+        dispatches.push(finish);
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();

@@ -1,32 +1,42 @@
 //! The dispatches that add partial sums and derive what follows from the sums.
 
-use super::pack::{whole, workspace};
+use super::pack::{PACK_WORKGROUP, whole, workspace};
 use super::workspace::Part;
 use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
-/// Where a reduction left its partial sums.
+/// Partial sums of channels, as a reduction left them: channel c's part p is record
+/// c · channel_stride + split · part_stride + k · channels · inner + i of `part`, with
+/// p = (split · repeats + k) · inner + i.
 pub(crate) struct Partials {
     pub part: Part,
-    /// Channels, and how many neighbouring columns make a channel.
-    pub grid: Grid,
-    pub repeats: u32,
-    pub width: u32,
-    pub parts: u32,
+    pub channels: u32,
+    pub channel_stride: u64,
+    /// Parts of a channel.
+    pub parts: u64,
+    pub part_stride: u64,
+    pub repeats: u64,
+    pub inner: u32,
 }
 
 impl Partials {
-    /// No partial sums: every sum is 0. `part` is any place in the workspace.
-    pub fn none(grid: &Grid, part: Part) -> Self {
+    /// One part in each split.
+    pub fn plain(part: Part, channels: u32, parts: u64, part_stride: u64) -> Self {
         Self {
             part,
-            grid: Grid { inner: 1, ..*grid },
+            channels,
+            channel_stride: 1,
+            parts,
+            part_stride,
             repeats: 1,
-            width: 0,
-            parts: 0,
+            inner: 1,
         }
+    }
+
+    /// No partial sums: every sum is 0. `part` is any place in the workspace.
+    pub fn none(channels: u32, part: Part) -> Self {
+        Self::plain(part, channels, 0, 0)
     }
 }
 
@@ -63,11 +73,21 @@ impl Planner<'_> {
         from: From,
         to: To,
     ) -> Result<Dispatch, Error> {
-        let from_sums = from == From::Sums;
-        let derive = to == To::Results;
+        let results = to == To::Results;
         let kernel = Kernel::Finish;
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.finish_workgroup);
-        let workgroups = self.workgroups(div_ceil(u64::from(partials.grid.channels), 4))?;
+        let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
+        let parts = if from == From::Partials {
+            partials.parts
+        } else {
+            0
+        };
+        let lanes = self.lanes(most, 4 * parts);
+        let workgroup_size = match lanes {
+            1 => self.profile.workgroup(PACK_WORKGROUP),
+            _ => most,
+        };
+        let quads = div_ceil(u64::from(partials.channels), 4);
+        let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size / lanes)))?;
         let (coefficients, stats) = derived
             .coefficients
             .map_or((0, 0), |(c, s)| (c.first, s.first));
@@ -78,33 +98,39 @@ impl Planner<'_> {
                 bytes: 0..0,
             },
         ];
-        if derive {
+        if results {
             bindings.extend(derived.diff_gamma.map(whole));
             bindings.extend(derived.diff_beta.map(whole));
         }
-        let flag = |on: bool| u32::from(on);
+        let facts = [
+            ("plain", partials.repeats * u64::from(partials.inner) == 1),
+            ("from_sums", from == From::Sums),
+            ("derive", results && derived.coefficients.is_some()),
+            ("constant_statistics", derived.constant_statistics),
+        ];
         Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
-            column_quads: 0,
-            enabled: vec![],
+            sizes: vec![("lanes", lanes)],
+            enabled: facts
+                .into_iter()
+                .filter_map(|(name, on)| on.then_some(name))
+                .collect(),
             bindings,
             uniforms: Uniforms::new(
                 kernel,
                 &[
-                    ("channels", partials.grid.channels),
-                    ("inner", partials.grid.inner),
-                    ("repeats", partials.repeats),
-                    ("width", partials.width),
-                    ("parts", partials.parts),
+                    ("channels", partials.channels),
+                    ("channel_stride", word(partials.channel_stride)),
+                    ("parts", word(partials.parts)),
+                    ("part_stride", word(partials.part_stride)),
+                    ("repeats", word(partials.repeats)),
+                    ("inner", partials.inner),
                     ("grid_width", workgroups[0]),
                     ("partials", partials.part.first),
                     ("stats", stats),
                     ("coefficients", coefficients),
-                    ("from_sums", flag(from_sums)),
-                    ("derive", flag(derive && derived.coefficients.is_some())),
-                    ("constant", flag(derived.constant_statistics)),
                 ],
                 &[
                     ("count", count as f64),

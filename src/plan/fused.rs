@@ -55,12 +55,11 @@ impl Planner<'_> {
                 || grid.elements() <= u64::from(tuning.min_split))
     }
 
-    /// The whole gradient over a grid's runs. With `weighted`, gamma lies along the runs.
+    /// The whole gradient over a grid's runs.
     pub fn fused_runs(
         &self,
         grid: &Grid,
         tensors: &FusedTensors<'_>,
-        weighted: bool,
         epsilon: f64,
     ) -> Result<Vec<Dispatch>, Error> {
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
@@ -78,8 +77,7 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let kernel = Kernel::FusedRuns;
-        let mut enabled = enabled_for_runs(&(*grid).into());
-        enabled.extend(weighted.then_some("weighted"));
+        let enabled = enabled_for_runs(&(*grid).into());
         windows(self.profile, tensors.src, units, start)?
             .into_iter()
             .map(|window| {
@@ -100,7 +98,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    column_quads: 0,
+                    sizes: vec![],
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(
@@ -109,10 +107,6 @@ impl Planner<'_> {
                             ("outer", grid.outer),
                             ("channels", grid.channels),
                             ("inner", grid.inner),
-                            (
-                                "gamma_length",
-                                tensors.gamma.map_or(0, |g| word(g.elements)),
-                            ),
                             ("block", word(block.channels)),
                             ("lanes", block.lanes),
                             ("first_block", word(first)),

@@ -6,6 +6,7 @@ mod compose;
 mod finish;
 mod fused;
 mod pack;
+mod rows;
 mod runs;
 mod windows;
 mod workspace;
@@ -61,8 +62,8 @@ pub(crate) struct Dispatch {
     pub kernel: Kernel,
     pub phases: Phases,
     pub workgroup_size: u32,
-    /// Quads of columns that an invocation owns, in the kernels over columns; else 0.
-    pub column_quads: u32,
+    /// Constants of the kernel's text.
+    pub sizes: Vec<(&'static str, u32)>,
     /// Override constants that are true.
     pub enabled: Vec<&'static str>,
     pub bindings: Vec<Binding>,

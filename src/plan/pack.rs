@@ -5,7 +5,8 @@ use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
-const WORKGROUP: u32 = 64;
+/// Invocations of a workgroup where each has work of its own and shares nothing.
+pub(super) const PACK_WORKGROUP: u32 = 64;
 
 /// A parameter tensor, bound whole.
 pub(crate) fn whole(tensor: &Requirement) -> Binding {
@@ -34,7 +35,7 @@ impl Planner<'_> {
         stats: Part,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackStatistics;
-        let workgroup_size = self.profile.workgroup(WORKGROUP);
+        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(mean.elements, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
         let mut bindings = vec![whole(mean), whole(variance)];
@@ -44,7 +45,7 @@ impl Planner<'_> {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
-            column_quads: 0,
+            sizes: vec![],
             enabled: vec![],
             bindings,
             uniforms: Uniforms::new(
@@ -63,14 +64,14 @@ impl Planner<'_> {
     /// gamma as reals, for kernels that read it per element.
     pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackWeights;
-        let workgroup_size = self.profile.workgroup(WORKGROUP);
+        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let workgroups =
             self.workgroups(div_ceil(gamma.elements, 4 * u64::from(workgroup_size)))?;
         Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
             workgroup_size,
-            column_quads: 0,
+            sizes: vec![],
             enabled: vec![],
             bindings: vec![whole(gamma), workspace()],
             uniforms: Uniforms::new(

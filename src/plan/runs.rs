@@ -11,7 +11,7 @@ use crate::kernels::{Kernel, Uniforms};
 
 /// Numbers that one accumulator adds one after another, at most about: where all are alike, their
 /// roundings are too, and the error is a quarter of this in units of the last place.
-const MAX_SERIAL: u64 = 256;
+pub(super) const MAX_SERIAL: u64 = 256;
 
 /// How runs are cut into tiles: some runs, or one chunk of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -72,7 +72,6 @@ impl Planner<'_> {
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
-        weights: Option<Part>,
         area: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
@@ -82,13 +81,8 @@ impl Planner<'_> {
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
         let splits = blocks * tiles.chunks;
-        let partials = Partials {
-            part: area.reserve(splits * channels)?,
-            grid: Grid { inner: 1, ..*grid },
-            repeats: 1,
-            width: grid.channels,
-            parts: word(splits),
-        };
+        let part = area.reserve(splits * channels)?;
+        let partials = Partials::plain(part, grid.channels, splits, channels);
         // Between two cuts: a block of outer indices, or where that is one, a single tile. With general
         // axes neither is in one piece.
         let (unit_tiles, units) = match tiles.runs {
@@ -103,8 +97,7 @@ impl Planner<'_> {
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ReduceRuns;
-        let mut enabled = enabled_for_runs(layout);
-        enabled.extend(weights.map(|_| "weighted"));
+        let enabled = enabled_for_runs(layout);
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
             .map(|window| {
@@ -117,7 +110,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    column_quads: 0,
+                    sizes: vec![],
                     enabled: enabled.clone(),
                     bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
@@ -138,7 +131,6 @@ impl Planner<'_> {
                                 ("length", word(grid.elements() - window.elements.start)),
                                 ("stats", stats.first),
                                 ("partials", partials.part.first),
-                                ("weights", weights.map_or(0, |part| part.first)),
                             ],
                             axes_words(layout).as_slice(),
                         ]
@@ -204,7 +196,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    column_quads: 0,
+                    sizes: vec![],
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(

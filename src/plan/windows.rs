@@ -92,6 +92,7 @@ mod tests {
             max_invocations: 256,
             max_storage_buffers: 8,
             max_workgroup_storage: 16384,
+            subgroup_size: 0,
             f16: true,
             f64: false,
             tuning: Tuning::GPU,

@@ -215,6 +215,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         column_lanes: 2,
         column_quads: 3,
         lane_quads: 2,
+        row_quads: 3,
         finish_workgroup: 4,
         busy_workgroups: 1 << 20,
         min_split: 64,

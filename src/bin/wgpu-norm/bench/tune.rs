@@ -20,6 +20,7 @@ const VALUES: &[(&str, &[u32])] = &[
     ("column_lanes", &[2, 4, 8, 16, 32, 64]),
     ("column_quads", &[1, 2, 4, 8]),
     ("lane_quads", &[1, 2, 4, 8, 16, 32, 128]),
+    ("row_quads", &[4, 8, 16, 32]),
     ("apply_tile", &[1024, 2048, 4096, 8192, 16384, 32768, 65536]),
     (
         "busy_workgroups",

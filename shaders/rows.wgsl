@@ -1,0 +1,39 @@
+// What the kernels over rows (layer norm) share. A row is `columns` elements with statistics of its own;
+// gamma and the parameters' gradients lie along it. `lanes` invocations stand side by side in a row and
+// hold `column_quads` quads of its columns each; the workgroup's other invocations do other rows. Both are
+// constants of the text, `lanes` is a power of two: a compiler keeps arrays in registers if their length is
+// that of the loops over them.
+
+override workgroup_size: u32 = 64u;
+override complete: bool = false; // every invocation's quads are in the row
+override affine: bool = false;   // gamma is given, and its gradients are wanted
+
+var<workgroup> sums: array<real4, workgroup_size>;
+var<workgroup> sums_xhat: array<real4, workgroup_size>;
+
+// Writes partial sums of four columns, workspace[to + i] = (Σ, Σ·x̂, 0, 0), added up over the workgroup's
+// rows in a fixed order. Every invocation calls it; the first of each column writes, if it is `present`.
+fn write_columns(local: u32, to: u32, present: bool, own: real4, own_xhat: real4) {
+    var sum = own;
+    var sum_xhat = own_xhat;
+    if lanes < workgroup_size {
+        sums[local] = own;
+        sums_xhat[local] = own_xhat;
+        workgroupBarrier();
+        for (var stride = workgroup_size / 2u; stride >= lanes; stride /= 2u) {
+            if local < stride {
+                sums[local] += sums[local + stride];
+                sums_xhat[local] += sums_xhat[local + stride];
+            }
+            workgroupBarrier();
+        }
+        sum = sums[local];
+        sum_xhat = sums_xhat[local];
+        workgroupBarrier(); // they are written again for the next columns
+    }
+    if local < lanes && present {
+        for (var i = 0u; i < 4u; i++) {
+            workspace[to + i] = real4(sum[i], sum_xhat[i], 0.0, 0.0);
+        }
+    }
+}
