@@ -73,11 +73,17 @@ impl Planner<'_> {
         let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
         let whole_quads = 4 >> outer_elements.trailing_zeros().min(2);
         let quads = outer_elements * whole_quads / 4;
-        let repeats = whole_quads * div_ceil(2 * lanes, quads);
-        let repeats = if quads >= lanes { whole_quads } else { repeats };
-        // No wider than the tensor, in whole quads.
-        let outer = u64::from(grid.outer).max(1).next_multiple_of(whole_quads);
-        let repeats = repeats.min(outer);
+        // Rows wide enough to give all invocations work, and if registers allow the same work; no wider
+        // than the tensor, in whole quads.
+        let widest = lanes * self.most_quads();
+        let most = div_ceil(u64::from(grid.outer).max(1), whole_quads);
+        let most = most.min((widest / quads).max(1));
+        let busy = |repeats: u64| {
+            let width = quads * repeats;
+            width as f64 / (div_ceil(width, lanes) * lanes) as f64
+        };
+        let busier = |best, more| if busy(more) > busy(best) { more } else { best };
+        let repeats = whole_quads * (1..=most.min(lanes)).fold(1, busier);
         let width_quads = outer_elements * repeats / 4;
         Columns {
             repeats,
@@ -88,17 +94,21 @@ impl Planner<'_> {
         }
     }
 
+    fn most_quads(&self) -> u64 {
+        u64::from(self.profile.tuning.column_quads).clamp(1, MAX_QUADS)
+    }
+
     /// How a row's quads are divided among invocations: side by side, then several for each.
     fn divide(&self, width_quads: u64, lanes: u64) -> Columns {
         let column_lanes = lanes.min(width_quads.next_power_of_two());
-        let most = u64::from(self.profile.tuning.column_quads).clamp(1, MAX_QUADS);
+        let tiles = div_ceil(width_quads, column_lanes * self.most_quads());
         Columns {
             repeats: 1,
             width_quads,
             rows: 0,
             batches: 1,
             column_lanes,
-            column_quads: div_ceil(width_quads, column_lanes).min(most),
+            column_quads: div_ceil(width_quads, column_lanes * tiles),
         }
     }
 
