@@ -24,7 +24,6 @@ struct Uniforms {
     length: u32,
     stats: u32,
     coefficients: u32,
-    weights: u32,
     axis0: u32,
     axis1: u32,
     axis2: u32,
@@ -65,7 +64,6 @@ fn apply_runs(
         let end = (range.y + 3u) / 4u;
         for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
             var d = load_diff_dst(quad);
-            if weighted { d *= weights_at(quad, run_start); }
             var src = real4();
             if batch_statistics { src = load_src(quad); }
             if aligned {
@@ -109,8 +107,4 @@ fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
     }
     let xhat = (src - real4(c.stats.x)) * c.stats.y;
     return ((d - real4(c.means.x)) - xhat * c.means.y) * c.means.z;
-}
-
-fn weight_quad(quad: u32) -> real4 {
-    return workspace[uniforms.weights + quad];
 }

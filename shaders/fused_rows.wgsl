@@ -1,7 +1,7 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
 // of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written as
-// workspace[partials + tile · 4 · width_quads + column] = (Σ, Σ·x̂, 0, 0). A row begins at a quad.
+// workspace[partials + tile · gamma_length + column] = (Σ, Σ·x̂, 0, 0). A row begins at a quad.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -10,7 +10,7 @@
 struct Uniforms {
     channels: u32,     // rows: the length of mean and variance
     gamma_length: u32, // columns
-    width_quads: u32,
+    row_quads: u32,
     tile_rows: u32,    // rows of a tile, a multiple of those that a workgroup does at once
     first_tile: u32,
     end_tile: u32,
@@ -32,7 +32,7 @@ fn fused_rows(
 
     let lane = local % lanes;
     let sublanes = workgroup_size / lanes;
-    let last_column = uniforms.width_quads - 1u;
+    let last_column = uniforms.row_quads - 1u;
 
     var gamma: array<real4, column_quads>;
     var sum: array<real4, column_quads>;
@@ -53,7 +53,7 @@ fn fused_rows(
         let row = min(own, rows - 1u);
         let mean = load_mean(row / 4u)[row % 4u];
         let r = real(1.0) / sqrt(load_variance(row / 4u)[row % 4u] + uniforms.epsilon);
-        let row_start = row * uniforms.width_quads - uniforms.window / 4u;
+        let row_start = row * uniforms.row_quads - uniforms.window / 4u;
         var row_total = real4();
         var row_total_xhat = real4();
         for (var k = 0u; k < column_quads; k++) {
@@ -96,9 +96,9 @@ fn fused_rows(
     }
 
     if !affine { return; }
+    let to = uniforms.partials + tile * uniforms.gamma_length;
     for (var k = 0u; k < column_quads; k++) {
-        let column = lane + k * lanes;
-        let to = uniforms.partials + 4u * (tile * uniforms.width_quads + column);
-        write_columns(local, to, complete || column <= last_column, sum[k], sum_xhat[k]);
+        let columns = vec4(4u * (lane + k * lanes)) + vec4(0u, 1u, 2u, 3u);
+        write_columns(local, lanes, to, columns, uniforms.gamma_length, sum[k], sum_xhat[k]);
     }
 }

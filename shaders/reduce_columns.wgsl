@@ -7,9 +7,12 @@
 // `general`: a row is an index over general leading axes; for every index over those that are kept, a
 // batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
 // and partial sums are at split · channels + batch · width + j.
+// With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
+// written on the way.
 //
-// Bindings: src, diff_dst read; workspace read and written.
-// Moves 2 n elements in.
+// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
+// place.
+// Moves 2 n elements in, and n out if diff_src is bound.
 
 struct Uniforms {
     channels: u32,
@@ -65,6 +68,7 @@ fn reduce_columns(
     var sum_xhat: array<real4, column_quads>;
     var mean: array<real4, column_quads>;
     var r: array<real4, column_quads>;
+    var scale: array<real4, column_quads>;
     for (var k = 0u; k < column_quads; k++) {
         sum[k] = real4();
         sum_xhat[k] = real4();
@@ -74,6 +78,7 @@ fn reduce_columns(
             let stats = workspace[uniforms.stats + place.channel];
             mean[k][i] = stats.x;
             r[k][i] = stats.y;
+            scale[k][i] = stats.z * stats.y;
             place = next_place(place);
         }
     }
@@ -85,6 +90,13 @@ fn reduce_columns(
             let quad = quad_of(row_start, first, k);
             var d = load_diff_dst(quad);
             var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
+            if first + k * uniforms.column_lanes < uniforms.end_quad {
+                if whole {
+                    store_diff_src(quad, d * scale[k]);
+                } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
+                    store_part_diff_src(quad, d * scale[k], min(4u, uniforms.length - 4u * quad));
+                }
+            }
             if !whole {
                 let inside = inside_tensor(row_start + column_of(first, k));
                 d = select(real4(), d, inside);

@@ -2,9 +2,12 @@
 // `inner` consecutive elements (NCX). A tile is `outer_block` runs
 // of one channel, or one chunk of one run; a workgroup takes a tile and writes
 // workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0). `lanes` invocations share a run.
+// With constant statistics the gradient does not wait for the sums: where runs begin at quads,
+// diff_src = gamma · r · diff_dst is written on the way.
 //
-// Bindings: src, diff_dst read; workspace read and written.
-// Moves 2 n elements in.
+// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
+// place.
+// Moves 2 n elements in, and n out if diff_src is bound.
 
 struct Uniforms {
     outer: u32,
@@ -59,6 +62,7 @@ fn reduce_runs(
         for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
             var d = load_diff_dst(quad);
             var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
+            store_diff_src(quad, d * (stats.z * stats.y));
             if !aligned {
                 // The run's neighbours in its first and last quad count as 0.
                 let inside = inside_range(quad, range);

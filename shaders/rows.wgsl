@@ -11,16 +11,17 @@ override affine: bool = false;   // gamma is given, and its gradients are wanted
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
 
-// Writes partial sums of four columns, workspace[to + i] = (Σ, Σ·x̂, 0, 0), added up over the workgroup's
-// rows in a fixed order. Every invocation calls it; the first of each column writes, if it is `present`.
-fn write_columns(local: u32, to: u32, present: bool, own: real4, own_xhat: real4) {
+// Writes partial sums of four columns, those below `count`, as workspace[to + column] = (Σ, Σ·x̂, 0, 0).
+// Invocations whose indices are alike modulo `keep`, a power of two, have the same columns and add theirs
+// up in a fixed order. Every invocation calls it.
+fn write_columns(local: u32, keep: u32, to: u32, columns: vec4<u32>, count: u32, own: real4, own_xhat: real4) {
     var sum = own;
     var sum_xhat = own_xhat;
-    if lanes < workgroup_size {
+    if keep < workgroup_size {
         sums[local] = own;
         sums_xhat[local] = own_xhat;
         workgroupBarrier();
-        for (var stride = workgroup_size / 2u; stride >= lanes; stride /= 2u) {
+        for (var stride = workgroup_size / 2u; stride >= keep; stride /= 2u) {
             if local < stride {
                 sums[local] += sums[local + stride];
                 sums_xhat[local] += sums_xhat[local + stride];
@@ -31,9 +32,10 @@ fn write_columns(local: u32, to: u32, present: bool, own: real4, own_xhat: real4
         sum_xhat = sums_xhat[local];
         workgroupBarrier(); // they are written again for the next columns
     }
-    if local < lanes && present {
-        for (var i = 0u; i < 4u; i++) {
-            workspace[to + i] = real4(sum[i], sum_xhat[i], 0.0, 0.0);
+    if local >= keep { return; }
+    for (var i = 0u; i < 4u; i++) {
+        if columns[i] < count {
+            workspace[to + columns[i]] = real4(sum[i], sum_xhat[i], 0.0, 0.0);
         }
     }
 }

@@ -292,6 +292,7 @@ impl EveryPair for Isolation {
     fn pair<T: Element, P: ParamOf<T>>(&self) {
         let columns = Tuning {
             short_run: u32::MAX,
+            fused_block: 0,
             ..Tuning::SOFTWARE
         };
         let fused = Tuning {

@@ -92,6 +92,7 @@ pub(crate) enum Kernel {
     /// The same where a workgroup is one subgroup.
     FusedRowsSubgroup,
     ReduceRows,
+    ApplyRows,
 }
 
 /// What the manifest says of a kernel.
@@ -146,7 +147,7 @@ const FUSED_ROWS: Entry = Entry {
     words: &[
         "channels",
         "gamma_length",
-        "width_quads",
+        "row_quads",
         "tile_rows",
         "first_tile",
         "end_tile",
@@ -161,7 +162,7 @@ const FUSED_ROWS: Entry = Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -173,6 +174,7 @@ impl Kernel {
         Self::FusedRows,
         Self::FusedRowsSubgroup,
         Self::ReduceRows,
+        Self::ApplyRows,
     ];
 
     pub fn entry(self) -> &'static Entry {
@@ -202,7 +204,7 @@ impl Kernel {
                 optional: &[],
                 sizes: &[],
                 constants: &[],
-                words: &["channels", "weights", "grid_width"],
+                words: &["channels", "row_quads", "copies", "weights", "grid_width"],
                 reals: &[],
                 subgroups: false,
             },
@@ -216,8 +218,8 @@ impl Kernel {
                     include_str!("../../shaders/runs.wgsl"),
                     include_str!("../../shaders/reduce_runs.wgsl"),
                 ],
-                tensors: &[Src, DiffDst, Workspace],
-                optional: &[],
+                tensors: &[Src, DiffDst, Workspace, DiffSrc],
+                optional: &[DiffSrc],
                 sizes: &[],
                 constants: &["general", "aligned", "narrow", "whole"],
                 words: &[
@@ -256,8 +258,8 @@ impl Kernel {
                     include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
-                tensors: &[Src, DiffDst, Workspace],
-                optional: &[],
+                tensors: &[Src, DiffDst, Workspace, DiffSrc],
+                optional: &[DiffSrc],
                 sizes: &["column_quads"],
                 constants: &["general", "whole", "stacked"],
                 words: &[
@@ -324,21 +326,12 @@ impl Kernel {
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
-                    include_str!("../../shaders/shifted.wgsl"),
-                    include_str!("../../shaders/run_weights.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
                 sizes: &[],
-                constants: &[
-                    "general",
-                    "aligned",
-                    "narrow",
-                    "whole",
-                    "weighted",
-                    "batch_statistics",
-                ],
+                constants: &["general", "aligned", "narrow", "whole", "batch_statistics"],
                 words: &[
                     "runs",
                     "channels",
@@ -354,7 +347,6 @@ impl Kernel {
                     "length",
                     "stats",
                     "coefficients",
-                    "weights",
                     "axis0",
                     "axis1",
                     "axis2",
@@ -458,8 +450,8 @@ impl Kernel {
                 name: "reduce_rows",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/shifted.wgsl"),
                     include_str!("../../shaders/rows.wgsl"),
+                    include_str!("../../shaders/split_rows.wgsl"),
                     include_str!("../../shaders/reduce_rows.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
@@ -469,8 +461,10 @@ impl Kernel {
                 words: &[
                     "rows",
                     "columns",
-                    "width_quads",
+                    "row_quads",
                     "tile_rows",
+                    "row_step",
+                    "phases",
                     "column_tiles",
                     "row_parts",
                     "first_tile",
@@ -483,6 +477,39 @@ impl Kernel {
                     "weights",
                     "row_partials",
                     "partials",
+                ],
+                reals: &[],
+                subgroups: false,
+            },
+            Self::ApplyRows => &Entry {
+                name: "apply_rows",
+                text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/rows.wgsl"),
+                    include_str!("../../shaders/split_rows.wgsl"),
+                    include_str!("../../shaders/apply_rows.wgsl"),
+                ],
+                tensors: &[Src, DiffDst, Workspace, DiffSrc],
+                optional: &[],
+                sizes: &["lanes", "column_quads"],
+                constants: &["complete", "affine", "aligned", "narrow", "whole"],
+                words: &[
+                    "rows",
+                    "columns",
+                    "row_quads",
+                    "tile_rows",
+                    "row_step",
+                    "phases",
+                    "column_tiles",
+                    "first_tile",
+                    "end_tile",
+                    "grid_width",
+                    "window",
+                    "length",
+                    "last_quad",
+                    "stats",
+                    "coefficients",
+                    "weights",
                 ],
                 reals: &[],
                 subgroups: false,

@@ -4,7 +4,7 @@ use super::finish::{Derived, From, Partials, To};
 use super::fused::FusedTensors;
 use super::rows::RowTensors;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
+use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
@@ -74,6 +74,15 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let empty = grid.elements() == 0;
     // Where oneDNN Graph's rule holds, a given gamma is ignored.
     let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
+    // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
+    let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planner.reads_runs(layout));
+    let (reduces, applies) = match one_pass {
+        true => (Phases::REDUCE, Phases::APPLY),
+        false => (
+            Phases::WHOLE.and(Phases::REDUCE),
+            Phases::WHOLE.and(Phases::APPLY),
+        ),
+    };
     let mut split = Vec::new();
     if channels > 0 {
         let pack = Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY);
@@ -90,8 +99,10 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         } else {
             planner.reduce_columns(layout, &src, &diff_dst, stats, &mut area)?
         };
-        let phases = Phases::WHOLE.and(Phases::REDUCE);
-        split.extend(reduce.into_iter().map(|dispatch| (phases, dispatch)));
+        if one_pass {
+            split.extend(reduce.iter().map(|d| (Phases::WHOLE, writing_diff_src(d))));
+        }
+        split.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
         let derived = Derived {
             diff_gamma: diff_gamma.as_ref(),
             diff_beta: diff_beta.as_ref(),
@@ -106,14 +117,13 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     if !empty {
         let src = batch.then_some(&src);
         let apply = if planner.reads_runs(layout) {
-            planner.apply_runs(layout, src, &diff_dst, &diff_src, stats, coefficients, None)?
+            planner.apply_runs(layout, src, &diff_dst, &diff_src, stats, coefficients)?
         } else {
             planner.apply_columns(layout, src, &diff_dst, &diff_src, stats, coefficients)?
         };
-        let phases = Phases::WHOLE.and(Phases::APPLY);
-        split.extend(apply.into_iter().map(|dispatch| (phases, dispatch)));
+        split.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
     }
-    if !empty && batch && planner.reads_runs(layout) && planner.fuses(layout) {
+    if !empty && batch && planner.fuses(layout) {
         let tensors = FusedTensors {
             src: &src,
             diff_dst: &diff_dst,
@@ -133,6 +143,20 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             .collect();
     }
     planner.complete(tensors, area, params, split)
+}
+
+/// A reduction that writes diff_src as far as it reads diff_dst.
+fn writing_diff_src(reduction: &Dispatch) -> Dispatch {
+    let mut dispatch = reduction.clone();
+    let read = reduction
+        .bindings
+        .iter()
+        .find(|b| b.tensor == Tensor::DiffDst);
+    dispatch.bindings.extend(read.map(|read| Binding {
+        tensor: Tensor::DiffSrc,
+        bytes: read.bytes.clone(),
+    }));
+    dispatch
 }
 
 /// A layer-norm gradient, folded to rows and columns.
@@ -189,47 +213,43 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     tensors.push(diff_src);
     tensors.extend(diff_gamma);
     tensors.extend(diff_beta);
-    let rows_in_registers = planner.fused_rows_of(&by_row);
+    let in_registers = planner.rows_in_registers(&by_row);
     // Sums of rows where they are split, of columns where the parameters want their gradients.
-    let summed_rows = if rows_in_registers.is_some() { 0 } else { rows };
+    let summed_rows = if in_registers.is_some() { 0 } else { rows };
     let summed_columns = if problem.use_affine { columns } else { 0 };
     let sums = 2 * summed_rows.max(summed_columns) + 1;
     tensors.push(requirement(Tensor::Sums, accumulator, sums));
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
-    let parameters = Derived {
-        diff_gamma: diff_gamma.as_ref(),
-        diff_beta: diff_beta.as_ref(),
-        coefficients: None,
-        constant_statistics: false,
+    let row_tensors = RowTensors {
+        src: &src,
+        diff_dst: &diff_dst,
+        mean: &mean,
+        variance: &variance,
+        gamma: gamma.as_ref(),
+        diff_src: &diff_src,
     };
     let mut of_columns = Partials::none(word(columns), area.reserve(0)?);
-    if let (Some(fused), 1..) = (rows_in_registers, n) {
-        let tensors = RowTensors {
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: gamma.as_ref(),
-            diff_src: &diff_src,
-        };
-        let (fused, partials) = planner.fused_rows(&fused, &tensors, epsilon, &mut area)?;
+    if let (Some(fused), 1..) = (in_registers, n) {
+        let (fused, partials) = planner.fused_rows(&fused, &row_tensors, epsilon, &mut area)?;
         dispatches.extend(fused);
         of_columns = partials;
     } else if n > 0 {
+        let split = planner.split_rows(&by_row);
         let stats = area.reserve(rows)?;
         dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
         let weights = match &gamma {
             Some(gamma) => {
-                let weights = area.reserve(columns.div_ceil(4))?;
-                dispatches.push(planner.pack_weights(gamma, weights)?);
+                let (copies, quads) = split.weights();
+                let weights = area.reserve(copies * quads)?;
+                dispatches.push(planner.pack_weights(gamma, copies, quads, weights)?);
                 Some(weights)
             }
             None => None,
         };
         let coefficients = area.reserve(rows)?;
         let (reduce, of_rows, partials) =
-            planner.reduce_rows(&by_row, &src, &diff_dst, stats, weights, &mut area)?;
+            planner.reduce_rows(&split, &row_tensors, stats, weights, &mut area)?;
         dispatches.extend(reduce);
         of_columns = partials;
         let derived = Derived {
@@ -240,18 +260,22 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         };
         let finish = planner.finish(&of_rows, columns, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
-        dispatches.extend(planner.apply_runs(
-            &by_row.into(),
-            Some(&src),
-            &diff_dst,
-            &diff_src,
+        dispatches.extend(planner.apply_rows(
+            &split,
+            &row_tensors,
             stats,
             coefficients,
             weights,
         )?);
     }
     if problem.use_affine && columns > 0 {
-        let finish = planner.finish(&of_columns, rows, &parameters, From::Partials, To::Results)?;
+        let derived = Derived {
+            diff_gamma: diff_gamma.as_ref(),
+            diff_beta: diff_beta.as_ref(),
+            coefficients: None,
+            constant_statistics: false,
+        };
+        let finish = planner.finish(&of_columns, rows, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
@@ -261,7 +285,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
 
 impl Planner<'_> {
     /// Whether runs are long enough to be read as such; else they are read as columns.
-    fn reads_runs(&self, layout: &Layout) -> bool {
+    pub fn reads_runs(&self, layout: &Layout) -> bool {
         match &layout.general {
             Some(general) => !general.keeps_last,
             None => layout.grid.inner >= self.profile.tuning.short_run.max(1),

@@ -81,7 +81,8 @@ impl Planner<'_> {
         } else {
             0
         };
-        let lanes = self.lanes(most, 4 * parts);
+        // Four parts count as a quad: both are four additions.
+        let lanes = self.lanes(most, parts);
         let workgroup_size = match lanes {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,

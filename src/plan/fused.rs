@@ -46,7 +46,10 @@ impl Planner<'_> {
         let blocks = div_ceil(u64::from(grid.channels), block);
         let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
+        // Of a small tensor most of the time is that of its dispatches.
+        let small = grid.inner >= 4 && grid.elements() <= 8 * u64::from(tuning.min_split);
         layout.general.is_none()
+            && (small || self.reads_runs(layout))
             && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))

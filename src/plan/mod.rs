@@ -5,9 +5,11 @@ mod columns;
 mod compose;
 mod finish;
 mod fused;
+mod fused_rows;
 mod pack;
 mod rows;
 mod runs;
+mod split_rows;
 mod windows;
 mod workspace;
 

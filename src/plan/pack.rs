@@ -61,12 +61,17 @@ impl Planner<'_> {
         })
     }
 
-    /// gamma as reals, for kernels that read it per element.
-    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
+    /// gamma as reals, for kernels that read it per element: so many copies of `quads` quads.
+    pub fn pack_weights(
+        &self,
+        gamma: &Requirement,
+        copies: u64,
+        quads: u64,
+        weights: Part,
+    ) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackWeights;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let workgroups =
-            self.workgroups(div_ceil(gamma.elements, 4 * u64::from(workgroup_size)))?;
+        let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size)))?;
         Ok(Dispatch {
             kernel,
             phases: Phases::WHOLE,
@@ -78,6 +83,8 @@ impl Planner<'_> {
                 kernel,
                 &[
                     ("channels", word(gamma.elements)),
+                    ("row_quads", word(quads)),
+                    ("copies", word(copies)),
                     ("weights", weights.first),
                     ("grid_width", workgroups[0]),
                 ],

@@ -145,10 +145,6 @@ impl Planner<'_> {
     }
 
     /// The elementwise pass over a tensor's runs. Without src, statistics are constant.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "each is a tensor or a part of the workspace"
-    )]
     pub fn apply_runs(
         &self,
         layout: &Layout,
@@ -157,7 +153,6 @@ impl Planner<'_> {
         diff_src: &Requirement,
         stats: Part,
         coefficients: Part,
-        weights: Option<Part>,
     ) -> Result<Vec<Dispatch>, Error> {
         let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
@@ -181,7 +176,6 @@ impl Planner<'_> {
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ApplyRuns;
         let mut enabled = enabled_for_runs(layout);
-        enabled.extend(weights.map(|_| "weighted"));
         enabled.extend(src.map(|_| "batch_statistics"));
         windows(self.profile, diff_dst, units, start)?
             .into_iter()
@@ -217,7 +211,6 @@ impl Planner<'_> {
                                 ("length", word(grid.elements() - window.elements.start)),
                                 ("stats", stats.first),
                                 ("coefficients", coefficients.first),
-                                ("weights", weights.map_or(0, |part| part.first)),
                             ],
                             axes_words(layout).as_slice(),
                         ]

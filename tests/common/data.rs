@@ -227,23 +227,25 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
     };
     let runs = |tuning| Tuning {
         short_run: 1,
+        fused_block: 0,
         ..tuning
     };
     let columns = |tuning| Tuning {
         short_run: u32::MAX,
+        fused_block: 0,
+        ..tuning
+    };
+    let fused = |tuning| Tuning {
+        short_run: 1,
+        fused_block: u32::MAX,
+        fused_blocks: 0,
         ..tuning
     };
     vec![
         ("software runs", runs(Tuning::SOFTWARE)),
         ("software columns", columns(Tuning::SOFTWARE)),
-        (
-            "software fused",
-            runs(Tuning {
-                fused_block: u32::MAX,
-                fused_blocks: 0,
-                ..Tuning::SOFTWARE
-            }),
-        ),
+        ("software fused", fused(Tuning::SOFTWARE)),
+        ("gpu fused", fused(Tuning::GPU)),
         ("gpu runs", runs(Tuning::GPU)),
         ("gpu columns", columns(Tuning::GPU)),
         ("tiny runs", runs(tiny)),

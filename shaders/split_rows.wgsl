@@ -1,0 +1,52 @@
+// What the kernels over rows share that cut them: for rows that are too long for registers or do not
+// begin at quads. A tile is some rows by `lanes` · `column_quads` of the quads that a row touches; an
+// invocation walks rows that begin at the same place in a quad, `shift` elements behind its first, so that
+// it keeps to the same columns and holds their gamma: rows `row_step` apart, of which a tile takes one of
+// `phases`. Its k-th quad holds columns 4q − shift to 4q − shift + 3 of its rows.
+
+override aligned: bool = false; // every row begins at a quad
+
+struct Tile {
+    group: u32, // of tiles side by side
+    row: u32,   // the first
+    end: u32,   // behind the last
+    shift: u32,
+    quad: u32,  // the first
+}
+
+fn tile_at(tile: u32, local: u32) -> Tile {
+    let group = tile / uniforms.column_tiles;
+    let split = group / uniforms.phases;
+    let sublane = group % uniforms.phases * (workgroup_size / lanes) + local / lanes;
+    let row = split * uniforms.tile_rows + sublane;
+    return Tile(
+        group,
+        row,
+        min(uniforms.rows, (split + 1u) * uniforms.tile_rows),
+        row * uniforms.columns % 4u,
+        tile % uniforms.column_tiles * lanes * column_quads + local % lanes,
+    );
+}
+
+// gamma of a quad's columns; behind the row's end begins the next row.
+fn gamma_at(shift: u32, quad: u32) -> real4 {
+    if !affine { return real4(1.0); }
+    let copy = select(shift, 0u, aligned);
+    return workspace[uniforms.weights + copy * uniforms.row_quads + min(quad, uniforms.row_quads - 1u)];
+}
+
+// The row's first quad in the window. It may be before the window, where a window begins inside a row.
+fn first_quad_of(row: u32) -> u32 {
+    return row * uniforms.columns / 4u - uniforms.window / 4u;
+}
+
+// A quad of a row, or what stands in for one that is behind the window.
+fn quad_in_window(first: u32, quad: u32) -> u32 {
+    if complete { return first + quad; }
+    return min(first + quad, uniforms.last_quad);
+}
+
+// Columns of a quad's elements. One before the row is above all columns.
+fn columns_of(quad: u32, shift: u32) -> vec4<u32> {
+    return vec4(4u * quad - shift) + vec4(0u, 1u, 2u, 3u);
+}

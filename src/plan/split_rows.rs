@@ -1,0 +1,236 @@
+//! The kernels over rows that registers do not hold, or that do not begin at quads: tiles and windows of
+//! the reduction and the elementwise pass.
+
+use super::finish::Partials;
+use super::pack::workspace;
+use super::rows::{RowTensors, Rows};
+use super::windows::{Window, windows};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Phases, Planner, div_ceil, word};
+use crate::Error;
+use crate::geometry::Grid;
+use crate::kernels::{Kernel, Tensor, Uniforms};
+
+/// Quads of a row that an invocation holds at most: more do not pay on any adapter measured.
+const MOST_QUADS: u64 = 16;
+
+/// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's quads of columns.
+pub(crate) struct SplitRows {
+    rows: Rows,
+    column_tiles: u64,
+    /// Rows between two that an invocation walks: they begin at the same place in a quad.
+    step: u64,
+    phases: u64,
+    tile_rows: u64,
+}
+
+impl SplitRows {
+    /// Copies of gamma, shifted against quads, that the rows need, and quads of each.
+    pub fn weights(&self) -> (u64, u64) {
+        let copies = if self.rows.aligned() { 1 } else { 4 };
+        (copies, self.rows.row_quads)
+    }
+
+    fn splits(&self) -> u64 {
+        div_ceil(self.rows.rows, self.tile_rows)
+    }
+
+    /// Invocations of every row that hold some of it.
+    fn row_parts(&self) -> u64 {
+        let before = self.column_tiles - 1;
+        let rest = self.rows.row_quads - before * self.rows.tile_quads();
+        before * self.rows.lanes + rest.min(self.rows.lanes)
+    }
+
+    /// Partial sums of a column.
+    fn column_parts(&self) -> u64 {
+        // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
+        // rows do not begin at quads.
+        let shifts = match self.rows.aligned() {
+            true => 1,
+            false => self.rows.at_once().min(4),
+        };
+        self.splits() * self.phases * shifts
+    }
+}
+
+/// What a dispatch over split rows has that another has not.
+struct Pass<'a> {
+    kernel: Kernel,
+    /// Bound as far as the window reaches, in the kernel's order, around the workspace.
+    tensors: &'a [Tensor],
+    enabled: Vec<&'static str>,
+    words: Vec<(&'static str, u32)>,
+}
+
+impl Planner<'_> {
+    /// How rows are cut.
+    pub fn split_rows(&self, by_row: &Grid) -> SplitRows {
+        let most = u64::from(self.profile.tuning.row_quads).min(MOST_QUADS);
+        let rows = self.rows(by_row, most);
+        let column_tiles = div_ceil(rows.row_quads, rows.tile_quads());
+        let step = match rows.aligned() {
+            true => rows.at_once(),
+            false => rows.at_once().max(4),
+        };
+        match self.walk(&rows, column_tiles, step) {
+            // A row for each invocation needs no other of the same kind.
+            0 => SplitRows {
+                column_tiles,
+                step: rows.at_once(),
+                phases: 1,
+                tile_rows: rows.at_once(),
+                rows,
+            },
+            walk => SplitRows {
+                column_tiles,
+                step,
+                phases: step / rows.at_once(),
+                tile_rows: walk * step,
+                rows,
+            },
+        }
+    }
+
+    /// The reduction of rows and columns into partial sums: dispatches, partial sums of rows, and of
+    /// columns if gamma's `weights` are given.
+    pub fn reduce_rows(
+        &self,
+        split: &SplitRows,
+        tensors: &RowTensors<'_>,
+        stats: Part,
+        weights: Option<Part>,
+        area: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials, Partials), Error> {
+        let rows = &split.rows;
+        let row_parts = split.row_parts();
+        let of_rows = Partials {
+            channel_stride: row_parts,
+            ..Partials::plain(
+                area.reserve(rows.rows * row_parts)?,
+                word(rows.rows),
+                row_parts,
+                1,
+            )
+        };
+        let column_parts = split.column_parts();
+        let records = weights.map_or(0, |_| column_parts * rows.columns);
+        let of_columns = Partials::plain(
+            area.reserve(records)?,
+            word(rows.columns),
+            column_parts,
+            rows.columns,
+        );
+        let pass = Pass {
+            kernel: Kernel::ReduceRows,
+            tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
+            enabled: vec![],
+            words: vec![
+                ("row_parts", word(row_parts)),
+                ("stats", stats.first),
+                ("row_partials", of_rows.part.first),
+                ("partials", of_columns.part.first),
+            ],
+        };
+        let dispatches = self.pass_over_rows(split, tensors, weights, &pass)?;
+        Ok((dispatches, of_rows, of_columns))
+    }
+
+    /// The elementwise pass over rows.
+    pub fn apply_rows(
+        &self,
+        split: &SplitRows,
+        tensors: &RowTensors<'_>,
+        stats: Part,
+        coefficients: Part,
+        weights: Option<Part>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let rows = &split.rows;
+        let facts = [
+            ("narrow", rows.columns < 4),
+            ("whole", rows.elements().is_multiple_of(4)),
+        ];
+        let pass = Pass {
+            kernel: Kernel::ApplyRows,
+            tensors: &[
+                Tensor::Src,
+                Tensor::DiffDst,
+                Tensor::Workspace,
+                Tensor::DiffSrc,
+            ],
+            enabled: facts
+                .into_iter()
+                .filter_map(|(name, on)| on.then_some(name))
+                .collect(),
+            words: vec![("stats", stats.first), ("coefficients", coefficients.first)],
+        };
+        self.pass_over_rows(split, tensors, weights, &pass)
+    }
+
+    fn pass_over_rows(
+        &self,
+        split: &SplitRows,
+        tensors: &RowTensors<'_>,
+        weights: Option<Part>,
+        pass: &Pass<'_>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let rows = &split.rows;
+        // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
+        let split_tiles = split.phases * split.column_tiles;
+        let unit_tiles = if split.tile_rows == 1 { 1 } else { split_tiles };
+        let units = split.splits() * split_tiles / unit_tiles;
+        let start = |unit: u64| {
+            let (block, tile) = match unit_tiles {
+                1 => (unit / split_tiles, unit % split_tiles),
+                _ => (unit, 0),
+            };
+            let first = block * split.tile_rows * rows.columns;
+            (first + tile * rows.tile_quads() * 4).min(rows.elements())
+        };
+        let mut enabled = pass.enabled.clone();
+        enabled.extend(rows.aligned().then_some("aligned"));
+        enabled.extend(rows.complete().then_some("complete"));
+        enabled.extend(weights.map(|_| "affine"));
+        let bind = |window: &Window, tensor: &Tensor| match tensor {
+            Tensor::Src => window.bind(tensors.src),
+            Tensor::DiffDst => window.bind(tensors.diff_dst),
+            Tensor::DiffSrc => window.bind(tensors.diff_src),
+            _ => workspace(),
+        };
+        windows(self.profile, tensors.src, units, start)?
+            .into_iter()
+            .map(|window| {
+                let first = window.units.start * unit_tiles;
+                let end = window.units.end * unit_tiles;
+                let workgroups = self.workgroups(end - first)?;
+                let bound = window.elements.end - window.elements.start;
+                let words = [
+                    ("rows", word(rows.rows)),
+                    ("columns", word(rows.columns)),
+                    ("row_quads", word(rows.row_quads)),
+                    ("tile_rows", word(split.tile_rows)),
+                    ("row_step", word(split.step)),
+                    ("phases", word(split.phases)),
+                    ("column_tiles", word(split.column_tiles)),
+                    ("first_tile", word(first)),
+                    ("end_tile", word(end)),
+                    ("grid_width", workgroups[0]),
+                    ("window", word(window.elements.start)),
+                    ("length", word(rows.elements() - window.elements.start)),
+                    ("last_quad", word((bound / 4).saturating_sub(1))),
+                    ("weights", weights.map_or(0, |part| part.first)),
+                ];
+                Ok(Dispatch {
+                    kernel: pass.kernel,
+                    phases: Phases::WHOLE,
+                    workgroup_size: rows.workgroup_size,
+                    sizes: rows.sizes(),
+                    enabled: enabled.clone(),
+                    bindings: pass.tensors.iter().map(|t| bind(&window, t)).collect(),
+                    uniforms: Uniforms::new(pass.kernel, &[&words[..], &pass.words].concat(), &[]),
+                    workgroups,
+                })
+            })
+            .collect()
+    }
+}
