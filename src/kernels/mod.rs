@@ -9,18 +9,23 @@
 //!   of four elements) that the dispatch's tiles touch; [`crate::plan`] computes both from the same tile
 //!   bounds. The kernels over runs reach only quads that hold an element of one of their tiles. Those
 //!   over columns clamp what is beside the last column or behind the last element to that column and
-//!   element, which are in the window: only the last window's last row can be incomplete. Where a
+//!   element, which are in the window: only the last window's last row can be incomplete. The fused
+//!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp quads
+//!   to the window's last; what they store passes the same comparisons without the clamp. Where a
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
 //!   tensor's length.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
-//!   is `channels`, of a fused kernel's gamma `gamma_length`.
+//!   is `channels`, of a fused kernel's gamma over rows `gamma_length`.
 //! * The workspace is bound whole but for the sums at its end; the plan lays out every part with its
 //!   size rounded up to sixteen records, and kernels index a part below the size that the plan reserved:
-//!   records by channel or row, partial sums by (split, column), weights by quad of columns.
+//!   records by channel or row, partial sums by (split, column) or (row, part), weights by (copy, quad of
+//!   columns) below `copies` · `row_quads`.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
-//!   stride that the loop bounds keep below it, by a channel of the block (`block` is a multiple of 4
-//!   and at most `workgroup_size`), or by 0 to 3 (`workgroup_size` is at least 4).
+//!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
+//!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
 //! * Private arrays have `column_quads` elements and are indexed below it.
+//! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
+//!   return at once.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 

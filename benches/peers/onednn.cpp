@@ -1,0 +1,372 @@
+// oneDNN Graph's BatchNormTrainingBackward (NCX) and LayerNormBackward on the CPU: checked against
+// float64 loops on a small shape, then timed from submission to completion. Built and run by onednn.sh.
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <exception>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "oneapi/dnnl/dnnl_graph.hpp"
+
+namespace dg = dnnl::graph;
+using dims = dg::logical_tensor::dims;
+
+namespace {
+
+constexpr float epsilon = 1e-5f;
+
+enum class kind { batch_norm, layer_norm };
+
+struct norm_case {
+    kind op;
+    dims shape;
+
+    int64_t elements() const {
+        int64_t product = 1;
+        for (auto size : shape) product *= size;
+        return product;
+    }
+    int64_t inner() const {
+        int64_t product = 1;
+        for (size_t axis = 2; op == kind::batch_norm && axis < shape.size(); ++axis) product *= shape[axis];
+        return product;
+    }
+    int64_t channels() const { return op == kind::batch_norm ? shape[1] : shape.back(); }
+    // Of mean and variance: a channel's, or a row's.
+    dims statistics() const {
+        if (op == kind::batch_norm) return {shape[1]};
+        return dims(shape.begin(), shape.end() - 1);
+    }
+    int64_t groups() const {
+        return op == kind::batch_norm ? channels() : elements() / channels();
+    }
+    int64_t channel(int64_t i) const { return i / inner() % channels(); }
+    int64_t group(int64_t i) const { return op == kind::batch_norm ? channel(i) : i / channels(); }
+
+    const char *op_name() const { return op == kind::batch_norm ? "batch_norm" : "layer_norm"; }
+    std::string shape_name() const {
+        std::string name;
+        for (auto size : shape) name += (name.empty() ? "" : "x") + std::to_string(size);
+        return name;
+    }
+};
+
+// The same list as in src/case.rs.
+const std::vector<norm_case> defaults = {
+        {kind::batch_norm, {32, 64, 56, 56}},
+        {kind::batch_norm, {32, 256, 14, 14}},
+        {kind::batch_norm, {4, 64, 112, 112}},
+        {kind::batch_norm, {8, 512, 28, 28}},
+        {kind::batch_norm, {16, 1024, 14, 14}},
+        {kind::batch_norm, {2, 3, 512, 512}},
+        {kind::batch_norm, {4096, 256}},
+        {kind::batch_norm, {4, 32, 64, 64, 64}},
+        {kind::layer_norm, {4096, 768}},
+        {kind::layer_norm, {512, 4096}},
+        {kind::layer_norm, {65536, 64}},
+};
+
+// The order of a case's tensors, inputs before outputs. beta is an input of layer norm only.
+enum slot { src, diff_dst, mean, variance, gamma, beta, diff_src, diff_gamma, diff_beta, slots };
+
+struct host_tensors {
+    std::vector<float> of[slots];
+};
+
+host_tensors made_up(const norm_case &c) {
+    uint64_t state = 1;
+    auto random = [&] {
+        state = state * 6364136223846793005u + 1442695040888963407u;
+        return static_cast<float>(state >> 40) / static_cast<float>(1u << 23) - 1.0f; // in [-1, 1)
+    };
+    host_tensors t;
+    for (int64_t i = 0; i < c.elements(); ++i) t.of[src].push_back(random() + 0.5f);
+    for (int64_t i = 0; i < c.elements(); ++i) t.of[diff_dst].push_back(random());
+    for (int64_t i = 0; i < c.channels(); ++i) t.of[gamma].push_back(1.0f + 0.5f * random());
+    t.of[beta].assign(c.channels(), 0.0f);
+    const double count = static_cast<double>(c.elements()) / static_cast<double>(c.groups());
+    std::vector<double> m(c.groups()), v(c.groups());
+    for (int64_t i = 0; i < c.elements(); ++i) m[c.group(i)] += t.of[src][i] / count;
+    for (int64_t i = 0; i < c.elements(); ++i) {
+        const double x = t.of[src][i] - m[c.group(i)];
+        v[c.group(i)] += x * x / count;
+    }
+    t.of[mean].assign(m.begin(), m.end());
+    t.of[variance].assign(v.begin(), v.end());
+    return t;
+}
+
+// The three gradients in float64, by the operators' definitions.
+struct reference {
+    std::vector<double> of[slots];
+
+    reference(const norm_case &c, const host_tensors &t) {
+        const int64_t n = c.elements();
+        const double count = static_cast<double>(n) / static_cast<double>(c.groups());
+        std::vector<double> scale(c.groups()), offset(c.groups()), slope(c.groups());
+        for (int64_t g = 0; g < c.groups(); ++g)
+            scale[g] = 1.0 / std::sqrt(static_cast<double>(t.of[variance][g]) + epsilon);
+        auto normalized = [&](int64_t i) {
+            const int64_t g = c.group(i);
+            return (static_cast<double>(t.of[src][i]) - t.of[mean][g]) * scale[g];
+        };
+        auto scaled = [&](int64_t i) {
+            return static_cast<double>(t.of[diff_dst][i]) * t.of[gamma][c.channel(i)];
+        };
+        of[diff_gamma].resize(c.channels());
+        of[diff_beta].resize(c.channels());
+        for (int64_t i = 0; i < n; ++i) {
+            of[diff_gamma][c.channel(i)] += t.of[diff_dst][i] * normalized(i);
+            of[diff_beta][c.channel(i)] += t.of[diff_dst][i];
+            offset[c.group(i)] += scaled(i) / count;
+            slope[c.group(i)] += scaled(i) * normalized(i) / count;
+        }
+        for (int64_t i = 0; i < n; ++i) {
+            const int64_t g = c.group(i);
+            of[diff_src].push_back(scale[g] * (scaled(i) - offset[g] - normalized(i) * slope[g]));
+        }
+    }
+};
+
+// A compiled operator with several sets of tensors.
+class layer {
+public:
+    layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets)
+        : stream_(engine) {
+        auto logical = [&](slot s) {
+            const bool whole = s == src || s == diff_dst || s == diff_src;
+            const bool statistic = s == mean || s == variance;
+            return dg::logical_tensor(s, dg::logical_tensor::data_type::f32,
+                    whole ? c.shape : statistic ? c.statistics() : dims {c.channels()},
+                    dg::logical_tensor::layout_type::strided);
+        };
+        std::vector<slot> inputs {src, diff_dst, mean, variance, gamma};
+        if (c.op == kind::layer_norm) inputs.push_back(beta);
+        const std::vector<slot> outputs {diff_src, diff_gamma, diff_beta};
+        std::vector<dg::logical_tensor> ins, outs;
+        for (auto s : inputs) ins.push_back(logical(s));
+        for (auto s : outputs) outs.push_back(logical(s));
+
+        const bool batch = c.op == kind::batch_norm;
+        dg::op op(0, batch ? dg::op::kind::BatchNormTrainingBackward : dg::op::kind::LayerNormBackward,
+                ins, outs, "norm");
+        op.set_attr<float>(dg::op::attr::epsilon, epsilon);
+        if (batch) {
+            op.set_attr<std::string>(dg::op::attr::data_format, "NCX");
+        } else {
+            op.set_attr<int64_t>(dg::op::attr::begin_norm_axis, -1);
+            op.set_attr<bool>(dg::op::attr::use_affine, true);
+        }
+        dg::graph graph(dnnl::engine::kind::cpu);
+        graph.add_op(op);
+        graph.finalize();
+        const auto partitions = graph.get_partitions();
+        if (partitions.size() != 1 || !partitions[0].is_supported())
+            throw std::runtime_error("oneDNN does not support this shape");
+        compiled_ = partitions[0].compile(ins, outs, engine);
+
+        for (int set = 0; set < sets; ++set) {
+            // oneDNN allocates: its SYCL runtime wants memory that it knows.
+            ins_.emplace_back();
+            for (size_t i = 0; i < ins.size(); ++i) {
+                dg::tensor tensor(ins[i], engine);
+                const auto &values = t.of[inputs[i]];
+                std::memcpy(tensor.get_data_handle(), values.data(), 4 * values.size());
+                ins_.back().push_back(tensor);
+            }
+            outs_.emplace_back();
+            for (const auto &out : outs) outs_.back().emplace_back(out, engine);
+        }
+    }
+
+    // Milliseconds of one execution, on the next set.
+    double run() {
+        const size_t set = next_++ % ins_.size();
+        const auto start = std::chrono::steady_clock::now();
+        compiled_.execute(stream_, ins_[set], outs_[set]);
+        stream_.wait();
+        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+        return time.count();
+    }
+
+    // An output of the first set.
+    const float *output(slot s) const {
+        return static_cast<const float *>(outs_[0][s - diff_src].get_data_handle());
+    }
+
+private:
+    dnnl::stream stream_;
+    dg::compiled_partition compiled_;
+    std::vector<std::vector<dg::tensor>> ins_, outs_;
+    size_t next_ = 0;
+};
+
+// Whether oneDNN computes what the operator's definition says, on a small shape of the same rank.
+void check(norm_case c, const dnnl::engine &engine) {
+    for (size_t axis = 0; axis < c.shape.size(); ++axis)
+        c.shape[axis] = std::min<int64_t>(c.shape[axis], 9 - static_cast<int64_t>(axis));
+    const auto tensors = made_up(c);
+    const reference want(c, tensors);
+    layer one(c, tensors, engine, 1);
+    one.run();
+    for (auto s : {diff_src, diff_gamma, diff_beta}) {
+        double scale = 0.0, difference = 0.0;
+        for (size_t i = 0; i < want.of[s].size(); ++i) {
+            const double d = std::abs(one.output(s)[i] - want.of[s][i]);
+            if (!(d <= difference)) difference = d; // so that NaN stays
+            scale = std::max(scale, std::abs(want.of[s][i]));
+        }
+        if (!(difference <= 1e-4 * scale))
+            throw std::runtime_error("output " + std::to_string(s - diff_src) + " of " + c.op_name() + " "
+                    + c.shape_name() + " is wrong by " + std::to_string(difference));
+    }
+}
+
+double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    const size_t middle = values.size() / 2;
+    return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
+}
+
+double measure(const norm_case &c, const dnnl::engine &engine, int rounds) {
+    const auto sets = std::clamp<int64_t>((256ll << 20) / (12 * c.elements()), 1, 8);
+    layer timed(c, made_up(c), engine, static_cast<int>(sets));
+    timed.run();
+    const double warm = std::min(timed.run(), timed.run());
+    const int runs = static_cast<int>(std::clamp(30.0 / warm, 1.0, 20.0));
+    std::vector<double> medians;
+    for (int round = 0; round < rounds; ++round) {
+        std::vector<double> times;
+        for (int run = 0; run < runs; ++run) times.push_back(timed.run());
+        medians.push_back(median(times));
+    }
+    return median(medians);
+}
+
+std::string cpu_name() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+        if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
+    return "CPU";
+}
+
+std::string quoted(const std::string &text) {
+    std::string result = "\"";
+    for (char c : text) {
+        if (c == '"' || c == '\\') result += '\\';
+        result += c;
+    }
+    return result + "\"";
+}
+
+dims parse(const std::string &text) {
+    dims shape;
+    std::istringstream stream(text);
+    for (std::string part; std::getline(stream, part, 'x');) {
+        shape.push_back(part.find_first_not_of("0123456789") == std::string::npos ? std::atoll(part.c_str()) : 0);
+        if (shape.back() < 1) throw std::invalid_argument("not a shape: " + text);
+    }
+    if (shape.size() < 2) throw std::invalid_argument("not a shape: " + text);
+    return shape;
+}
+
+std::vector<norm_case> select(const std::string &op, const std::vector<dims> &shapes) {
+    std::vector<norm_case> listed, cases;
+    for (const auto &c : defaults)
+        if (op.empty() || op == c.op_name()) listed.push_back(c);
+    if (shapes.empty()) return listed;
+    for (const auto &shape : shapes) {
+        const auto found = std::find_if(
+                listed.begin(), listed.end(), [&](const norm_case &c) { return c.shape == shape; });
+        if (found != listed.end())
+            cases.push_back(*found);
+        else if (!op.empty())
+            cases.push_back({op == "batch_norm" ? kind::batch_norm : kind::layer_norm, shape});
+        else
+            throw std::invalid_argument("a shape that is not in the default list needs --op");
+    }
+    return cases;
+}
+
+int run(int argc, char **argv) {
+    std::string json, op;
+    std::vector<dims> shapes;
+    int rounds = 5;
+    for (int i = 1; i < argc; ++i) {
+        const std::string option = argv[i];
+        if (i + 1 == argc) throw std::invalid_argument("usage: [--json FILE] [--op OP] [--shape SHAPE]... [--rounds N]");
+        const std::string value = argv[++i];
+        if (option == "--json")
+            json = value;
+        else if (option == "--op" && (value == "batch_norm" || value == "layer_norm"))
+            op = value;
+        else if (option == "--shape")
+            shapes.push_back(parse(value));
+        else if (option == "--rounds")
+            rounds = std::max(1, std::atoi(value.c_str()));
+        else
+            throw std::invalid_argument("unknown option: " + option + " " + value);
+    }
+
+    const auto cases = select(op, shapes);
+    const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+    const auto *version = dnnl_version();
+    std::ostringstream number;
+    number << version->major << '.' << version->minor << '.' << version->patch;
+    const unsigned threads = std::thread::hardware_concurrency();
+    const std::string driver = (version->cpu_runtime == DNNL_RUNTIME_SYCL ? "SYCL" : "native")
+            + std::string(" CPU runtime, ") + std::to_string(threads) + " threads";
+    std::cout << "oneDNN " << number.str() << " on " << cpu_name() << ", " << driver << std::endl;
+
+    std::ostringstream results;
+    bool failed = false;
+    for (const auto &c : cases) {
+        std::cout << c.op_name() << ' ' << c.shape_name() << std::flush;
+        double time = 0.0;
+        try {
+            check(c, engine);
+            time = measure(c, engine, rounds);
+        } catch (const std::exception &error) { // the other shapes are still worth their time
+            std::cout << "  not timed: " << error.what() << std::endl;
+            failed = true;
+            continue;
+        }
+        std::cout << "  " << time << " ms" << std::endl;
+        results << (results.tellp() > 0 ? ",\n    " : "\n    ") << "{\"op\": \"" << c.op_name()
+                << "\", \"shape\": \"" << c.shape_name() << "\", \"dtype\": \"f32\", \"data_format\": "
+                << (c.op == kind::batch_norm ? "\"NCX\"" : "null") << ", \"time_ms\": " << time
+                << ", \"variant\": \"graph\"}";
+    }
+    if (!json.empty()) {
+        char date[16];
+        const std::time_t now = std::time(nullptr);
+        std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
+        std::ofstream file(json);
+        file << "{\n  \"peer\": \"oneDNN\",\n  \"version\": \"" << number.str() << "\",\n  \"device\": "
+             << quoted(cpu_name()) << ",\n  \"driver\": " << quoted(driver) << ",\n  \"date\": \"" << date
+             << "\",\n  \"results\": [" << results.str() << "\n  ]\n}\n";
+        if (!file.flush()) throw std::runtime_error("writing " + json + " failed");
+    }
+    return failed ? 1 : 0;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+    try {
+        return run(argc, argv);
+    } catch (const std::exception &error) {
+        std::cerr << "error: " << error.what() << std::endl;
+        return 1;
+    }
+}

@@ -1,0 +1,151 @@
+//! Contenders take turns on one device; the clock runs from submission to completion.
+
+use crate::case::{Case, Op};
+use crate::gpu::Gpu;
+use crate::{Result, burn_peers, closed_form, ours};
+use std::time::Duration;
+
+/// The three gradients, read back.
+pub struct Gradients {
+    pub diff_src: Vec<f32>,
+    pub diff_gamma: Vec<f32>,
+    pub diff_beta: Vec<f32>,
+}
+
+/// One way to compute the gradients of one case, on the device, buffers at hand.
+pub trait Contender {
+    fn peer(&self) -> Peer;
+
+    fn name(&self) -> &'static str;
+
+    /// Computes and reads back.
+    fn gradients(&mut self) -> Result<Gradients>;
+
+    /// Computes once, on the next set of buffers; the time from enqueueing to the device's being done.
+    fn time(&mut self) -> Result<Duration>;
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Peer {
+    Ours,
+    Burn,
+}
+
+pub struct Time {
+    pub peer: Peer,
+    pub name: &'static str,
+    /// Median of the rounds' medians.
+    pub ms: f64,
+}
+
+/// Largest error of a gradient, relative to its largest element.
+const TOLERANCE: f64 = 1e-3;
+
+/// Times every contender of a case whose results are right.
+pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
+    let tensors = case.tensors();
+    let mut contenders: Vec<Box<dyn Contender + '_>> = vec![
+        Box::new(ours::Ours::new(gpu, case, &tensors)?),
+        burn_peers::module(gpu, case, &tensors)?,
+    ];
+    if case.op == Op::BatchNorm {
+        contenders.push(Box::new(burn_peers::Operator::new(gpu, case, &tensors)));
+    }
+    contenders.push(Box::new(closed_form::ClosedForm::new(gpu, case, &tensors)));
+    let want = case.reference(&tensors);
+    drop(tensors);
+
+    let mut right = Vec::new();
+    for mut contender in contenders {
+        match check(contender.as_mut(), &want) {
+            Ok(()) => right.push(contender),
+            Err(error) => println!("  {:<24} not timed: {error}", contender.name()),
+        }
+    }
+    drop(want);
+    let mut contenders = right;
+    let has = |peer| contenders.iter().any(|contender| contender.peer() == peer);
+    if !has(Peer::Ours) || !has(Peer::Burn) {
+        return Err("nothing to compare".into());
+    }
+
+    // Warm: kernels compiled, autotuning done, pools grown, clocks up. Then as many runs a round as
+    // make it longer than the clock's and the scheduler's noise.
+    let mut runs = Vec::new();
+    for contender in &mut contenders {
+        contender.time()?;
+        let warm = contender.time()?.min(contender.time()?);
+        runs.push((0.03 / warm.as_secs_f64()).clamp(1.0, 20.0) as u32);
+    }
+    let mut medians = vec![Vec::new(); contenders.len()];
+    for _ in 0..rounds {
+        for ((contender, runs), medians) in contenders.iter_mut().zip(&runs).zip(&mut medians) {
+            let times = (0..*runs)
+                .map(|_| Ok(contender.time()?.as_secs_f64() * 1e3))
+                .collect::<Result<Vec<f64>>>()?;
+            medians.push(median(times));
+        }
+    }
+    let times = contenders.iter().zip(medians);
+    let times = times.map(|(contender, medians)| Time {
+        peer: contender.peer(),
+        name: contender.name(),
+        ms: median(medians),
+    });
+    let times = times.collect();
+
+    // The next case's tensors need the room.
+    drop(contenders);
+    gpu.burn_device().memory_cleanup();
+    gpu.wait()?;
+    Ok(times)
+}
+
+/// Which gradients of a contender are wrong, and by how much; times of wrong results mean nothing.
+fn check(contender: &mut dyn Contender, want: &Gradients) -> Result<()> {
+    let got = contender.gradients()?;
+    for (what, want, got) in [
+        ("diff_src", &want.diff_src, &got.diff_src),
+        ("diff_gamma", &want.diff_gamma, &got.diff_gamma),
+        ("diff_beta", &want.diff_beta, &got.diff_beta),
+    ] {
+        if want.len() != got.len() {
+            let (want, got) = (want.len(), got.len());
+            return Err(format!("{what} has {got} elements, not {want}").into());
+        }
+        let difference = difference(want, got);
+        if difference.is_nan() || difference >= TOLERANCE {
+            return Err(format!("{what} is wrong by {difference:.1e}").into());
+        }
+    }
+    Ok(())
+}
+
+fn difference(want: &[f32], got: &[f32]) -> f64 {
+    // Not f32::max, which would drop a NaN.
+    let largest = |largest: f64, x: f64| {
+        if x > largest || x.is_nan() {
+            x
+        } else {
+            largest
+        }
+    };
+    let scale = want
+        .iter()
+        .map(|&x| f64::from(x).abs())
+        .fold(f64::MIN_POSITIVE, largest);
+    let pairs = want.iter().zip(got);
+    pairs
+        .map(|(&x, &y)| (f64::from(x) - f64::from(y)).abs())
+        .fold(0.0, largest)
+        / scale
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() % 2 {
+        0 => (values[middle - 1] + values[middle]) / 2.0,
+        _ => values[middle],
+    }
+}
