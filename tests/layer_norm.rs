@@ -188,6 +188,7 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         ..splits
     };
     let own = with("own tuning", subject.gpu.profile().tuning, 8);
+    let few_lanes = subject.with_profile("few lanes", |profile| profile.tuning.lane_quads = 2);
     let without_subgroups = subject.with_profile("without subgroups", |profile| {
         profile.subgroup_size = 0;
         profile.tuning.lane_quads = 2;
@@ -197,6 +198,7 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     }
     vec![
         own,
+        few_lanes,
         without_subgroups,
         with("split", splits, 4),
         with("split, narrow", narrow, 4),
@@ -236,6 +238,12 @@ const SHAPES: &[(&[usize], i64)] = &[
     (&[2, 3, 5], 1),
     (&[1000, 2], -1),
     (&[3, 20001], -1),
+    // Few quads a row, for fewer invocations than a workgroup has.
+    (&[90, 20], -1),
+    (&[33, 28], -1),
+    (&[70, 12], -1),
+    (&[7, 4], -1),
+    (&[35, 66], -1),
 ];
 
 #[test]
@@ -286,13 +294,13 @@ fn empty_tensors() {
 fn results_do_not_depend_on_windows() {
     // Rows that registers do not hold and rows that they do, aligned and not; windows begin in the middle
     // of rows where a window holds no more than one.
-    let with_binding = |subject: &Subject, max_binding| {
+    let with_binding = |subject: &Subject, window_unit, max_binding| {
         subject.with_profile("in windows", |profile| {
             profile.tuning = Tuning {
                 apply_tile: 1024,
                 min_split: 1024,
                 busy_workgroups: 64,
-                window_unit: 1 << 18,
+                window_unit,
                 fused_block: 0,
                 ..Tuning::SOFTWARE
             };
@@ -300,18 +308,21 @@ fn results_do_not_depend_on_windows() {
         })
     };
     // Partial sums by column must fit the small binding too, so not every shape can be affine.
+    let (rows, parts_of_rows) = ((1 << 18, 5 << 19), (1 << 14, 1 << 17));
     let cases = [
-        Case::<f32, f32>::random(&[60, 20_000], -1, true, 4),
-        Case::random(&[60, 20_001], -1, false, 5),
-        Case::random(&[9000, 68], -1, true, 6),
-        Case::random(&[9000, 67], -1, false, 7),
+        (Case::<f32, f32>::random(&[60, 20_000], -1, true, 4), rows),
+        (Case::random(&[60, 20_001], -1, false, 5), rows),
+        (Case::random(&[9000, 68], -1, true, 6), rows),
+        (Case::random(&[9000, 67], -1, true, 7), rows),
+        (Case::random(&[3, 100_000], -1, false, 8), parts_of_rows),
+        (Case::random(&[5, 60_001], -1, false, 9), parts_of_rows),
     ];
-    for case in &cases {
+    for (case, (window_unit, max_binding)) in &cases {
         let reference = case.reference();
         for subject in common::subjects() {
             let (whole, cut) = (
-                with_binding(subject, 1 << 26),
-                with_binding(subject, 5 << 19),
+                with_binding(subject, *window_unit, 1 << 26),
+                with_binding(subject, *window_unit, *max_binding),
             );
             let what = format!("{:?} on {}", case.shape, subject.name);
             case.check(&whole.gpu, &what, &reference);
