@@ -101,11 +101,19 @@ fn variants() -> Vec<Variant> {
     Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
 }
 
-/// The variants whose texts or constants differ: a type's name that no binding has changes neither.
+/// The text with the same sizes for all.
+fn text_of_any_size(variant: &Variant) -> String {
+    let mut variant = variant.clone();
+    variant.sizes.iter_mut().for_each(|(_, size)| *size = 4);
+    variant.wgsl()
+}
+
+/// The variants whose texts or constants differ by more than sizes: a type's name that no binding has
+/// changes neither.
 fn distinct_texts() -> Vec<Variant> {
     let mut seen = HashSet::new();
     let mut variants = variants();
-    variants.retain(|variant| seen.insert((variant.wgsl(), variant.enabled.clone())));
+    variants.retain(|variant| seen.insert((text_of_any_size(variant), variant.enabled.clone())));
     variants
 }
 
@@ -579,7 +587,8 @@ fn writes_every_text_for_tint() {
     let mut texts = BTreeMap::<String, Vec<Variant>>::new();
     for variant in distinct_texts() {
         if variant.accumulator() != DType::F64 {
-            texts.entry(variant.wgsl()).or_default().push(variant);
+            let text = text_of_any_size(&variant);
+            texts.entry(text).or_default().push(variant);
         }
     }
     for (index, variants) in texts.values().enumerate() {
