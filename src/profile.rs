@@ -58,7 +58,7 @@ pub struct Tuning {
     pub columns_workgroup: u32,
     /// How many of those stand side by side, four columns each. A power of two.
     pub column_lanes: u32,
-    /// Quads of a row that an invocation of those owns, at most; up to 8.
+    /// Quads of a row that an invocation of those owns, at most; up to 16.
     pub column_quads: u32,
     /// Quads that an invocation of the kernels over runs takes at least, before more share a run.
     pub lane_quads: u32,
@@ -91,7 +91,7 @@ impl Tuning {
         runs_workgroup: 8,
         columns_workgroup: 8,
         column_lanes: 8,
-        column_quads: 8,
+        column_quads: 16,
         lane_quads: 8,
         row_quads: 32,
         finish_workgroup: 8,
@@ -181,7 +181,7 @@ impl Tuning {
                 Bounds::power_of_two(1, 1024),
                 &mut self.column_lanes,
             ),
-            ("column_quads", Bounds::any(1, 8), &mut self.column_quads),
+            ("column_quads", Bounds::any(1, 16), &mut self.column_quads),
             ("lane_quads", many, &mut self.lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),

@@ -15,7 +15,7 @@ use std::ops::Range;
 const MAX_SERIAL: u64 = 256;
 
 /// Quads of a row that an invocation can own: the length of the kernels' register arrays.
-const MAX_QUADS: u64 = 8;
+const MAX_QUADS: u64 = 16;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
 /// quads and wide enough for a workgroup.
