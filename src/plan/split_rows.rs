@@ -12,7 +12,7 @@ use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
 /// Quads of a row that an invocation holds at most: more do not pay on any adapter measured.
-const MOST_QUADS: u64 = 16;
+const MOST_QUADS: u64 = 8;
 
 /// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's quads of columns.
 pub(crate) struct SplitRows {
