@@ -88,7 +88,7 @@ fn apply_columns(
             if first + k * uniforms.column_lanes < uniforms.end_quad {
                 if whole {
                     store_diff_src(quad, d);
-                } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
+                } else if row_start + column_of(first, k) <= (uniforms.length - 1u) / 4u {
                     store_part_diff_src(quad, d, min(4u, uniforms.length - 4u * quad));
                 }
             }

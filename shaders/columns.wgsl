@@ -14,9 +14,8 @@ fn column_of(first: u32, k: u32) -> u32 {
     return min(first + k * uniforms.column_lanes, uniforms.end_quad - 1u);
 }
 
-// Where a column stands in a row: the outer index of the row's, the channel, the element of its run.
+// Where a column stands: the channel, and the element of its run.
 struct Place {
-    outer: u32,
     channel: u32,
     element: u32,
 }
@@ -25,8 +24,7 @@ struct Place {
 fn place_of(batch: u32, column: u32) -> Place {
     let index = 4u * (batch * uniforms.width_quads + column);
     let group = index / uniforms.inner;
-    let outer = group / uniforms.channels;
-    return Place(outer, group - outer * uniforms.channels, index - group * uniforms.inner);
+    return Place(group % uniforms.channels, index - group * uniforms.inner);
 }
 
 fn next_place(place: Place) -> Place {
@@ -38,7 +36,6 @@ fn next_place(place: Place) -> Place {
     }
     if next.channel == uniforms.channels {
         next.channel = 0u;
-        next.outer++;
     }
     return next;
 }
@@ -50,9 +47,11 @@ fn quad_of(row_start: u32, first: u32, k: u32) -> u32 {
     return min(quad, (uniforms.length - 1u) / 4u);
 }
 
-// Which of a quad's elements are in the tensor.
+// Which of a quad's elements are in the tensor. A quad may be so far behind that its elements' numbers
+// would wrap.
 fn inside_tensor(quad: u32) -> vec4<bool> {
-    return vec4(4u * quad) + vec4(0u, 1u, 2u, 3u) < vec4(uniforms.length);
+    let count = select(uniforms.length - 4u * quad, 0u, quad > (uniforms.length - 1u) / 4u);
+    return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }
 
 fn row_of(batch: u32, row: u32) -> u32 {

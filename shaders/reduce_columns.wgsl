@@ -17,7 +17,6 @@
 struct Uniforms {
     channels: u32,
     inner: u32,
-    repeats: u32,
     width_quads: u32,
     split_rows: u32,   // rows of a split
     rows: u32,
@@ -93,7 +92,7 @@ fn reduce_columns(
             if first + k * uniforms.column_lanes < uniforms.end_quad {
                 if whole {
                     store_diff_src(quad, d * scale[k]);
-                } else if 4u * (row_start + column_of(first, k)) < uniforms.length {
+                } else if row_start + column_of(first, k) <= (uniforms.length - 1u) / 4u {
                     store_part_diff_src(quad, d * scale[k], min(4u, uniforms.length - 4u * quad));
                 }
             }

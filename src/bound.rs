@@ -206,6 +206,15 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         let limit = "max_compute_invocations_per_workgroup";
         check(limit, dispatch.workgroup_size, profile.max_invocations)?;
         let limit = "max_compute_workgroups_per_dimension";
+        // A sum over the subgroup stands for one over the workgroup.
+        if dispatch.kernel.entry().subgroups && dispatch.workgroup_size != profile.subgroup_size {
+            return Err(Error::Limit {
+                what: "a plan of another context".to_owned(),
+                limit: "subgroup_size",
+                needed: dispatch.workgroup_size.into(),
+                available: profile.subgroup_size.into(),
+            });
+        }
         let [width, height] = dispatch.workgroups;
         check(limit, width.max(height), profile.max_workgroups)?;
     }

@@ -52,18 +52,19 @@ pub struct Profile {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Invocations of a workgroup in the kernels over runs. A power of two.
+    /// Invocations of a workgroup in the kernels over runs and rows. A power of two.
     pub runs_workgroup: u32,
     /// Invocations of a workgroup in the kernels over columns. A power of two.
     pub columns_workgroup: u32,
-    /// How many of those stand side by side, four columns each. A power of two.
+    /// How many of those stand side by side in a row. A power of two.
     pub column_lanes: u32,
     /// Quads of a row that an invocation of those owns, at most; up to 16.
     pub column_quads: u32,
-    /// Quads that an invocation of the kernels over runs takes at least, before more share a run.
+    /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of a row
+    /// that is held in registers likewise, and of partial sums, of which four count as a quad.
     pub lane_quads: u32,
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
-    /// most; up to 32.
+    /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
@@ -73,7 +74,8 @@ pub struct Tuning {
     pub min_split: u32,
     /// Elements of a workgroup's tile in the elementwise kernels.
     pub apply_tile: u32,
-    /// Runs shorter than this are read as columns.
+    /// Runs shorter than this are read as columns, unless the tensor is so small that one dispatch does it
+    /// all.
     pub short_run: u32,
     /// Elements of a workgroup's block of channels up to which its second reading is expected to come
     /// from a cache, so that one fused dispatch is the fastest.
@@ -333,7 +335,7 @@ impl Profile {
             max_buffer: limits.max_buffer_size,
             // Quads of f64 take 32 bytes; WebGPU's smallest alignment is no less.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(32),
-            // More would leave the loops over tiles too little room in 32 bits.
+            // Folded into rows of more, the last row's surplus might wrap in 32 bits.
             max_workgroups: limits.max_compute_workgroups_per_dimension.min(65535),
             max_invocations: limits
                 .max_compute_invocations_per_workgroup

@@ -11,8 +11,8 @@ use pollster::block_on;
 use std::sync::OnceLock;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormGrads,
-    LayerNormOptions, ParamOf, Tuning,
+    DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormBuffers,
+    LayerNormGrads, LayerNormOptions, ParamOf, Tuning,
 };
 
 struct Case<T, P> {
@@ -308,7 +308,7 @@ fn results_do_not_depend_on_windows() {
         })
     };
     // Partial sums by column must fit the small binding too, so not every shape can be affine.
-    let (rows, parts_of_rows) = ((1 << 18, 5 << 19), (1 << 14, 1 << 17));
+    let (rows, parts_of_rows) = ((1 << 18, 5 << 19), (1 << 14, 1 << 18));
     let cases = [
         (Case::<f32, f32>::random(&[60, 20_000], -1, true, 4), rows),
         (Case::random(&[60, 20_001], -1, false, 5), rows),
@@ -412,4 +412,49 @@ fn bad_arguments_are_typed_errors() {
     epsilon.options.epsilon = 0.0;
     assert!(matches!(fails(epsilon), Error::Epsilon { .. }));
     case().check(&subject.gpu, "after the errors", &case().reference());
+}
+
+/// A sum over a subgroup stands for one over the workgroup only where both are of one size.
+#[test]
+fn a_plan_for_other_subgroups_is_refused() {
+    let with_subgroups = common::subjects()
+        .iter()
+        .filter(|subject| subject.gpu.profile().subgroup_size == 8);
+    for subject in with_subgroups {
+        let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
+        let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
+        let plan = layer.plan(&[64, 768], DType::F32, DType::F32).unwrap();
+        let buffer = |elements: u64| {
+            let descriptor = wgpu::BufferDescriptor {
+                label: None,
+                size: 4 * elements,
+                usage: wgpu::BufferUsages::STORAGE,
+                mapped_at_creation: false,
+            };
+            subject.gpu.device().create_buffer(&descriptor)
+        };
+        let data = [(); 3].map(|()| buffer(64 * 768));
+        let rows = [(); 2].map(|()| buffer(64));
+        let columns = [(); 3].map(|()| buffer(768));
+        let buffers = LayerNormBuffers {
+            src: (&data[0]).into(),
+            diff_dst: (&data[1]).into(),
+            mean: (&rows[0]).into(),
+            variance: (&rows[1]).into(),
+            gamma: Some((&columns[0]).into()),
+            diff_src: (&data[2]).into(),
+            diff_gamma: Some((&columns[1]).into()),
+            diff_beta: Some((&columns[2]).into()),
+            workspace: None,
+        };
+        plan.bind(&subject.gpu, &buffers).unwrap();
+        let error = plan.bind(&other.gpu, &buffers).map(|_| ()).unwrap_err();
+        let want = Error::Limit {
+            what: "a plan of another context".to_owned(),
+            limit: "subgroup_size",
+            needed: 8,
+            available: 0,
+        };
+        assert_eq!(error, want, "{}", subject.name);
+    }
 }

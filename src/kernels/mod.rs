@@ -23,9 +23,12 @@
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
-//! * Private arrays have `column_quads` elements and are indexed below it.
+//! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
+//!   3 − copy + 0 to 3, with `copies` at most 4.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
-//!   return at once.
+//!   return at once, in finish after standing in for the last channel.
+//! * Where a window begins inside a row, the row's first quad relative to it wraps below 0; the quads of the
+//!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
@@ -125,7 +128,6 @@ pub(crate) struct Entry {
     /// Fields after them that have the accumulator's type.
     pub reals: &'static [&'static str],
     /// Whether it uses operations of subgroups.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub subgroups: bool,
 }
 
@@ -270,7 +272,6 @@ impl Kernel {
                 words: &[
                     "channels",
                     "inner",
-                    "repeats",
                     "width_quads",
                     "split_rows",
                     "rows",

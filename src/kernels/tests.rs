@@ -241,6 +241,21 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         format!("override constants {found:?}")
     })?;
     let compiled = parsed.with_constants(variant)?;
+    let shared = compiled.module.global_variables.iter();
+    let shared = shared
+        .filter(|(_, global)| global.space == AddressSpace::WorkGroup)
+        .map(|(_, global)| {
+            compiled.module.types[global.ty]
+                .inner
+                .size(compiled.module.to_ctx())
+        });
+    let shared: u32 = shared.sum();
+    ensure(shared <= 64 * variant.workgroup_size, || {
+        format!(
+            "{shared} bytes shared by {} invocations",
+            variant.workgroup_size
+        )
+    })?;
     let size = compiled.module.entry_points[0].workgroup_size;
     ensure(size == [variant.workgroup_size, 1, 1], || {
         format!("workgroup size {size:?}")

@@ -2,6 +2,7 @@
 
 use super::finish::Partials;
 use super::pack::workspace;
+use super::runs::MAX_SERIAL;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, word};
@@ -10,11 +11,7 @@ use crate::geometry::Layout;
 use crate::kernels::{Kernel, Uniforms};
 use std::ops::Range;
 
-/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
-/// roundings are too, and the error is a quarter of this in units of the last place.
-const MAX_SERIAL: u64 = 256;
-
-/// Quads of a row that an invocation can own: the length of the kernels' register arrays.
+/// Quads of a row that an invocation can own.
 const MAX_QUADS: u64 = 16;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
@@ -237,7 +234,6 @@ impl Planner<'_> {
                             &[
                                 ("channels", grid.channels),
                                 ("inner", grid.inner),
-                                ("repeats", word(columns.repeats)),
                                 ("width_quads", word(columns.width_quads)),
                                 ("split_rows", word(split_rows)),
                                 ("rows", word(columns.rows)),

@@ -19,8 +19,11 @@ impl Planner<'_> {
     /// How the fused kernel divides rows, if it can: rows begin at quads, are short enough for registers,
     /// and the adapter allows the bindings.
     pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {
-        let most = u64::from(self.profile.tuning.row_quads);
-        let mut rows = self.rows(by_row, most);
+        let tuning = &self.profile.tuning;
+        let most = u64::from(tuning.row_quads);
+        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
+        let sharing = self.lanes(workgroup_size, u64::from(by_row.inner));
+        let mut rows = self.rows(by_row, workgroup_size, sharing, most);
         let workgroup = u64::from(rows.workgroup_size);
         if rows.row_quads >= workgroup && self.one_subgroup(rows.workgroup_size) {
             rows.lanes = workgroup;

@@ -4,9 +4,13 @@ use super::runs::MAX_SERIAL;
 use super::{Planner, Requirement, div_ceil, word};
 use crate::geometry::Grid;
 
-/// Rows that an invocation walks at least, so that partial sums of columns stay a small part of the
-/// bytes moved.
+/// Rows that an invocation walks at least.
 const MIN_WALK: u64 = 8;
+
+/// Elements for each partial sum of a column at least, so that these stay a small part of the bytes moved,
+/// unless there are no more than `FEW_SUMS` of them.
+const SUM_OF: u64 = 32;
+const FEW_SUMS: u64 = 1 << 18;
 
 /// The tensors of a gradient of rows.
 #[derive(Clone, Copy)]
@@ -76,17 +80,16 @@ impl Rows {
 }
 
 impl Planner<'_> {
-    /// Rows of which an invocation holds at most so many quads.
-    pub fn rows(&self, by_row: &Grid, most_quads: u64) -> Rows {
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
+    /// Rows that so many invocations or more share, of which one holds at most so many quads.
+    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_quads: u64) -> Rows {
         let columns = u64::from(by_row.inner).max(1);
         let row_quads = match columns % 4 {
             0 => columns / 4,
+            2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a quad
             _ => div_ceil(columns + 3, 4),
         };
         let fewest = div_ceil(row_quads, most_quads).next_power_of_two();
-        let lanes = u64::from(self.lanes(workgroup_size, columns))
+        let lanes = u64::from(sharing)
             .max(fewest)
             .min(u64::from(workgroup_size));
         let tiles = div_ceil(row_quads, lanes * most_quads.max(1));
@@ -108,7 +111,12 @@ impl Planner<'_> {
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, rows.at_once() * splits);
         let worth = div_ceil(u64::from(tuning.min_split), rows.at_once() * rows.columns);
+        let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
+        let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
         let window = u64::from(tuning.window_unit) / (step * rows.columns);
-        busy.max(worth).clamp(MIN_WALK, MAX_SERIAL).min(window)
+        busy.max(worth)
+            .max(few_sums)
+            .clamp(MIN_WALK, MAX_SERIAL)
+            .min(window)
     }
 }

@@ -1,5 +1,5 @@
-//! The kernels over rows that registers do not hold, or that do not begin at quads: tiles and windows of
-//! the reduction and the elementwise pass.
+//! The kernels over rows that registers do not hold, that do not begin at quads, or for which the adapter
+//! allows too few bindings: tiles and windows of the reduction and the elementwise pass.
 
 use super::finish::Partials;
 use super::pack::workspace;
@@ -66,8 +66,11 @@ struct Pass<'a> {
 impl Planner<'_> {
     /// How rows are cut.
     pub fn split_rows(&self, by_row: &Grid) -> SplitRows {
-        let most = u64::from(self.profile.tuning.row_quads).min(MOST_QUADS);
-        let rows = self.rows(by_row, most);
+        let tuning = &self.profile.tuning;
+        let most = u64::from(tuning.row_quads).min(MOST_QUADS);
+        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
+        // As few invocations to a row as there may be: each writes a partial sum of it.
+        let rows = self.rows(by_row, workgroup_size, 1, most);
         let column_tiles = div_ceil(rows.row_quads, rows.tile_quads());
         let step = match rows.aligned() {
             true => rows.at_once(),
@@ -185,7 +188,9 @@ impl Planner<'_> {
                 _ => (unit, 0),
             };
             let first = block * split.tile_rows * rows.columns;
-            (first + tile * rows.tile_quads() * 4).min(rows.elements())
+            // Not beyond the row, whose last tile may hold only a quad that begins in the next.
+            let inside = (tile * rows.tile_quads() * 4).min(rows.columns);
+            (first + inside).min(rows.elements())
         };
         let mut enabled = pass.enabled.clone();
         enabled.extend(rows.aligned().then_some("aligned"));
