@@ -280,7 +280,7 @@ fn more_tiles_than_workgroups() {
                 (&[70_000, 1][..], 65_535),
                 (&[1, 70_000], 65_535),
                 (&[70_000, 4], 65_535),
-                (&[40, 30, 40], 40),
+                (&[40, 30, 40], 60),
             ] {
                 let few = subject.with_profile(&format!("{what} {max_workgroups}"), |profile| {
                     profile.tuning = tuning;
