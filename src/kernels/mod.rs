@@ -40,6 +40,8 @@ mod uniforms;
 pub(crate) use source::Variant;
 pub(crate) use uniforms::Uniforms;
 
+use crate::geometry::MAX_RANK;
+
 /// A tensor or scratch area that a kernel binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Tensor {
@@ -123,12 +125,36 @@ pub(crate) struct Entry {
     pub sizes: &'static [&'static str],
     /// The override constants that are true or false.
     constants: &'static [&'static str],
-    /// Fields of its uniform struct that are u32, in order.
+    /// Fields of its uniform struct that are u32, in order, but for [`AXIS_WORDS`].
     pub words: &'static [&'static str],
     /// Fields after them that have the accumulator's type.
     pub reals: &'static [&'static str],
     /// Whether it uses operations of subgroups.
     pub subgroups: bool,
+}
+
+/// Fields of the uniform struct that follow the other words where a kernel takes `general` axes.
+pub(crate) const AXIS_WORDS: [&str; MAX_RANK + 1] = [
+    "axis0",
+    "axis1",
+    "axis2",
+    "axis3",
+    "axis4",
+    "axis5",
+    "axis6",
+    "axis7",
+    "kept_axes",
+];
+
+impl Entry {
+    /// All fields of its uniform struct that are u32, in order.
+    pub fn all_words(&self) -> impl Iterator<Item = &'static str> {
+        let axes: &[&str] = match self.constants.contains(&"general") {
+            true => &AXIS_WORDS,
+            false => &[],
+        };
+        self.words.iter().chain(axes).copied()
+    }
 }
 
 const FUSED_ROWS: Entry = Entry {
@@ -244,15 +270,6 @@ impl Kernel {
                     "length",
                     "stats",
                     "partials",
-                    "axis0",
-                    "axis1",
-                    "axis2",
-                    "axis3",
-                    "axis4",
-                    "axis5",
-                    "axis6",
-                    "axis7",
-                    "kept_axes",
                 ],
                 reals: &[],
                 subgroups: false,
@@ -287,15 +304,6 @@ impl Kernel {
                     "stats",
                     "partials",
                     "splits",
-                    "axis0",
-                    "axis1",
-                    "axis2",
-                    "axis3",
-                    "axis4",
-                    "axis5",
-                    "axis6",
-                    "axis7",
-                    "kept_axes",
                 ],
                 reals: &[],
                 subgroups: false,
@@ -353,15 +361,6 @@ impl Kernel {
                     "length",
                     "stats",
                     "coefficients",
-                    "axis0",
-                    "axis1",
-                    "axis2",
-                    "axis3",
-                    "axis4",
-                    "axis5",
-                    "axis6",
-                    "axis7",
-                    "kept_axes",
                 ],
                 reals: &[],
                 subgroups: false,
@@ -396,15 +395,6 @@ impl Kernel {
                     "stats",
                     "coefficients",
                     "row_tiles",
-                    "axis0",
-                    "axis1",
-                    "axis2",
-                    "axis3",
-                    "axis4",
-                    "axis5",
-                    "axis6",
-                    "axis7",
-                    "kept_axes",
                 ],
                 reals: &[],
                 subgroups: false,

@@ -350,7 +350,7 @@ fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
         return Err("no uniform struct".to_owned());
     };
     // A value for each field, and where it is found in the bytes.
-    let words: Vec<_> = (1..).zip(entry.words).map(|(v, &name)| (name, v)).collect();
+    let words: Vec<_> = entry.all_words().zip(1..).collect();
     let reals: Vec<_> = (1..)
         .zip(entry.reals)
         .map(|(v, &n)| (n, v.into()))
@@ -360,12 +360,8 @@ fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
         format!("the struct has {span} bytes, {} are written", bytes.len())
     })?;
     let names: Vec<_> = members.iter().map(|m| m.name.as_deref()).collect();
-    let expected: Vec<_> = entry
-        .words
-        .iter()
-        .chain(entry.reals)
-        .map(|&n| Some(n))
-        .collect();
+    let expected = entry.all_words().chain(entry.reals.iter().copied());
+    let expected: Vec<_> = expected.map(Some).collect();
     ensure(names == expected, || format!("fields {names:?}"))?;
     for (index, member) in members.iter().enumerate() {
         let value = match index.checked_sub(words.len()) {

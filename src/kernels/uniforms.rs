@@ -18,20 +18,26 @@ impl Uniforms {
         reals: &[(&'static str, f64)],
     ) -> Self {
         let entry = kernel.entry();
-        debug_assert!(words.iter().all(|(name, _)| entry.words.contains(name)));
-        debug_assert!(reals.iter().all(|(name, _)| entry.reals.contains(name)));
-        fn pick<V: Copy + Default>(fields: &[&str], values: &[(&str, V)]) -> Vec<V> {
-            fields
+        debug_assert!(
+            words
                 .iter()
+                .all(|(name, _)| entry.all_words().any(|word| word == *name))
+        );
+        debug_assert!(reals.iter().all(|(name, _)| entry.reals.contains(name)));
+        fn pick<'a, V: Copy + Default>(
+            fields: impl Iterator<Item = &'a str>,
+            values: &[(&str, V)],
+        ) -> Vec<V> {
+            fields
                 .map(|field| {
-                    let value = values.iter().find(|(name, _)| name == field);
+                    let value = values.iter().find(|(name, _)| *name == field);
                     value.map_or_else(V::default, |&(_, value)| value)
                 })
                 .collect()
         }
         Self {
-            words: pick(entry.words, words),
-            reals: pick(entry.reals, reals),
+            words: pick(entry.all_words(), words),
+            reals: pick(entry.reals.iter().copied(), reals),
         }
     }
 

@@ -15,8 +15,8 @@ mod workspace;
 
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
-use crate::geometry::{Layout, MAX_RANK};
-use crate::kernels::{Kernel, Tensor, Uniforms};
+use crate::geometry::Layout;
+use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
 use crate::{DType, Error, Profile};
 use std::ops::Range;
 
@@ -165,14 +165,11 @@ pub(crate) fn word(value: u64) -> u32 {
 
 /// The uniforms that describe general axes.
 pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
-    const NAMES: [&str; MAX_RANK] = [
-        "axis0", "axis1", "axis2", "axis3", "axis4", "axis5", "axis6", "axis7",
-    ];
     match &layout.general {
         None => vec![],
         Some(general) => {
-            let sizes = NAMES.into_iter().zip(general.sizes);
-            sizes.chain([("kept_axes", general.kept)]).collect()
+            let values = general.sizes.into_iter().chain([general.kept]);
+            AXIS_WORDS.into_iter().zip(values).collect()
         }
     }
 }
