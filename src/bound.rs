@@ -1,6 +1,6 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
-use crate::kernels::{Tensor, Variant};
+use crate::kernels::{Access, Tensor, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
 use std::ops::Range;
@@ -425,7 +425,11 @@ impl Binder<'_> {
             bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
             in_place: self.in_place,
             pooled: false,
-            exact,
+            access: match (exact, self.gpu.profile().word_bits()) {
+                (true, _) => Access::Exact,
+                (false, 64) => Access::LongWords,
+                (false, _) => Access::Quads,
+            },
             workgroup_size: self.dispatch.workgroup_size,
             sizes: self.dispatch.sizes.clone(),
             enabled: self.dispatch.enabled.clone(),

@@ -34,6 +34,8 @@ pub struct Profile {
     pub f16: bool,
     /// Whether shaders can use f64.
     pub f64: bool,
+    /// Whether shaders can use integers of 64 bits.
+    pub int64: bool,
     /// Sizes that suit this kind of adapter.
     pub tuning: Tuning,
 }
@@ -82,6 +84,9 @@ pub struct Tuning {
     pub fused_block: u32,
     /// Blocks below which the fused dispatch would leave the adapter idle.
     pub fused_blocks: u32,
+    /// Bits of the words that src, diff_dst and diff_src are read and written by, where the adapter has
+    /// such integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
+    pub word_bits: u32,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
     /// far as geometry has a choice. Far fewer than a binding holds.
     pub window_unit: u32,
@@ -93,7 +98,7 @@ impl Tuning {
         runs_workgroup: 8,
         columns_workgroup: 8,
         column_lanes: 8,
-        column_quads: 4,
+        column_quads: 8,
         lane_quads: 8,
         row_quads: 32,
         finish_workgroup: 8,
@@ -103,14 +108,8 @@ impl Tuning {
         short_run: 64,
         fused_block: 4096,
         fused_blocks: 4,
+        word_bits: 64,
         window_unit: 1 << 23, // 32 MiB of f32
-    };
-
-    /// For llvmpipe as it was at Mesa 22.3, which keeps long unrolled loops in registers that 25.0 does not
-    /// (measured at both: NXC is 1.6 times as fast there with 4 quads as with 16, here with 16 as with 4).
-    const OLD_LLVMPIPE: Self = Self {
-        column_quads: 16,
-        ..Self::SOFTWARE
     };
 
     /// For GPUs: wide workgroups, enough of them to fill every compute unit.
@@ -128,6 +127,7 @@ impl Tuning {
         short_run: 32,
         fused_block: 32768,
         fused_blocks: 96,
+        word_bits: 32,
         window_unit: 1 << 23, // 32 MiB of f32
     };
 }
@@ -177,7 +177,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 14] {
+    fn fields(&mut self) -> [Field<'_>; 15] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -200,6 +200,11 @@ impl Tuning {
             ("short_run", all, &mut self.short_run),
             ("fused_block", all, &mut self.fused_block),
             ("fused_blocks", all, &mut self.fused_blocks),
+            (
+                "word_bits",
+                Bounds::power_of_two(32, 64),
+                &mut self.word_bits,
+            ),
             (
                 "window_unit",
                 Bounds::any(256, 1 << 24),
@@ -314,9 +319,7 @@ impl Profile {
     }
 
     fn from_parts(info: wgpu::AdapterInfo, limits: wgpu::Limits, features: wgpu::Features) -> Self {
-        let old = mesa_version(&info.driver_info).is_some_and(|major| major < 24);
         let tuning = match info.device_type {
-            wgpu::DeviceType::Cpu if old => Tuning::OLD_LLVMPIPE,
             wgpu::DeviceType::Cpu => Tuning::SOFTWARE,
             _ => Tuning::GPU,
         };
@@ -345,6 +348,7 @@ impl Profile {
             // A device does not tell: wgpu finds out when it compiles a kernel.
             f16: true,
             f64: features.contains(wgpu::Features::SHADER_F64),
+            int64: features.contains(wgpu::Features::SHADER_INT64),
             tuning,
         }
     }
@@ -370,6 +374,7 @@ impl Profile {
                 false => 0,
             },
             f64: self.f64 && allowed.f64,
+            int64: self.int64 && allowed.int64,
             tuning: self.tuning.within_bounds(),
             ..self
         }
@@ -422,6 +427,14 @@ impl Profile {
         Ok(())
     }
 
+    /// Bits of the words that kernels read and write data by.
+    pub(crate) fn word_bits(&self) -> u32 {
+        match self.int64 {
+            true => self.tuning.word_bits,
+            false => 32,
+        }
+    }
+
     /// A workgroup size of the tuning, within the adapter's limits.
     pub(crate) fn workgroup(&self, size: u32) -> u32 {
         // No kernel shares more than 64 bytes an invocation.
@@ -432,12 +445,6 @@ impl Profile {
         let limit = 1 << limit.ilog2();
         size.clamp(4, limit).next_power_of_two().min(limit)
     }
-}
-
-/// The major version in what a Mesa driver says of itself, as "Mesa 22.3.6 (LLVM 15.0.6)".
-fn mesa_version(driver_info: &str) -> Option<u32> {
-    let (_, version) = driver_info.split_once("Mesa ")?;
-    version.split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -462,14 +469,6 @@ mod tests {
         };
         assert_eq!(spaced.unwrap(), want);
         assert_eq!(Tuning::GPU.overridden("").unwrap(), Tuning::GPU);
-    }
-
-    #[test]
-    fn mesa_tells_its_version() {
-        assert_eq!(mesa_version("Mesa 22.3.6 (LLVM 15.0.6)"), Some(22));
-        assert_eq!(mesa_version("4.5 (Core Profile) Mesa 25.0.7-2"), Some(25));
-        assert_eq!(mesa_version("535.104.05"), None);
-        assert_eq!(mesa_version("Mesa git"), None);
     }
 
     #[test]

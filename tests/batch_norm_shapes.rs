@@ -207,6 +207,7 @@ fn random_shapes_and_tunings() {
                 min_split: splits.1,
                 apply_tile: splits.2,
                 short_run,
+                word_bits: 32 << (sizes.0.ilog2() % 2),
                 window_unit,
                 fused_block,
                 fused_blocks: 0,

@@ -121,6 +121,7 @@ const SMALL_UNITS: Tuning = Tuning {
     min_split: 1024,
     apply_tile: 1024,
     short_run: 32,
+    word_bits: 64,
     window_unit: 4096,
     fused_block: 4096,
     fused_blocks: 1,

@@ -37,7 +37,7 @@ mod source;
 mod tests;
 mod uniforms;
 
-pub(crate) use source::Variant;
+pub(crate) use source::{Access, Variant};
 pub(crate) use uniforms::Uniforms;
 
 use crate::geometry::MAX_RANK;

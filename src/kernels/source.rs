@@ -16,6 +16,18 @@ pub(crate) enum Target {
     GlslEs(u16),
 }
 
+/// How a kernel reads and writes the storage of its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Access {
+    /// Four elements at once: a vector, of 32-bit words for types of 16 bits.
+    Quads,
+    /// Four elements of src, diff_dst and diff_src at once, in 64-bit words: half as many words for a
+    /// driver that moves them one by one. The other tensors as by quads.
+    LongWords,
+    /// Word by word, none beyond the tensor's end.
+    Exact,
+}
+
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {
@@ -28,8 +40,8 @@ pub(crate) struct Variant {
     pub in_place: bool,
     /// A buffer is bound twice, so every binding is read_write: wgpu allows no other mixture.
     pub pooled: bool,
-    /// A buffer ends with its tensor, inside of a quad: elements are accessed one by one.
-    pub exact: bool,
+    /// [`Access::Exact`] where a buffer ends with its tensor, inside of a quad.
+    pub access: Access,
     pub workgroup_size: u32,
     /// Constants that the text gets, since lengths of register arrays cannot be overridden.
     pub sizes: Vec<(&'static str, u32)>,
@@ -44,6 +56,10 @@ impl Variant {
         let scratch = |t: &Tensor| matches!(t, Tensor::Sums | Tensor::Workspace);
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
+        }
+        let no_long_words = self.data == DType::F64 || !self.bound.iter().any(|t| t.is_data());
+        if self.access == Access::LongWords && no_long_words {
+            self.access = Access::Quads;
         }
         if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
             self.params = self.accumulator();
@@ -68,6 +84,7 @@ impl Variant {
     pub fn targets(&self) -> &'static [Target] {
         use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
         match (self.data, self.params) {
+            _ if self.access == Access::LongWords => &[SpirV, Hlsl, Msl],
             // There are no sums of f64 over subgroups.
             (DType::F64, _) if self.kernel.entry().subgroups => &[],
             (DType::F64, _) => &[SpirV, Hlsl],
@@ -99,7 +116,8 @@ impl Variant {
         for (on, name) in [
             (self.in_place, "in_place"),
             (self.pooled, "pooled"),
-            (self.exact, "exact"),
+            (self.access == Access::LongWords, "long_words"),
+            (self.access == Access::Exact, "exact"),
         ] {
             if on {
                 label += &format!("-{name}");
@@ -133,6 +151,9 @@ impl Variant {
         if dtypes.contains(&DType::Bf16) {
             parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
         }
+        if self.access == Access::LongWords {
+            parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
+        }
         for (name, size) in &self.sizes {
             parts.push(format!("const {name} = {size}u;\n"));
         }
@@ -150,15 +171,26 @@ impl Variant {
     }
 
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
-        let element = match (tensor, self.dtype(tensor)) {
-            (Tensor::Workspace, _) => "real4",
-            (Tensor::Sums, _) => "real",
-            (_, DType::F16 | DType::Bf16) => ["vec2<u32>", "u32"][usize::from(self.exact)],
-            (_, DType::F32 | DType::F64) => ["real4", "real"][usize::from(self.exact)],
+        let element = match (tensor, self.dtype(tensor), self.access_to(tensor)) {
+            (Tensor::Workspace, ..) => "real4",
+            (Tensor::Sums, ..) => "real",
+            (_, DType::F16 | DType::Bf16, Access::Quads) => "vec2<u32>",
+            (_, DType::F16 | DType::Bf16, Access::LongWords) => "u64",
+            (_, DType::F16 | DType::Bf16, Access::Exact) => "u32",
+            (_, DType::F32 | DType::F64, Access::Quads) => "real4",
+            (_, DType::F32 | DType::F64, Access::LongWords) => "vec2<u64>",
+            (_, DType::F32 | DType::F64, Access::Exact) => "real",
         };
         let access = ["read", "read_write"][usize::from(self.writes(tensor))];
         let name = tensor.name();
         format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n")
+    }
+
+    fn access_to(&self, tensor: Tensor) -> Access {
+        match self.access {
+            Access::LongWords if !tensor.is_data() => Access::Quads,
+            access => access,
+        }
     }
 
     /// The functions `load_…` of an input, `store_…` and `store_part_…` of an output.
@@ -168,20 +200,35 @@ impl Variant {
             _ => tensor,
         };
         let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
+        let access = self.access_to(tensor);
         let template = match (self.bound.contains(&through), tensor.is_output()) {
             (false, false) => include_str!("../../shaders/access/load_absent.wgsl"),
             (false, true) => include_str!("../../shaders/access/store_absent.wgsl"),
-            (true, false) => match (half, self.exact) {
-                (false, false) => include_str!("../../shaders/access/load_real.wgsl"),
-                (false, true) => include_str!("../../shaders/access/load_real_exact.wgsl"),
-                (true, false) => include_str!("../../shaders/access/load_half.wgsl"),
-                (true, true) => include_str!("../../shaders/access/load_half_exact.wgsl"),
+            (true, false) => match (half, access) {
+                (false, Access::Quads) => include_str!("../../shaders/access/load_real.wgsl"),
+                (false, Access::LongWords) => {
+                    include_str!("../../shaders/access/load_real_long.wgsl")
+                }
+                (false, Access::Exact) => include_str!("../../shaders/access/load_real_exact.wgsl"),
+                (true, Access::Quads) => include_str!("../../shaders/access/load_half.wgsl"),
+                (true, Access::LongWords) => {
+                    include_str!("../../shaders/access/load_half_long.wgsl")
+                }
+                (true, Access::Exact) => include_str!("../../shaders/access/load_half_exact.wgsl"),
             },
-            (true, true) => match (half, self.exact) {
-                (false, false) => include_str!("../../shaders/access/store_real.wgsl"),
-                (false, true) => include_str!("../../shaders/access/store_real_exact.wgsl"),
-                (true, false) => include_str!("../../shaders/access/store_half.wgsl"),
-                (true, true) => include_str!("../../shaders/access/store_half_exact.wgsl"),
+            (true, true) => match (half, access) {
+                (false, Access::Quads) => include_str!("../../shaders/access/store_real.wgsl"),
+                (false, Access::LongWords) => {
+                    include_str!("../../shaders/access/store_real_long.wgsl")
+                }
+                (false, Access::Exact) => {
+                    include_str!("../../shaders/access/store_real_exact.wgsl")
+                }
+                (true, Access::Quads) => include_str!("../../shaders/access/store_half.wgsl"),
+                (true, Access::LongWords) => {
+                    include_str!("../../shaders/access/store_half_long.wgsl")
+                }
+                (true, Access::Exact) => include_str!("../../shaders/access/store_half_exact.wgsl"),
             },
         };
         let length = match (self.kernel, tensor) {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::source::Target;
-use super::{Kernel, Tensor, Uniforms, Variant};
+use super::{Access, Kernel, Tensor, Uniforms, Variant};
 use crate::DType;
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -33,7 +33,7 @@ fn alone_and_together(constants: &'static [&'static str]) -> Vec<Vec<&'static st
 
 impl Kernel {
     /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
-    /// exact or not, override constants alone and together. More than any plan asks for.
+    /// every access, override constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let entry = self.entry();
         let can_be_in_place = entry.tensors.contains(&Tensor::DiffSrc);
@@ -42,8 +42,9 @@ impl Kernel {
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in alone_and_together(entry.constants) {
-                    for bits in 0..8u32 {
-                        let [in_place, pooled, exact] = [0, 1, 2].map(|bit| bits >> bit & 1 == 1);
+                    for choice in 0..12usize {
+                        let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
+                        let access = [Access::Quads, Access::LongWords, Access::Exact][choice / 4];
                         // In place means that diff_src is wanted.
                         if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
                             continue;
@@ -59,7 +60,7 @@ impl Kernel {
                             bound: bound.filter(|t| !left_out(t)).collect(),
                             in_place,
                             pooled,
-                            exact,
+                            access,
                             // Small, usual, large; every size occurs with every element type.
                             workgroup_size: [64, 8, 256][variants.len() % 3],
                             sizes: entry
@@ -166,6 +167,8 @@ impl Parsed {
         // for unpack2x16float, which every browser has and every native driver but some old lavapipe.
         let mut capabilities = Capabilities::empty();
         capabilities.set(Capabilities::FLOAT64, variant.accumulator() == DType::F64);
+        let long_words = variant.access == Access::LongWords;
+        capabilities.set(Capabilities::SHADER_INT64, long_words);
         capabilities.set(Capabilities::SUBGROUP, variant.kernel.entry().subgroups);
         let f16 = [variant.data, variant.params].contains(&DType::F16);
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
@@ -322,20 +325,25 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 
 /// What a binding's array is made of: quads, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
-    let (dtype, exact) = match tensor {
-        Tensor::Workspace => (variant.data.accumulator(), false),
-        Tensor::Sums => (variant.data.accumulator(), true),
-        _ if tensor.is_data() => (variant.data, variant.exact),
-        _ => (variant.params, variant.exact),
+    let (dtype, access) = match tensor {
+        Tensor::Workspace => (variant.data.accumulator(), Access::Quads),
+        Tensor::Sums => (variant.data.accumulator(), Access::Exact),
+        _ if tensor.is_data() => (variant.data, variant.access),
+        _ if variant.access == Access::LongWords => (variant.params, Access::Quads),
+        _ => (variant.params, variant.access),
     };
     let (scalar, size) = match dtype {
+        DType::F16 | DType::Bf16 if access == Access::LongWords => {
+            return TypeInner::Scalar(Scalar::U64);
+        }
+        DType::F32 if access == Access::LongWords => (Scalar::U64, naga::VectorSize::Bi),
         DType::F16 | DType::Bf16 => (Scalar::U32, naga::VectorSize::Bi),
         DType::F32 => (Scalar::F32, naga::VectorSize::Quad),
         DType::F64 => (Scalar::F64, naga::VectorSize::Quad),
     };
-    match exact {
-        true => TypeInner::Scalar(scalar),
-        false => TypeInner::Vector { size, scalar },
+    match access {
+        Access::Exact => TypeInner::Scalar(scalar),
+        _ => TypeInner::Vector { size, scalar },
     }
 }
 
@@ -597,7 +605,8 @@ fn writes_every_text_for_tint() {
     fs::create_dir_all(&folder).expect("target is writable");
     let mut texts = BTreeMap::<String, Vec<Variant>>::new();
     for variant in distinct_texts() {
-        if variant.accumulator() != DType::F64 {
+        // WGSL proper has no types of 64 bits.
+        if variant.accumulator() != DType::F64 && variant.access != Access::LongWords {
             let text = text_of_any_size(&variant);
             texts.entry(text).or_default().push(variant);
         }

@@ -95,6 +95,7 @@ mod tests {
             subgroup_size: 0,
             f16: true,
             f64: false,
+            int64: false,
             tuning: Tuning::GPU,
         };
         let src = Requirement {

@@ -221,6 +221,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         min_split: 64,
         apply_tile: 64,
         short_run: 0,
+        word_bits: 64,
         window_unit: 256,
         fused_block: 0,
         fused_blocks: 0,

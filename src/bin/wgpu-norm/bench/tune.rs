@@ -34,6 +34,7 @@ const VALUES: &[(&str, &[u32])] = &[
         &[0, 1024, 4096, 16384, 32768, 131072, 524288, 2097152],
     ),
     ("fused_blocks", &[1, 4, 16, 64, 256, 1024]),
+    ("word_bits", &[32, 64]),
 ];
 
 /// Sizes that are not searched: they do not bear on speed.

@@ -1,0 +1,3 @@
+fn load_TENSOR(quad: u32) -> real4 {
+    return decode_DTYPE(split_long(ARRAY[quad]));
+}
