@@ -81,7 +81,7 @@ fn assert_well_formed(svg: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-const RESULT_NUMBERS: [&str; 15] = [
+const RESULT_NUMBERS: [&str; 16] = [
     "time_ms",
     "wall_ms",
     "empty_submission_ms",
@@ -89,6 +89,7 @@ const RESULT_NUMBERS: [&str; 15] = [
     "record_us",
     "copy_gb_per_s",
     "copy_buffer_gb_per_s",
+    "portable_copy_gb_per_s",
     "samples",
     "bytes_5n",
     "bytes_3n",

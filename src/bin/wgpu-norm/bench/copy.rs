@@ -1,9 +1,11 @@
 //! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as
 //! the case under the 5n model, half of them read and half written.
 //!
-//! The set: 16 bytes a load; workgroups of 8, 64 and 256 invocations; 1, 4, 16, 64 and 256 loads
-//! an invocation, four of them in flight where there are so many, those of a workgroup side by side. No
-//! bounds checks by wgpu. `copy_buffer_to_buffer` is measured beside them but is not in the set: it is
+//! The set: 16 bytes a load, as four 32-bit words and, where the adapter has them, as two of 64 bits;
+//! workgroups of 8, 64 and 256 invocations; 1, 4, 16, 64 and 256 loads an invocation, four of them in
+//! flight where there are so many, those of a workgroup side by side. No bounds checks by wgpu. The best
+//! of those with 32-bit words, which is what portable WGSL can do, is reported too.
+//! `copy_buffer_to_buffer` is measured beside them but is not in the set: it is
 //! not a kernel, and drivers do it by other means.
 
 use super::device::{scoped, storage};
@@ -14,6 +16,7 @@ use wgpu_norm::{Error, GpuContext};
 
 const WORKGROUPS: [u32; 3] = [8, 64, 256];
 const QUADS: [u32; 5] = [1, 4, 16, 64, 256];
+const WORD_BITS: [u32; 2] = [32, 64];
 
 /// Samples a kernel gets to be chosen.
 const TRIALS: u32 = 3;
@@ -30,6 +33,7 @@ pub struct Copier {
 struct Kernel {
     workgroup: u32,
     quads: u32,
+    word_bits: u32,
     pipeline: wgpu::ComputePipeline,
 }
 
@@ -52,6 +56,14 @@ struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice(usize);
 
+/// The fastest kernels at some size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Choices {
+    pub of_all: Choice,
+    /// Of those with 32-bit words.
+    pub portable: Choice,
+}
+
 impl Copier {
     pub fn new(gpu: &GpuContext) -> Result<Self, Error> {
         let device = gpu.device();
@@ -73,15 +85,18 @@ impl Copier {
             })
         })?;
         let mut kernels = Vec::new();
-        let fitting = WORKGROUPS.into_iter();
-        for workgroup in fitting.filter(|&workgroup| workgroup <= profile.max_invocations) {
-            for quads in QUADS {
-                let pipeline = scoped(device, "copy", 0, || {
-                    compile(device, &layout, workgroup, quads)
-                })?;
+        let sizes = WORKGROUPS.into_iter().flat_map(|workgroup| {
+            let quads = QUADS.into_iter();
+            quads.flat_map(move |quads| WORD_BITS.map(|word_bits| (workgroup, quads, word_bits)))
+        });
+        for (workgroup, quads, word_bits) in sizes {
+            if workgroup <= profile.max_invocations && (word_bits == 32 || profile.int64) {
+                let text = wgsl(workgroup, quads, word_bits);
+                let pipeline = scoped(device, "copy", 0, || compile(device, &layout, text))?;
                 kernels.push(Kernel {
                     workgroup,
                     quads,
+                    word_bits,
                     pipeline,
                 });
             }
@@ -157,10 +172,11 @@ impl Copier {
         Ok(set)
     }
 
-    /// The fastest kernel at these sizes, by the median of a few samples of each.
-    pub fn choose(&self, clock: &Clock, copies: &Copies) -> Result<Choice, Error> {
-        let mut best = (f64::INFINITY, Choice(0));
-        for index in 0..self.kernels.len() {
+    /// The fastest kernels at these sizes, by the median of a few samples of each.
+    pub fn choose(&self, clock: &Clock, copies: &Copies) -> Result<Choices, Error> {
+        let nothing = (f64::INFINITY, Choice(0));
+        let (mut of_all, mut portable) = (nothing, nothing);
+        for (index, kernel) in self.kernels.iter().enumerate() {
             let mut samples = Vec::new();
             for trial in 0..=TRIALS as usize {
                 let time = self.time(clock, Choice(index), copies, trial)?;
@@ -170,11 +186,17 @@ impl Copier {
                 }
             }
             let time = median_ms(&samples);
-            if time < best.0 {
-                best = (time, Choice(index));
+            if time < of_all.0 {
+                of_all = (time, Choice(index));
+            }
+            if kernel.word_bits == 32 && time < portable.0 {
+                portable = (time, Choice(index));
             }
         }
-        Ok(best.1)
+        Ok(Choices {
+            of_all: of_all.1,
+            portable: portable.1,
+        })
     }
 
     /// One sample; `turn` rotates the buffers.
@@ -202,10 +224,14 @@ impl Copier {
         Ok(median_ms(&samples))
     }
 
-    /// What a kernel is called in reports: invocations a workgroup × loads an invocation.
+    /// What a kernel is called in reports: invocations a workgroup × loads an invocation, in words of so
+    /// many bits.
     pub fn name(&self, choice: Choice) -> String {
         match self.kernels.get(choice.0) {
-            Some(kernel) => format!("{}x{}", kernel.workgroup, kernel.quads),
+            Some(kernel) => format!(
+                "{}x{} u{}",
+                kernel.workgroup, kernel.quads, kernel.word_bits
+            ),
             None => String::new(),
         }
     }
@@ -241,7 +267,11 @@ impl Copies {
     }
 }
 
-fn wgsl(workgroup: u32, quads: u32) -> String {
+fn wgsl(workgroup: u32, quads: u32, word_bits: u32) -> String {
+    let element = match word_bits {
+        64 => "vec2<u64>",
+        _ => "vec4<u32>",
+    };
     // The bounds are outside of the loop's body: a software driver runs both sides of a branch.
     let body = match quads {
         1 => format!(
@@ -269,8 +299,8 @@ fn wgsl(workgroup: u32, quads: u32) -> String {
         ),
     };
     format!(
-        "@group(0) @binding(0) var<storage, read> from_: array<vec4<u32>>;
-         @group(0) @binding(1) var<storage, read_write> to: array<vec4<u32>>;
+        "@group(0) @binding(0) var<storage, read> from_: array<{element}>;
+         @group(0) @binding(1) var<storage, read_write> to: array<{element}>;
          @compute @workgroup_size({workgroup})
          fn copy(
              @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -287,12 +317,11 @@ fn wgsl(workgroup: u32, quads: u32) -> String {
 fn compile(
     device: &wgpu::Device,
     layout: &wgpu::BindGroupLayout,
-    workgroup: u32,
-    quads: u32,
+    text: String,
 ) -> wgpu::ComputePipeline {
     let source = wgpu::ShaderModuleDescriptor {
         label: Some("copy"),
-        source: wgpu::ShaderSource::Wgsl(wgsl(workgroup, quads).into()),
+        source: wgpu::ShaderSource::Wgsl(text.into()),
     };
     // SAFETY: every index is compared with the length of `from_`, which `to` has too: both are bound
     // with the same number of bytes. Loops end: a binding has at most 2^28 of these elements, and a step is

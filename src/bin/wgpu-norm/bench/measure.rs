@@ -1,7 +1,7 @@
 //! Measures a case: the operator, a copy of as many bytes and an empty submission in turns, so that
 //! whatever else the machine does meets all three alike.
 
-use super::copy::{Choice, Copier};
+use super::copy::{Choices, Copier};
 use super::report::{Model, Row};
 use super::rotation::{self, gb_per_s};
 use super::sets::Case;
@@ -18,8 +18,8 @@ pub struct Bencher {
     rounds: Rounds,
     copier: Copier,
     patterns: Patterns,
-    /// The best copy kernel for so many bytes.
-    choices: HashMap<u64, Choice>,
+    /// The best copy kernels for so many bytes.
+    choices: HashMap<u64, Choices>,
 }
 
 /// The random numbers of each element type, made once.
@@ -64,15 +64,16 @@ impl Bencher {
         let subject = inputs.bind(gpu, &plan)?;
         subject.warm(gpu, clock)?;
         let copies = copier.prepare(case.bytes(5), clock, &pattern)?;
-        let choice = match choices.get(&copies.bytes) {
-            Some(&choice) => choice,
+        let best = match choices.get(&copies.bytes) {
+            Some(&best) => best,
             None => copier.choose(clock, &copies)?,
         };
-        choices.insert(copies.bytes, choice);
+        choices.insert(copies.bytes, best);
         let plain = copier.plain(clock, &copies, *rounds)?;
 
         let (mut records, mut walls, mut times) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut copied, mut empties) = (Vec::new(), Vec::new());
+        let (mut copied, mut portably) = (Vec::new(), Vec::new());
+        let mut empties = Vec::new();
         let begin = Instant::now();
         let mut turn = 0;
         while rounds.go_on(walls.len(), begin) {
@@ -84,7 +85,10 @@ impl Bencher {
                 times.push(clock.gpu(|encoder| subject.record(encoder, turn))?);
                 turn += 1;
             }
-            copied.push(copier.time(clock, choice, &copies, copied.len())?);
+            copied.push(copier.time(clock, best.of_all, &copies, copied.len())?);
+            if best.portable != best.of_all {
+                portably.push(copier.time(clock, best.portable, &copies, portably.len())?);
+            }
             empties.push(clock.wall(|_| {})?.total);
         }
         let wall_ms = median_ms(&walls);
@@ -93,6 +97,10 @@ impl Bencher {
             false => wall_ms,
         };
         let copy = gb_per_s(copies.bytes, median_ms(&copied));
+        let portable_copy = match portably.is_empty() {
+            true => copy,
+            false => gb_per_s(copies.bytes, median_ms(&portably)),
+        };
         let model = |&times: &u64| {
             let bytes = case.bytes(times);
             Model {
@@ -115,7 +123,8 @@ impl Bencher {
             record_us: clock.record_ms(|encoder, turn| subject.record(encoder, turn)) * 1e3,
             record_between_us: median_ms(&records) * 1e3,
             copy_gb_per_s: copy,
-            copy_kernel: copier.name(choice),
+            copy_kernel: copier.name(best.of_all),
+            portable_copy_gb_per_s: portable_copy,
             copy_buffer_gb_per_s: gb_per_s(copies.bytes, plain),
             models: case.models().iter().map(model).collect(),
             kernel: plan.kernels(),

@@ -24,6 +24,8 @@ pub struct Row {
     pub record_between_us: f64,
     pub copy_gb_per_s: f64,
     pub copy_kernel: String,
+    /// The best copy kernel without 64-bit words.
+    pub portable_copy_gb_per_s: f64,
     pub copy_buffer_gb_per_s: f64,
     /// Of the models that apply: times all elements, bytes, fraction of the copy bandwidth.
     pub models: Vec<Model>,
@@ -118,6 +120,7 @@ impl Row {
             "record_between_us": self.record_between_us,
             "copy_gb_per_s": self.copy_gb_per_s,
             "copy_kernel": self.copy_kernel,
+            "portable_copy_gb_per_s": self.portable_copy_gb_per_s,
             "copy_buffer_gb_per_s": self.copy_buffer_gb_per_s,
             "kernel": self.kernel,
             "dispatches": self.dispatches,
@@ -167,6 +170,7 @@ impl Row {
             record_between_us: from.number("record_between_us")?,
             copy_gb_per_s: from.number("copy_gb_per_s")?,
             copy_kernel: from.text("copy_kernel")?,
+            portable_copy_gb_per_s: from.number("portable_copy_gb_per_s")?,
             copy_buffer_gb_per_s: from.number("copy_buffer_gb_per_s")?,
             models,
             kernel: from.text("kernel")?,
@@ -351,13 +355,17 @@ impl Report {
                 let lowest = fractions.iter().min_by(|(a, _), (b, _)| a.total_cmp(b));
                 if let Some((fraction, row)) = lowest {
                     let mean = geometric_mean(fractions.iter().map(|(fraction, _)| *fraction));
+                    let of_portable = |(fraction, row): &(f64, &Row)| {
+                        fraction * row.copy_gb_per_s / row.portable_copy_gb_per_s
+                    };
                     lines.push(format!(
                         "{op}: {mean:.2} of copy bandwidth at {times}n (geometric mean of {}), \
-                         lowest {fraction:.2}: {} {} {}",
+                         lowest {fraction:.2}: {} {} {}; {:.2} of a copy by 32-bit words",
                         fractions.len(),
                         row.shape,
                         row.dtype,
-                        row.format()
+                        row.format(),
+                        geometric_mean(fractions.iter().map(of_portable)),
                     ));
                 }
             }
