@@ -10,6 +10,7 @@
 //!   bounds. The kernels over runs reach only quads that hold an element of one of their tiles. Those
 //!   over columns clamp what is beside the last column or behind the last element to that column and
 //!   element, which are in the window: only the last window's last row can be incomplete. The fused
+//!   kernel over columns clamps columns likewise; its rows are whole quads, all bound. The fused
 //!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp quads
 //!   to the window's last; what they store passes the same comparisons without the clamp. Where a
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
@@ -98,6 +99,7 @@ pub(crate) enum Kernel {
     ApplyRuns,
     ApplyColumns,
     FusedRuns,
+    FusedColumns,
     FusedRows,
     /// The same where a workgroup is one subgroup.
     FusedRowsSubgroup,
@@ -195,7 +197,7 @@ const FUSED_ROWS: Entry = Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -204,6 +206,7 @@ impl Kernel {
         Self::ApplyRuns,
         Self::ApplyColumns,
         Self::FusedRuns,
+        Self::FusedColumns,
         Self::FusedRows,
         Self::FusedRowsSubgroup,
         Self::ReduceRows,
@@ -424,6 +427,22 @@ impl Kernel {
                     "window",
                     "length",
                 ],
+                reals: &["epsilon", "inverse_count"],
+                subgroups: false,
+            },
+            Self::FusedColumns => &Entry {
+                name: "fused_columns",
+                text: &[
+                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/fused_columns.wgsl"),
+                ],
+                tensors: &[
+                    Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
+                ],
+                optional: &[Gamma, DiffGamma, DiffBeta],
+                sizes: &[],
+                constants: &["stacked"],
+                words: &["rows", "channels", "column_lanes", "grid_width", "length"],
                 reals: &["epsilon", "inverse_count"],
                 subgroups: false,
             },

@@ -123,19 +123,22 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         };
         split.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
     }
-    if !empty && batch && planner.fuses(layout) {
-        let tensors = FusedTensors {
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: used_gamma.as_ref(),
-            diff_src: &diff_src,
-            diff_gamma: diff_gamma.as_ref(),
-            diff_beta: diff_beta.as_ref(),
-        };
-        // One dispatch for the whole operator; the split kernels stay for its two halves.
-        let whole = planner.fused_runs(&grid, &tensors, problem.epsilon)?;
+    let fused = FusedTensors {
+        src: &src,
+        diff_dst: &diff_dst,
+        mean: &mean,
+        variance: &variance,
+        gamma: used_gamma.as_ref(),
+        diff_src: &diff_src,
+        diff_gamma: diff_gamma.as_ref(),
+        diff_beta: diff_beta.as_ref(),
+    };
+    let whole = match !empty && batch {
+        true => planner.fused(layout, &fused, problem.epsilon)?,
+        false => None,
+    };
+    if let Some(whole) = whole {
+        // For the whole operator; the split kernels stay for its two halves.
         split = split
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))

@@ -1,4 +1,4 @@
-//! The fused kernel over runs: when it fits, its blocks and windows.
+//! The fused kernels of batch norm: when one fits, its blocks and windows.
 
 use super::pack::whole;
 use super::windows::windows;
@@ -19,6 +19,20 @@ pub(crate) struct FusedTensors<'a> {
     pub diff_beta: Option<&'a Requirement>,
 }
 
+impl FusedTensors<'_> {
+    /// In binding order.
+    fn all(&self) -> impl Iterator<Item = &Requirement> {
+        let inputs = [self.src, self.diff_dst, self.mean, self.variance];
+        let gamma = self.gamma.into_iter();
+        let gradients = self.diff_gamma.into_iter().chain(self.diff_beta);
+        inputs
+            .into_iter()
+            .chain(gamma)
+            .chain([self.diff_src])
+            .chain(gradients)
+    }
+}
+
 /// How a workgroup divides its block.
 struct Block {
     channels: u64,
@@ -35,10 +49,33 @@ impl Planner<'_> {
         }
     }
 
-    /// Whether one dispatch does it all: the adapter allows so many bindings, blocks begin at whole
-    /// quads, there are enough of them and each fits a cache. The choice depends on geometry and
-    /// profile alone.
-    pub fn fuses(&self, layout: &Layout) -> bool {
+    /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
+    /// geometry and profile alone.
+    pub fn fused(
+        &self,
+        layout: &Layout,
+        tensors: &FusedTensors<'_>,
+        epsilon: f64,
+    ) -> Result<Option<Vec<Dispatch>>, Error> {
+        let grid = &layout.grid;
+        if self.fuses_runs(layout) {
+            self.fused_runs(grid, tensors, epsilon).map(Some)
+        } else if self.fuses_columns(layout, tensors.src) {
+            let dispatch = self.fused_columns(grid, tensors, epsilon)?;
+            Ok(Some(vec![dispatch]))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// Of a small tensor most of the time is that of its dispatches.
+    fn is_small(&self, grid: &Grid) -> bool {
+        grid.elements() <= 8 * u64::from(self.profile.tuning.min_split)
+    }
+
+    /// Whether the adapter allows so many bindings, blocks begin at whole quads, there are enough of them
+    /// and each fits a cache.
+    fn fuses_runs(&self, layout: &Layout) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
@@ -46,8 +83,7 @@ impl Planner<'_> {
         let blocks = div_ceil(u64::from(grid.channels), block);
         let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
-        // Of a small tensor most of the time is that of its dispatches.
-        let small = grid.inner >= 4 && grid.elements() <= 8 * u64::from(tuning.min_split);
+        let small = grid.inner >= 4 && self.is_small(grid);
         layout.general.is_none()
             && (small || self.reads_runs(layout))
             && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
@@ -58,8 +94,69 @@ impl Planner<'_> {
                 || grid.elements() <= u64::from(tuning.min_split))
     }
 
+    /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
+    fn column_lanes(&self) -> (u32, u32) {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let lanes = tuning.column_lanes.clamp(1, workgroup_size);
+        (1 << lanes.ilog2(), workgroup_size)
+    }
+
+    /// Whether the adapter allows so many bindings, channels are the last axis in whole quads, all fits a
+    /// binding, and the tensor is small and has few rows. Larger ones are walked faster in wider pieces.
+    fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
+        let grid = &layout.grid;
+        let tuning = &self.profile.tuning;
+        let (lanes, _) = self.column_lanes();
+        let part = u64::from(grid.outer) * 4 * u64::from(lanes);
+        layout.general.is_none()
+            && grid.inner == 1
+            && grid.channels.is_multiple_of(4)
+            && self.profile.max_storage_buffers as usize
+                >= Kernel::FusedColumns.entry().tensors.len()
+            && src.padded_bytes() <= self.profile.max_binding
+            && part <= u64::from(tuning.fused_block)
+            && self.is_small(grid)
+    }
+
+    fn fused_columns(
+        &self,
+        grid: &Grid,
+        tensors: &FusedTensors<'_>,
+        epsilon: f64,
+    ) -> Result<Dispatch, Error> {
+        let kernel = Kernel::FusedColumns;
+        let (lanes, workgroup_size) = self.column_lanes();
+        let quads = u64::from(grid.channels) / 4;
+        let workgroups = self.workgroups(div_ceil(quads, u64::from(lanes)))?;
+        let stacked = lanes < workgroup_size;
+        Ok(Dispatch {
+            kernel,
+            phases: Phases::WHOLE,
+            workgroup_size,
+            sizes: vec![],
+            enabled: stacked.then_some("stacked").into_iter().collect(),
+            bindings: tensors.all().map(whole).collect(),
+            uniforms: Uniforms::new(
+                kernel,
+                &[
+                    ("rows", grid.outer),
+                    ("channels", grid.channels),
+                    ("column_lanes", lanes),
+                    ("grid_width", workgroups[0]),
+                    ("length", word(grid.elements())),
+                ],
+                &[
+                    ("epsilon", epsilon),
+                    ("inverse_count", 1.0 / grid.count().max(1) as f64),
+                ],
+            ),
+            workgroups,
+        })
+    }
+
     /// The whole gradient over a grid's runs.
-    pub fn fused_runs(
+    fn fused_runs(
         &self,
         grid: &Grid,
         tensors: &FusedTensors<'_>,
@@ -87,16 +184,11 @@ impl Planner<'_> {
                 let first = window.units.start * unit_blocks;
                 let end = window.units.end * unit_blocks;
                 let workgroups = self.workgroups(end - first)?;
-                let mut bindings = vec![
-                    window.bind(tensors.src),
-                    window.bind(tensors.diff_dst),
-                    whole(tensors.mean),
-                    whole(tensors.variance),
-                ];
-                bindings.extend(tensors.gamma.map(whole));
-                bindings.push(window.bind(tensors.diff_src));
-                bindings.extend(tensors.diff_gamma.map(whole));
-                bindings.extend(tensors.diff_beta.map(whole));
+                let bind = |tensor: &Requirement| match tensor.tensor.is_data() {
+                    true => window.bind(tensor),
+                    false => whole(tensor),
+                };
+                let bindings = tensors.all().map(bind).collect();
                 Ok(Dispatch {
                     kernel,
                     phases: Phases::WHOLE,

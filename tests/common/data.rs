@@ -242,11 +242,18 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         fused_blocks: 0,
         ..tuning
     };
+    let fused_columns = |tuning| Tuning {
+        short_run: u32::MAX,
+        fused_block: u32::MAX,
+        ..tuning
+    };
     vec![
         ("software runs", runs(Tuning::SOFTWARE)),
         ("software columns", columns(Tuning::SOFTWARE)),
         ("software fused", fused(Tuning::SOFTWARE)),
         ("gpu fused", fused(Tuning::GPU)),
+        ("software fused columns", fused_columns(Tuning::SOFTWARE)),
+        ("gpu fused columns", fused_columns(Tuning::GPU)),
         ("gpu runs", runs(Tuning::GPU)),
         ("gpu columns", columns(Tuning::GPU)),
         ("tiny runs", runs(tiny)),
