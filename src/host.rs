@@ -42,6 +42,7 @@ pub(crate) async fn run(
 ) -> Result<Outputs, Error> {
     let usage =
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
+    let watch = gpu.watch();
     let mut buffers: Vec<(Tensor, wgpu::Buffer)> = Vec::new();
     for requirement in &plan.tensors {
         let tensor = requirement.tensor;
@@ -89,7 +90,7 @@ pub(crate) async fn run(
         .iter()
         .map(|&(t, buffer, bytes)| (t.name(), buffer, bytes))
         .collect();
-    let results = gpu.submit_and_read(encoder, &reads).await;
+    let results = gpu.submit_and_read(watch, encoder, &reads).await;
     let tensors: Vec<_> = sources.iter().map(|&(tensor, _, _)| tensor).collect();
     gpu.release((bound, buffers));
     Ok(Outputs(tensors.into_iter().zip(results?).collect()))

@@ -12,6 +12,7 @@ use crate::kernels::Variant;
 use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
 use readback::Poller;
+use scope::Watch;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
@@ -298,12 +299,18 @@ impl GpuContext {
         drop(objects);
     }
 
+    /// Looks out for wgpu's complaints until the work is submitted.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch::begin(&self.inner.device)
+    }
+
     /// Submits the encoder's commands, then reads back the first bytes of each buffer.
     pub(crate) async fn submit_and_read(
         &self,
+        watch: Watch,
         encoder: wgpu::CommandEncoder,
         sources: &[(&'static str, &wgpu::Buffer, u64)],
     ) -> Result<Vec<Vec<u8>>, Error> {
-        readback::submit_and_read(self, encoder, sources).await
+        readback::submit_and_read(self, watch, encoder, sources).await
     }
 }

@@ -1,6 +1,7 @@
 //! Results back to the host, without blocking the executor.
 
 use super::GpuContext;
+use super::scope::Watch;
 use crate::Error;
 use futures_intrusive::channel::shared::oneshot_channel;
 
@@ -119,6 +120,7 @@ fn wait_for(device: &wgpu::Device, submission: wgpu::SubmissionIndex) {
 
 pub(super) async fn submit_and_read(
     gpu: &GpuContext,
+    watch: Watch,
     mut encoder: wgpu::CommandEncoder,
     sources: &[(&'static str, &wgpu::Buffer, u64)],
 ) -> Result<Vec<Vec<u8>>, Error> {
@@ -142,6 +144,8 @@ pub(super) async fn submit_and_read(
         mapped.push((what, buffer, bytes, receiver));
     }
     gpu.inner.poller.poll_for(submission)?;
+    let verdict = watch.end().await;
+    verdict.map_err(|complaint| complaint.in_operation("computing"))?;
     let lost = |reason: String| match gpu.check_alive() {
         Err(known) => known,
         Ok(()) => Error::DeviceLost { reason },

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// What wgpu complained of.
-pub(super) struct Complaint(wgpu::Error);
+pub(crate) struct Complaint(wgpu::Error);
 
 impl Complaint {
     pub fn typed(self, what: &'static str, bytes: u64) -> Error {
@@ -37,16 +37,23 @@ pub(super) fn gl_turn(device: &wgpu::Device) -> Option<MutexGuard<'static, ()>> 
     }
 }
 
+const FILTERS: [wgpu::ErrorFilter; 3] = [
+    wgpu::ErrorFilter::Validation,
+    wgpu::ErrorFilter::Internal,
+    wgpu::ErrorFilter::OutOfMemory,
+];
+
 /// Runs `create` inside of error scopes. The scopes belong to this thread and are closed before
 /// returning.
+///
+/// In a browser verdicts come later, so there are no scopes here: complaints go to the [`Watch`] around
+/// the call or, where a caller binds buffers of its own, to the device's handler of uncaptured errors.
 pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Complaint> {
     let _turn = gl_turn(device);
-    let filters = [
-        wgpu::ErrorFilter::Validation,
-        wgpu::ErrorFilter::Internal,
-        wgpu::ErrorFilter::OutOfMemory,
-    ];
-    let mut scopes = filters.map(|filter| Some(device.push_error_scope(filter)));
+    if cfg!(target_arch = "wasm32") {
+        return Ok(create());
+    }
+    let mut scopes = FILTERS.map(|filter| Some(device.push_error_scope(filter)));
     let result = create();
     let mut complaint = None;
     for scope in scopes.iter_mut().rev() {
@@ -60,12 +67,62 @@ pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Re
     }
 }
 
-/// The scope's verdict. On native it is there at once; in a browser it comes later, and what it says
-/// then is for the device's own handler of uncaptured errors to tell.
+/// A scope's verdict, which on native is there at once.
 fn now(verdict: impl Future<Output = Option<wgpu::Error>>) -> Option<wgpu::Error> {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(verdict).poll(&mut context) {
         Poll::Ready(error) => error,
         Poll::Pending => None,
+    }
+}
+
+/// Error scopes around what an async call does before it first waits: in a browser, where [`scoped`] cannot
+/// tell. Elsewhere nothing.
+pub(crate) struct Watch {
+    #[cfg(target_arch = "wasm32")]
+    scopes: Vec<wgpu::ErrorScopeGuard>,
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+impl Watch {
+    pub fn begin(_device: &wgpu::Device) -> Self {
+        Self {}
+    }
+
+    pub fn end(self) -> impl Future<Output = Result<(), Complaint>> {
+        std::future::ready(Ok(()))
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl Watch {
+    pub fn begin(device: &wgpu::Device) -> Self {
+        let scopes = FILTERS.map(|filter| device.push_error_scope(filter));
+        Self {
+            scopes: scopes.into(),
+        }
+    }
+
+    /// Closes the scopes now; the verdict is for later.
+    pub fn end(mut self) -> impl Future<Output = Result<(), Complaint>> {
+        let mut verdicts = Vec::new();
+        while let Some(scope) = self.scopes.pop() {
+            verdicts.push(scope.pop());
+        }
+        async {
+            let mut complaint = None;
+            for verdict in verdicts {
+                complaint = verdict.await.or(complaint);
+            }
+            complaint.map_or(Ok(()), |error| Err(Complaint(error)))
+        }
+    }
+}
+
+/// The innermost scope has to go first.
+#[cfg(target_arch = "wasm32")]
+impl Drop for Watch {
+    fn drop(&mut self) {
+        while self.scopes.pop().is_some() {}
     }
 }
