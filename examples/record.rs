@@ -24,7 +24,8 @@ fn main() -> ExitCode {
 
 async fn record() -> Result<(), Box<dyn Error>> {
     // 1. A device made by the application. The kernels need no feature and no more than the limits
-    //    that every device with compute shaders has; four storage buffers a stage are enough.
+    //    that every device with compute shaders has; four storage buffers a stage are enough. They use
+    //    some features where the device has them.
     let instance =
         wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle().with_env());
     let adapter = instance
@@ -32,6 +33,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
         .await?;
     let (device, queue) = adapter
         .request_device(&wgpu::DeviceDescriptor {
+            required_features: adapter.features() & GpuContext::USEFUL_FEATURES,
             required_limits: wgpu::Limits::downlevel_defaults(),
             ..Default::default()
         })

@@ -1,6 +1,6 @@
 //! Which adapter.
 
-use super::DeviceOptions;
+use super::{DeviceOptions, GpuContext};
 use crate::Error;
 
 /// Which adapter a context is made on, and how.
@@ -133,9 +133,7 @@ pub(super) async fn open(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu:
             message: format!("{}: {reason}", name()),
         });
     }
-    let useful = wgpu::Features::SHADER_F64
-        | wgpu::Features::SHADER_INT64
-        | wgpu::Features::SUBGROUP
+    let useful = GpuContext::USEFUL_FEATURES
         | wgpu::Features::TIMESTAMP_QUERY
         | wgpu::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
     let descriptor = wgpu::DeviceDescriptor {

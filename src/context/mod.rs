@@ -57,6 +57,13 @@ pub struct DeviceOptions {
 }
 
 impl GpuContext {
+    /// The features of wgpu that the kernels use where a device has them, none of which they need: f64 data,
+    /// sums over subgroups, and 64-bit words, by which software drivers move data. A device of yours may be
+    /// opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
+        .union(wgpu::Features::SHADER_INT64)
+        .union(wgpu::Features::SUBGROUP);
+
     /// A context on the best adapter there is: a discrete GPU before an integrated one before a
     /// software driver (which is logged as a warning).
     ///
@@ -116,8 +123,9 @@ impl GpuContext {
     }
 
     /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as every default set of limits does. `WGPU_NORM_PROFILE` is not
-    /// looked at; [`Profile::with_env`] gives a profile that follows it.
+    /// storage buffers a shader stage, as every default set of limits does; eight allow the fused kernels,
+    /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster ones. `WGPU_NORM_PROFILE` is not looked at;
+    /// [`Profile::with_env`] gives a profile that follows it.
     ///
     /// Buffers that are bound later must belong to this very device; those of another device are an
     /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up
