@@ -13,7 +13,7 @@ struct Uniforms {
     channels: u32,     // a multiple of 4, also the length of mean, variance and the parameter gradients
     column_lanes: u32, // invocations side by side in a workgroup
     grid_width: u32,   // workgroups along x
-    length: u32,
+    length: u32,       // for buffers that end inside of a quad, which these do not
     epsilon: real,
     inverse_count: real,
 }
@@ -33,16 +33,17 @@ fn fused_columns(
     let row_lanes = workgroup_size / uniforms.column_lanes;
     let row_lane = local / uniforms.column_lanes;
     let own = tile_of(workgroup) * uniforms.column_lanes + local % uniforms.column_lanes;
-    // Beside the last quad of channels, that one stands in.
+    // Beside the last quad of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
+    let rows = select(uniforms.rows, 0u, own >= width);
     let mean = load_mean(column);
     let r = real4(1.0) / sqrt(load_variance(column) + real4(uniforms.epsilon));
 
     // In blocks of 64 rows, so that the roundings of equal terms do not pile up.
     var sum = real4();
     var sum_xhat = real4();
-    for (var block = row_lane; block < uniforms.rows; block += 64u * row_lanes) {
-        let end = min(uniforms.rows, block + 64u * row_lanes);
+    for (var block = row_lane; block < rows; block += 64u * row_lanes) {
+        let end = min(rows, block + 64u * row_lanes);
         var some = real4();
         var some_xhat = real4();
         for (var row = block; row < end; row += row_lanes) {
@@ -77,7 +78,7 @@ fn fused_columns(
     let a = sum * uniforms.inverse_count;
     let b = sum_xhat * uniforms.inverse_count;
     let scale = load_gamma(column) * r;
-    for (var row = row_lane; row < uniforms.rows; row += row_lanes) {
+    for (var row = row_lane; row < rows; row += row_lanes) {
         let quad = row * width + column;
         let xhat = (load_src(quad) - mean) * r;
         store_diff_src(quad, ((load_diff_dst(quad) - a) - xhat * b) * scale);

@@ -327,7 +327,9 @@ impl BatchNormPlan {
     /// # Errors
     ///
     /// A buffer too small, misaligned, without the usage STORAGE, of another device or destroyed,
-    /// overlapping another, missing, or given without use; memory or device lost.
+    /// overlapping another, missing, or given without use; memory or device lost. In a browser what the device
+    /// itself finds wrong (its memory, another device's buffer) comes later, to the device's handler of
+    /// uncaptured errors.
     pub fn bind(&self, gpu: &GpuContext, buffers: &BatchNormBuffers<'_>) -> Result<Bound, Error> {
         bound::bind(
             gpu,

@@ -9,7 +9,7 @@ use std::ops::Range;
 ///
 /// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
 /// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
-/// elements: it is never written, and lets the kernels load four elements at a time to the end.
+/// elements: it keeps its bytes, and lets the kernels load four elements at a time to the end.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRange<'a> {
     /// The buffer, with the usage STORAGE.
@@ -203,6 +203,9 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         }),
     };
     for dispatch in &plan.dispatches {
+        let limit = "max_storage_buffers_per_shader_stage";
+        let bindings = u32::try_from(dispatch.bindings.len()).unwrap_or(u32::MAX);
+        check(limit, bindings, profile.max_storage_buffers)?;
         let limit = "max_compute_invocations_per_workgroup";
         check(limit, dispatch.workgroup_size, profile.max_invocations)?;
         let limit = "max_compute_workgroups_per_dimension";
@@ -425,9 +428,10 @@ impl Binder<'_> {
             bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
             in_place: self.in_place,
             pooled: false,
-            access: match (exact, self.gpu.profile().word_bits()) {
+            // A plan may have been made for another context, whose adapter has longer words.
+            access: match (exact, self.plan.word_bits) {
                 (true, _) => Access::Exact,
-                (false, 64) => Access::LongWords,
+                (false, 64) if self.gpu.profile().int64 => Access::LongWords,
                 (false, _) => Access::Quads,
             },
             workgroup_size: self.dispatch.workgroup_size,

@@ -42,7 +42,8 @@ pub(crate) async fn run(
 ) -> Result<Outputs, Error> {
     let usage =
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-    let watch = gpu.watch();
+    let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
+    let watch = gpu.watch(tensors.fold(plan.workspace_bytes, u64::saturating_add));
     let mut buffers: Vec<(Tensor, wgpu::Buffer)> = Vec::new();
     for requirement in &plan.tensors {
         let tensor = requirement.tensor;

@@ -72,7 +72,8 @@ pub struct Tuning {
     pub finish_workgroup: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
     pub busy_workgroups: u32,
-    /// Elements below which splitting a channel further does not pay.
+    /// Elements below which splitting a channel further does not pay. A tensor of eight times as many or
+    /// fewer is small: most of its time is that of dispatches, so that a single one is best.
     pub min_split: u32,
     /// Elements of a workgroup's tile in the elementwise kernels.
     pub apply_tile: u32,
@@ -82,7 +83,7 @@ pub struct Tuning {
     /// Elements of a workgroup's block of channels up to which its second reading is expected to come
     /// from a cache, so that one fused dispatch is the fastest.
     pub fused_block: u32,
-    /// Blocks below which the fused dispatch would leave the adapter idle.
+    /// Blocks below which the fused dispatch over runs would leave the adapter idle.
     pub fused_blocks: u32,
     /// Bits of the words that src, diff_dst and diff_src are read and written by, where the adapter has
     /// such integers: 32, which wide loads join, or 64 for a driver that moves words one by one.

@@ -615,7 +615,9 @@ fn a_plan_of_another_context() {
         profile.max_binding = u64::MAX;
         profile.max_buffer = u64::MAX;
         profile.alignment = 1;
+        profile.max_storage_buffers = u32::MAX;
         profile.f64 = true;
+        profile.int64 = true;
     });
     let limits = |subject: &Subject| {
         let mut profile = subject.gpu.profile().clone();

@@ -9,7 +9,7 @@ use common::{EveryPair, Subject, subjects};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use wgpu_norm::{BatchNormOptions, DataFormat, Element, ParamOf, Tuning};
+use wgpu_norm::{BatchNormOptions, DataFormat, Element, GpuBatchNorm, ParamOf, Profile, Tuning};
 
 /// N × C × spatial.
 const SHAPES: &[&[usize]] = &[
@@ -182,6 +182,55 @@ fn every_kernel_whatever_the_shape() {
         }
     }
     EveryKernel { contexts }.every_pair();
+}
+
+#[test]
+fn small_tensors_with_the_channels_last_take_one_dispatch() {
+    let kernels = |subject: &Subject, shape: &[usize]| {
+        let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Nxc)).unwrap();
+        let plan = layer.plan(shape, f32::DTYPE, f32::DTYPE, true).unwrap();
+        plan.kernels()
+    };
+    for subject in subjects() {
+        for (what, tuning) in [("gpu", Tuning::GPU), ("software", Tuning::SOFTWARE)] {
+            let set = |change: fn(&mut Profile)| {
+                subject.with_profile(what, |profile| {
+                    profile.tuning = tuning;
+                    change(profile);
+                })
+            };
+            let usual = set(|_| {});
+            // wgpu's GL backend offers fewer bindings than the kernel has.
+            let fits = usual.gpu.profile().max_storage_buffers >= 8;
+            for shape in [&[64, 128][..], &[4, 4, 4, 64]] {
+                assert_eq!(
+                    kernels(&usual, shape) == ["fused_columns"],
+                    fits,
+                    "{shape:?}"
+                );
+            }
+            // No whole quads, too many rows, too large.
+            for shape in [&[64, 126][..], &[16_384, 4], &[64, 128, 128]] {
+                assert_ne!(kernels(&usual, shape), ["fused_columns"], "{shape:?}");
+            }
+            let few_buffers = set(|profile| profile.max_storage_buffers = 4);
+            assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
+            let unwanted = set(|profile| profile.tuning.fused_block = 0);
+            assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
+        }
+        // However it is tuned, sums stay within the tolerance where all roundings have one sign.
+        let greedy = subject.with_profile("greedy", |profile| {
+            profile.tuning = Tuning {
+                fused_block: u32::MAX,
+                ..Tuning::SOFTWARE
+            };
+        });
+        for shape in [&[8192, 4][..], &[32_768, 4]] {
+            let mut case = Case::<f32, f32>::random(shape, options_in(DataFormat::Nxc), 6);
+            case.diff_dst.fill(0.1);
+            case.check(&greedy, "many equal rows");
+        }
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ const SHAPES: &[&[usize]] = &[
     &[3, 2, 5001],
     &[3001, 5],
     &[1, 1, 60_001],
+    &[70, 132], // small, with the channels last
 ];
 
 struct RunToRun;
@@ -291,6 +292,18 @@ fn more_tiles_than_workgroups() {
                 case.check(&few, &format!("{shape:?}"));
             }
         }
+        // The fused kernel over columns, whose surplus workgroups do not return at once.
+        let folded = subject.with_profile("7 workgroups", |profile| {
+            profile.max_workgroups = 7;
+            profile.tuning = Tuning {
+                columns_workgroup: 4,
+                column_lanes: 1,
+                ..Tuning::SOFTWARE
+            };
+        });
+        let case = Case::<f32, f32>::random(&[9, 132], options_in(DataFormat::Ncx), 5);
+        case.check(&folded, "fused columns");
+
         // However the workgroups are folded, the order of the additions stays.
         let case = Case::<bf16, f32>::random(&[40, 30, 40], options_in(DataFormat::Ncx), 4);
         let few = subject.with_profile("40 workgroups", |profile| profile.max_workgroups = 40);

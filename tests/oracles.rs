@@ -305,11 +305,20 @@ impl EveryPair for Isolation {
             fused_block: 0,
             ..fused
         };
+        let fused_columns = Tuning {
+            short_run: u32::MAX,
+            ..fused
+        };
         let unchecked = subjects().iter().filter(|s| !s.checked);
         for subject in unchecked.filter(|s| s.supports::<T>()) {
-            for (what, tuning) in [("runs", runs), ("fused", fused), ("columns", columns)] {
+            for (what, tuning) in [
+                ("runs", runs),
+                ("fused", fused),
+                ("columns", columns),
+                ("fused columns", fused_columns),
+            ] {
                 let subject = subject.with_tuning(what, tuning);
-                for shape in [&[3, 5, 7][..], &[2, 3, 35], &[1, 6, 1], &[9, 7]] {
+                for shape in [&[3, 5, 7][..], &[2, 3, 35], &[1, 6, 1], &[9, 7], &[5, 12]] {
                     for data_format in FORMATS {
                         let shape = in_format(shape, data_format);
                         let case = Case::<T, P>::random(&shape, options_in(data_format), 1);

@@ -9,5 +9,5 @@ fn store_part_TENSOR(quad: u32, value: real4, count: u32) {
     let longs = ARRAY[quad];
     let words = vec4(split_long(longs.x), split_long(longs.y));
     let all = select(bitcast<vec4<u32>>(value), words, behind);
-    if count > 0u { store_TENSOR(quad, bitcast<real4>(all)); }
+    if count > 0u { ARRAY[quad] = vec2(join_long(all.xy), join_long(all.zw)); }
 }

@@ -57,9 +57,9 @@ pub struct DeviceOptions {
 }
 
 impl GpuContext {
-    /// The features of wgpu that the kernels use where a device has them, none of which they need: f64 data,
-    /// sums over subgroups, and 64-bit words, by which software drivers move data. A device of yours may be
-    /// opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    /// The features of wgpu that the kernels use where a device has them: f64 for f64 data, which need it, and
+    /// for speed sums over subgroups, and 64-bit words, by which software drivers move data. A device of yours
+    /// may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
         .union(wgpu::Features::SUBGROUP);
@@ -307,9 +307,15 @@ impl GpuContext {
         drop(objects);
     }
 
-    /// Looks out for wgpu's complaints until the work is submitted.
-    pub(crate) fn watch(&self) -> Watch {
-        Watch::begin(&self.inner.device)
+    /// Looks out for wgpu's complaints until the work is submitted, which needs so many bytes.
+    pub(crate) fn watch(&self, bytes: u64) -> Watch {
+        Watch::begin(&self.inner.device, bytes)
+    }
+
+    /// Has all pipelines compiled anew.
+    pub(crate) fn forget_pipelines(&self) {
+        let pipelines = self.inner.pipelines.lock();
+        *pipelines.unwrap_or_else(PoisonError::into_inner) = Pipelines::default();
     }
 
     /// Submits the encoder's commands, then reads back the first bytes of each buffer.

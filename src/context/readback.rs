@@ -144,8 +144,11 @@ pub(super) async fn submit_and_read(
         mapped.push((what, buffer, bytes, receiver));
     }
     gpu.inner.poller.poll_for(submission)?;
-    let verdict = watch.end().await;
-    verdict.map_err(|complaint| complaint.in_operation("computing"))?;
+    if let Err(error) = watch.end().await {
+        // What was compiled meanwhile may be what is wrong.
+        gpu.forget_pipelines();
+        return Err(error);
+    }
     let lost = |reason: String| match gpu.check_alive() {
         Err(known) => known,
         Ok(()) => Error::DeviceLost { reason },

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 /// What wgpu complained of.
-pub(crate) struct Complaint(wgpu::Error);
+pub(super) struct Complaint(wgpu::Error);
 
 impl Complaint {
     pub fn typed(self, what: &'static str, bytes: u64) -> Error {
@@ -81,40 +81,46 @@ fn now(verdict: impl Future<Output = Option<wgpu::Error>>) -> Option<wgpu::Error
 pub(crate) struct Watch {
     #[cfg(target_arch = "wasm32")]
     scopes: Vec<wgpu::ErrorScopeGuard>,
+    #[cfg(target_arch = "wasm32")]
+    bytes: u64,
 }
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Watch {
-    pub fn begin(_device: &wgpu::Device) -> Self {
+    pub fn begin(_device: &wgpu::Device, _bytes: u64) -> Self {
         Self {}
     }
 
-    pub fn end(self) -> impl Future<Output = Result<(), Complaint>> {
+    pub fn end(self) -> impl Future<Output = Result<(), Error>> {
         std::future::ready(Ok(()))
     }
 }
 
 #[cfg(target_arch = "wasm32")]
 impl Watch {
-    pub fn begin(device: &wgpu::Device) -> Self {
+    /// For a call that needs so many bytes of the device.
+    pub fn begin(device: &wgpu::Device, bytes: u64) -> Self {
         let scopes = FILTERS.map(|filter| device.push_error_scope(filter));
         Self {
             scopes: scopes.into(),
+            bytes,
         }
     }
 
     /// Closes the scopes now; the verdict is for later.
-    pub fn end(mut self) -> impl Future<Output = Result<(), Complaint>> {
+    pub fn end(mut self) -> impl Future<Output = Result<(), Error>> {
+        let bytes = self.bytes;
         let mut verdicts = Vec::new();
         while let Some(scope) = self.scopes.pop() {
             verdicts.push(scope.pop());
         }
-        async {
+        async move {
             let mut complaint = None;
             for verdict in verdicts {
                 complaint = verdict.await.or(complaint);
             }
-            complaint.map_or(Ok(()), |error| Err(Complaint(error)))
+            let typed = |error| Err(Complaint(error).typed("the call's buffers together", bytes));
+            complaint.map_or(Ok(()), typed)
         }
     }
 }

@@ -333,6 +333,7 @@ impl Planner<'_> {
             params,
             tensors,
             workspace_bytes,
+            word_bits: self.profile.word_bits(),
             sums_in_workspace,
             dispatches,
         })

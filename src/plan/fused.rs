@@ -1,11 +1,15 @@
 //! The fused kernels of batch norm: when one fits, its blocks and windows.
 
 use super::pack::whole;
+use super::runs::MAX_SERIAL;
 use super::windows::windows;
 use super::{Dispatch, Phases, Planner, Requirement, div_ceil, enabled_for_runs, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
+
+/// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
+const ROWS_OF_A_BLOCK: u64 = 64;
 
 /// The tensors of a fused dispatch.
 pub(crate) struct FusedTensors<'a> {
@@ -79,7 +83,11 @@ impl Planner<'_> {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        let block = self.block(grid, workgroup_size).channels;
+        let Block {
+            channels: block,
+            lanes,
+        } = self.block(grid, workgroup_size);
+        let adds = u64::from(grid.outer) * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes));
         let blocks = div_ceil(u64::from(grid.channels), block);
         let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
@@ -90,15 +98,18 @@ impl Planner<'_> {
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
             && elements <= u64::from(tuning.fused_block)
+            && adds <= MAX_SERIAL
             && (blocks >= u64::from(tuning.fused_blocks)
                 || grid.elements() <= u64::from(tuning.min_split))
     }
 
     /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
-    fn column_lanes(&self) -> (u32, u32) {
+    fn column_lanes(&self, channels: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let lanes = tuning.column_lanes.clamp(1, workgroup_size);
+        let quads = (channels / 4).max(1).checked_next_power_of_two();
+        let lanes = lanes.min(quads.unwrap_or(lanes));
         (1 << lanes.ilog2(), workgroup_size)
     }
 
@@ -107,8 +118,13 @@ impl Planner<'_> {
     fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
-        let (lanes, _) = self.column_lanes();
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels);
         let part = u64::from(grid.outer) * 4 * u64::from(lanes);
+        // Blocks of rows that an invocation adds up.
+        let blocks = div_ceil(
+            u64::from(grid.outer),
+            ROWS_OF_A_BLOCK * u64::from(workgroup_size / lanes),
+        );
         layout.general.is_none()
             && grid.inner == 1
             && grid.channels.is_multiple_of(4)
@@ -116,6 +132,7 @@ impl Planner<'_> {
                 >= Kernel::FusedColumns.entry().tensors.len()
             && src.padded_bytes() <= self.profile.max_binding
             && part <= u64::from(tuning.fused_block)
+            && blocks <= MAX_SERIAL / 2
             && self.is_small(grid)
     }
 
@@ -126,7 +143,7 @@ impl Planner<'_> {
         epsilon: f64,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::FusedColumns;
-        let (lanes, workgroup_size) = self.column_lanes();
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels);
         let quads = u64::from(grid.channels) / 4;
         let workgroups = self.workgroups(div_ceil(quads, u64::from(lanes)))?;
         let stacked = lanes < workgroup_size;

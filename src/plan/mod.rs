@@ -101,6 +101,8 @@ pub(crate) struct Plan {
     pub params: DType,
     pub tensors: Vec<Requirement>,
     pub workspace_bytes: u64,
+    /// Bits of the words that the data are read and written by.
+    pub word_bits: u32,
     /// Where the sums are in the workspace, if the caller keeps no buffer for them.
     pub sums_in_workspace: Range<u64>,
     pub dispatches: Vec<Dispatch>,

@@ -278,7 +278,7 @@ impl OwnDevices {
         let subjects = adapters
             .iter()
             .flat_map(|adapter| {
-                let features = adapter.features() & wgpu::Features::SHADER_F64;
+                let features = adapter.features() & GpuContext::USEFUL_FEATURES;
                 [wgpu::Limits::downlevel_defaults(), adapter.limits()]
                     .map(|limits| open(adapter, &limits, features, &complaints))
             })

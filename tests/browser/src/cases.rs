@@ -2,6 +2,7 @@
 
 use crate::data::Numbers;
 use std::collections::BTreeSet;
+use wasm_bindgen::prelude::wasm_bindgen;
 use wgpu_norm::reference::{self, Gradients, channel_axes, scaled_error};
 use wgpu_norm::{
     BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
@@ -31,21 +32,37 @@ const LAYER_NORM: [&[usize]; 6] = [
     &[2, 9000],
 ];
 
+/// The kernels that there are.
+pub const KERNELS: [&str; 12] = [
+    "apply_columns",
+    "apply_rows",
+    "apply_runs",
+    "finish",
+    "fused_columns",
+    "fused_rows",
+    "fused_runs",
+    "pack_statistics",
+    "pack_weights",
+    "reduce_columns",
+    "reduce_rows",
+    "reduce_runs",
+];
+
 /// What came of the cases.
 #[derive(Default)]
 pub struct Outcome {
     pub cases: usize,
-    pub kernels: BTreeSet<String>,
+    pub kernels: BTreeSet<&'static str>,
     pub largest_error: f64,
     pub failures: Vec<String>,
 }
 
 impl Outcome {
-    fn add(&mut self, what: String, result: Result<(Vec<&str>, f64), Error>) {
+    fn add(&mut self, what: String, result: Result<(Vec<&'static str>, f64), Error>) {
         self.cases += 1;
         match result {
             Ok((kernels, error)) => {
-                self.kernels.extend(kernels.into_iter().map(str::to_owned));
+                self.kernels.extend(kernels);
                 self.largest_error = self.largest_error.max(error);
                 // Not `error > 1.0`: NaN is no success.
                 if !(error <= 1.0) {
@@ -67,14 +84,36 @@ pub async fn all(gpu: &GpuContext) -> Outcome {
     outcome
 }
 
-/// A call on a device that has ended is an error, which this returns; an answer would be no answer.
-pub async fn after_the_end(gpu: &GpuContext) -> Result<String, String> {
-    gpu.device().destroy();
+#[wasm_bindgen]
+extern "C" {
+    /// Makes the next buffer one that WebGPU refuses.
+    #[wasm_bindgen(js_namespace = window)]
+    fn spoil_next_buffer();
+}
+
+/// Whether what goes wrong is an error, and the context is usable after it. Ends the device.
+pub async fn errors(gpu: &GpuContext) -> Vec<(bool, String)> {
     let options = BatchNormOptions::new(EPSILON);
-    match batch_norm::<f32, f32>(gpu, &[2, 3, 5], options).await {
-        Ok(_) => Err("the device has ended, yet it computes".to_owned()),
-        Err(error) => Ok(error.to_string()),
-    }
+    let run = || batch_norm::<f32, f32>(gpu, &[2, 3, 5], options);
+    spoil_next_buffer();
+    let spoiled = run().await;
+    let again = run().await;
+    gpu.device().destroy();
+    let ended = run().await;
+    vec![
+        (
+            matches!(spoiled, Err(Error::Gpu { .. })),
+            format!("with a buffer that WebGPU refuses: {spoiled:?}"),
+        ),
+        (
+            again.is_ok(),
+            format!("once more, with a good one: {again:?}"),
+        ),
+        (
+            matches!(ended, Err(Error::DeviceLost { .. })),
+            format!("on a device that has ended: {ended:?}"),
+        ),
+    ]
 }
 
 async fn of_types<T: Element, P: ParamOf<T>>(gpu: &GpuContext, outcome: &mut Outcome) {

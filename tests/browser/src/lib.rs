@@ -4,6 +4,7 @@
 mod cases;
 mod data;
 
+use std::collections::BTreeSet;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wgpu_norm::{DeviceOptions, GpuContext, Tuning};
 
@@ -25,6 +26,7 @@ pub async fn run() -> String {
         profile.tuning
     )];
     let mut passed = true;
+    let mut kernels = BTreeSet::new();
     for (name, tuning) in tunings(profile.tuning) {
         let mut profile = profile.clone();
         profile.tuning = tuning;
@@ -37,19 +39,28 @@ pub async fn run() -> String {
         lines.push(format!(
             "{name}: {} cases by {}, largest error {:.3} of the tolerance",
             outcome.cases,
-            outcome.kernels.into_iter().collect::<Vec<_>>().join(" "),
+            outcome
+                .kernels
+                .iter()
+                .copied()
+                .collect::<Vec<_>>()
+                .join(" "),
             outcome.largest_error
         ));
         passed &= outcome.failures.is_empty() && outcome.cases > 0;
         lines.extend(outcome.failures);
+        kernels.extend(outcome.kernels);
     }
+    let missing: Vec<_> = cases::KERNELS
+        .iter()
+        .filter(|kernel| !kernels.contains(**kernel))
+        .collect();
+    lines.push(format!("kernels that no case ran: {missing:?}"));
+    passed &= missing.is_empty();
     // At the end: the device does not come back.
-    match cases::after_the_end(&own).await {
-        Ok(complaint) => lines.push(format!("after the device's end: {complaint}")),
-        Err(complaint) => {
-            passed = false;
-            lines.push(complaint);
-        }
+    for (ok, line) in cases::errors(&own).await {
+        passed &= ok;
+        lines.push(line);
     }
     lines.push(if passed { "passed" } else { "failed" }.to_owned());
     lines.join("\n")

@@ -75,7 +75,7 @@ impl Bencher {
         let (mut copied, mut portably) = (Vec::new(), Vec::new());
         let mut empties = Vec::new();
         let begin = Instant::now();
-        let mut turn = 0;
+        let (mut turn, mut copies_made) = (0, 0);
         while rounds.go_on(walls.len(), begin) {
             let wall = clock.wall(|encoder| subject.record(encoder, turn))?;
             records.push(wall.record);
@@ -85,9 +85,11 @@ impl Bencher {
                 times.push(clock.gpu(|encoder| subject.record(encoder, turn))?);
                 turn += 1;
             }
-            copied.push(copier.time(clock, best.of_all, &copies, copied.len())?);
+            copied.push(copier.time(clock, best.of_all, &copies, copies_made)?);
+            copies_made += 1;
             if best.portable != best.of_all {
-                portably.push(copier.time(clock, best.portable, &copies, portably.len())?);
+                portably.push(copier.time(clock, best.portable, &copies, copies_made)?);
+                copies_made += 1;
             }
             empties.push(clock.wall(|_| {})?.total);
         }
