@@ -60,7 +60,8 @@ pub struct Tuning {
     pub columns_workgroup: u32,
     /// How many of those stand side by side in a row. A power of two.
     pub column_lanes: u32,
-    /// Quads of a row that an invocation of those owns, at most; up to 16.
+    /// Quads of a row that an invocation of those owns, at most; up to 16. Twice as many where that makes a
+    /// row whole.
     pub column_quads: u32,
     /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of a row
     /// that is held in registers likewise, and of partial sums, of which four count as a quad.

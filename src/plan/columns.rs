@@ -98,7 +98,13 @@ impl Planner<'_> {
     /// How a row's quads are divided among invocations: side by side, then several for each.
     fn divide(&self, width_quads: u64, lanes: u64) -> Columns {
         let column_lanes = lanes.min(width_quads.next_power_of_two());
-        let tiles = div_ceil(width_quads, column_lanes * self.most_quads());
+        // Twice as many where that saves cutting the row: what is walked without gaps is prefetched
+        // (measured with 512 channels: 1.3 times as fast on one version of llvmpipe, 1.1 on another).
+        let most = self.most_quads();
+        let tiles = match div_ceil(width_quads, column_lanes * most) {
+            2 if 2 * most <= MAX_QUADS => 1,
+            tiles => tiles,
+        };
         Columns {
             repeats: 1,
             width_quads,
