@@ -342,12 +342,22 @@ impl Report {
         Ok(())
     }
 
-    /// Geometric means and the lowest, of each operator and model.
+    /// Geometric means and the lowest, of each operator, element type and model.
     pub fn summary(&self) -> Vec<String> {
         let mut lines = Vec::new();
-        for op in ["batch-norm", "layer-norm"] {
+        let mut subjects: Vec<(&str, &str)> = Vec::new();
+        for row in &self.rows {
+            let subject = (row.op.as_str(), row.dtype.as_str());
+            if !subjects.contains(&subject) {
+                subjects.push(subject);
+            }
+        }
+        for (op, dtype) in subjects {
             for times in MODELS {
-                let of_op = self.rows.iter().filter(|row| row.op == op);
+                let of_op = self
+                    .rows
+                    .iter()
+                    .filter(|row| row.op == op && row.dtype == dtype);
                 let fractions: Vec<(f64, &Row)> = of_op
                     .filter(|row| row.models.first().is_some_and(|m| m.times == times))
                     .filter_map(|row| Some((row.fraction(times)?, row)))
@@ -359,11 +369,10 @@ impl Report {
                         fraction * row.copy_gb_per_s / row.portable_copy_gb_per_s
                     };
                     lines.push(format!(
-                        "{op}: {mean:.2} of copy bandwidth at {times}n (geometric mean of {}), \
-                         lowest {fraction:.2}: {} {} {}; {:.2} of a copy by 32-bit words",
+                        "{op} {dtype}: {mean:.2} of copy bandwidth at {times}n (geometric mean of {}), \
+                         lowest {fraction:.2}: {} {}; {:.2} of a copy by 32-bit words",
                         fractions.len(),
                         row.shape,
-                        row.dtype,
                         row.format(),
                         geometric_mean(fractions.iter().map(of_portable)),
                     ));
