@@ -1,6 +1,9 @@
 // Compiles WGSL files with Tint, the WGSL compiler of Chrome, through Dawn in node.
 //
-//   node check.mjs DIRECTORY
+//   node check.mjs DIRECTORY [PART OF]
+//
+// With PART and OF only every OFth file is compiled, beginning with number PART from 0 on: Tint runs in one
+// thread, so that several processes share a directory.
 //
 // DIRECTORY holds self-contained `NAME.wgsl` files, and beside each a `NAME.json`:
 //
@@ -24,16 +27,19 @@ function quit(status, ...lines) {
 process.on('unhandledRejection', (e) => quit(1, `tint: ${e?.stack ?? e}`));
 process.on('uncaughtException', (e) => quit(1, `tint: ${e?.stack ?? e}`));
 
-if (process.argv.length !== 3) quit(2, 'usage: node check.mjs DIRECTORY');
-const directory = process.argv[2];
+const [directory, part = '0', of = '1', ...rest] = process.argv.slice(2);
+if (!directory || rest.length > 0 || !(Number(part) < Number(of))) {
+  quit(2, 'usage: node check.mjs DIRECTORY [PART OF]');
+}
 
-let files;
+let all;
 try {
-  files = readdirSync(directory).filter((name) => name.endsWith('.wgsl')).sort();
+  all = readdirSync(directory).filter((name) => name.endsWith('.wgsl')).sort();
 } catch (e) {
   quit(1, `tint: cannot read the directory ${directory}: ${e.message}`);
 }
-if (files.length === 0) quit(1, `tint: no .wgsl file in ${directory}`);
+if (all.length === 0) quit(1, `tint: no .wgsl file in ${directory}`);
+const files = all.filter((_, index) => index % Number(of) === Number(part));
 
 // Errors that come outside any one pipeline; each file is checked within its own error scope.
 const stray = [];
