@@ -19,10 +19,6 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
-override stacked: bool = false; // several invocations own the same channels
-
-var<workgroup> sums: array<real4, workgroup_size>;
-var<workgroup> sums_xhat: array<real4, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn fused_columns(
@@ -55,28 +51,14 @@ fn fused_columns(
         sum_xhat += some_xhat;
     }
 
-    if stacked {
-        sums[local] = sum;
-        sums_xhat[local] = sum_xhat;
-        workgroupBarrier();
-        for (var stride = row_lanes / 2u; stride > 0u; stride /= 2u) {
-            if row_lane < stride {
-                sums[local] += sums[local + stride * uniforms.column_lanes];
-                sums_xhat[local] += sums_xhat[local + stride * uniforms.column_lanes];
-            }
-            workgroupBarrier();
-        }
-        sum = sums[local % uniforms.column_lanes];
-        sum_xhat = sums_xhat[local % uniforms.column_lanes];
-    }
-
+    let total = stacked_sum(local, sum, sum_xhat);
     if own >= width { return; }
     if row_lane == 0u {
-        store_diff_beta(column, sum);
-        store_diff_gamma(column, sum_xhat);
+        store_diff_beta(column, total.sum);
+        store_diff_gamma(column, total.sum_xhat);
     }
-    let a = sum * uniforms.inverse_count;
-    let b = sum_xhat * uniforms.inverse_count;
+    let a = total.sum * uniforms.inverse_count;
+    let b = total.sum_xhat * uniforms.inverse_count;
     let scale = load_gamma(column) * r;
     for (var row = row_lane; row < rows; row += row_lanes) {
         let quad = row * width + column;

@@ -43,11 +43,6 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override stacked: bool = false;  // several invocations own the same columns
-
-var<workgroup> sums: array<real4, workgroup_size>;
-var<workgroup> sums_xhat: array<real4, workgroup_size>;
-
 @compute @workgroup_size(workgroup_size)
 fn reduce_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -107,21 +102,7 @@ fn reduce_columns(
     }
 
     for (var k = 0u; k < column_quads; k++) {
-        if stacked {
-            sums[local] = sum[k];
-            sums_xhat[local] = sum_xhat[k];
-            workgroupBarrier();
-            for (var stride = row_lanes / 2u; stride > 0u; stride /= 2u) {
-                if row_lane < stride {
-                    sums[local] += sums[local + stride * uniforms.column_lanes];
-                    sums_xhat[local] += sums_xhat[local + stride * uniforms.column_lanes];
-                }
-                workgroupBarrier();
-            }
-            sum[k] = sums[local];
-            sum_xhat[k] = sums_xhat[local];
-            workgroupBarrier(); // they are written again in the next turn
-        }
+        let total = stacked_sum(local, sum[k], sum_xhat[k]);
         let column = first + k * uniforms.column_lanes;
         if row_lane == 0u && column < uniforms.end_quad {
             var to = uniforms.partials + 4u * (split * uniforms.width_quads + column);
@@ -130,7 +111,7 @@ fn reduce_columns(
                     + 4u * (batch * uniforms.width_quads + column);
             }
             for (var i = 0u; i < 4u; i++) {
-                workspace[to + i] = real4(sum[k][i], sum_xhat[k][i], 0.0, 0.0);
+                workspace[to + i] = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
             }
         }
     }

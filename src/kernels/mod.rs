@@ -285,6 +285,7 @@ impl Kernel {
                     include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/columns.wgsl"),
+                    include_str!("../../shaders/stacked_sum.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -436,6 +437,7 @@ impl Kernel {
                 name: "fused_columns",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/stacked_sum.wgsl"),
                     include_str!("../../shaders/fused_columns.wgsl"),
                 ],
                 tensors: &[
