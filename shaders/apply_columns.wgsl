@@ -64,8 +64,8 @@ fn apply_columns(
         let column = column_of(first, k);
         var place = place_of(batch, column);
         for (var i = 0u; i < 4u; i++) {
-            let stats = workspace[uniforms.stats + place.channel];
-            let coefficients = workspace[uniforms.coefficients + place.channel];
+            let stats = load_workspace(uniforms.stats + place.channel);
+            let coefficients = load_workspace(uniforms.coefficients + place.channel);
             mean[k][i] = stats.x;
             r[k][i] = stats.y;
             a[k][i] = coefficients.x;

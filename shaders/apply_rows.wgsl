@@ -79,8 +79,8 @@ struct Coefficients {
 }
 
 fn coefficients_of(row: u32) -> Coefficients {
-    let stats = workspace[uniforms.stats + row];
-    let means = workspace[uniforms.coefficients + row];
+    let stats = load_workspace(uniforms.stats + row);
+    let means = load_workspace(uniforms.coefficients + row);
     return Coefficients(stats.x, stats.y, means.x, means.y);
 }
 

@@ -98,7 +98,10 @@ struct Coefficients {
 // Of the run's channel; past the last run there is nothing to write, so any will do.
 fn coefficients_of(run: u32) -> Coefficients {
     let channel = channel_of(min(run, uniforms.runs - 1u));
-    return Coefficients(workspace[uniforms.stats + channel], workspace[uniforms.coefficients + channel]);
+    return Coefficients(
+        load_workspace(uniforms.stats + channel),
+        load_workspace(uniforms.coefficients + channel),
+    );
 }
 
 fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {

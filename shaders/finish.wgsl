@@ -2,7 +2,7 @@
 // parameter gradients diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and the coefficients
 // workspace[coefficients + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, gamma · r, 0) of the elementwise
 // pass. `lanes` invocations, a constant of the text and a power of two, share four channels.
-// The sums also go to `sums` = [Σ; channels] [Σ·x̂; channels] [m], or come from there (`from_sums`),
+// The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
 // so that several devices can add theirs in between.
 // Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)].
 //
@@ -27,6 +27,7 @@ struct Uniforms {
 override workgroup_size: u32 = 64u;
 override plain: bool = false;     // parts are `part_stride` apart
 override from_sums: bool = false;
+override to_sums: bool = false;
 override derive: bool = false;    // also write the coefficients
 override constant_statistics: bool = false; // the means count as 0
 
@@ -57,10 +58,10 @@ fn finish(
         var added = 0u;
         for (var part = local % lanes; part < uniforms.parts; part += lanes) {
             let index = first + vec4(offset_of(part));
-            let a = workspace[index.x];
-            let b = workspace[index.y];
-            let c = workspace[index.z];
-            let d = workspace[index.w];
+            let a = load_workspace(index.x);
+            let b = load_workspace(index.y);
+            let c = load_workspace(index.z);
+            let d = load_workspace(index.w);
             some += real4(a.x, b.x, c.x, d.x);
             some_xhat += real4(a.y, b.y, c.y, d.y);
             added++;
@@ -101,7 +102,7 @@ fn finish(
     var inverse_count = uniforms.inverse_count;
     if from_sums {
         inverse_count = real(1.0) / sums[2u * channels];
-    } else if quad == 0u {
+    } else if to_sums && quad == 0u {
         sums[2u * channels] = uniforms.count;
     }
     for (var i = 0u; i < 4u; i++) {
@@ -110,15 +111,15 @@ fn finish(
         if from_sums {
             sum[i] = sums[c];
             sum_xhat[i] = sums[channels + c];
-        } else {
+        } else if to_sums {
             sums[c] = sum[i];
             sums[channels + c] = sum_xhat[i];
         }
         if derive {
-            let stats = workspace[uniforms.stats + c];
+            let stats = load_workspace(uniforms.stats + c);
             var means = real2(sum[i], sum_xhat[i]) * inverse_count;
             if constant_statistics { means = real2(); }
-            workspace[uniforms.coefficients + c] = real4(means, stats.z * stats.y, 0.0);
+            store_workspace(uniforms.coefficients + c, real4(means, stats.z * stats.y, 0.0));
         }
     }
     store_part_diff_beta(quad, sum, count);

@@ -25,6 +25,6 @@ fn pack_statistics(
     let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
     let gamma = load_gamma(quad);
     for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
-        workspace[uniforms.stats + 4u * quad + i] = real4(mean[i], r[i], gamma[i], 0.0);
+        store_workspace(uniforms.stats + 4u * quad + i, real4(mean[i], r[i], gamma[i], 0.0));
     }
 }

@@ -8,12 +8,12 @@
 struct Uniforms {
     channels: u32,
     row_quads: u32,
-    copies: u32,     // 4, or 1 where every row begins at a quad
     weights: u32,
     grid_width: u32, // workgroups along x
 }
 
 override workgroup_size: u32 = 64u;
+override aligned: bool = false; // every row begins at a quad: there is one copy
 
 @compute @workgroup_size(workgroup_size)
 fn pack_weights(
@@ -23,6 +23,10 @@ fn pack_weights(
     let quad = tile_of(workgroup) * workgroup_size + local;
     if quad >= uniforms.row_quads { return; }
 
+    if aligned {
+        store_workspace(uniforms.weights + quad, load_gamma(quad));
+        return;
+    }
     // Columns 4q − 3 to 4q + 3, of which every copy has four.
     let columns = uniforms.channels;
     let before = (columns + 2u) / columns * columns; // as many rows as three columns before one reach
@@ -35,9 +39,11 @@ fn pack_weights(
         }
         weights[i] = load_gamma(column / 4u)[column % 4u];
     }
-    for (var copy = 0u; copy < uniforms.copies; copy++) {
+    for (var copy = 0u; copy < 4u; copy++) {
         let first = 3u - copy;
-        workspace[uniforms.weights + copy * uniforms.row_quads + quad] =
-            real4(weights[first], weights[first + 1u], weights[first + 2u], weights[first + 3u]);
+        store_workspace(
+            uniforms.weights + copy * uniforms.row_quads + quad,
+            real4(weights[first], weights[first + 1u], weights[first + 2u], weights[first + 3u]),
+        );
     }
 }

@@ -69,7 +69,7 @@ fn reduce_columns(
         let column = column_of(first, k);
         var place = place_of(batch, column);
         for (var i = 0u; i < 4u; i++) {
-            let stats = workspace[uniforms.stats + place.channel];
+            let stats = load_workspace(uniforms.stats + place.channel);
             mean[k][i] = stats.x;
             r[k][i] = stats.y;
             scale[k][i] = stats.z * stats.y;
@@ -111,7 +111,7 @@ fn reduce_columns(
                     + 4u * (batch * uniforms.width_quads + column);
             }
             for (var i = 0u; i < 4u; i++) {
-                workspace[to + i] = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
+                store_workspace(to + i, real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0));
             }
         }
     }

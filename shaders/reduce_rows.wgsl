@@ -51,7 +51,7 @@ fn reduce_rows(
 
     let part = index % uniforms.column_tiles * lanes + local % lanes;
     for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
-        let stats = workspace[uniforms.stats + row];
+        let stats = load_workspace(uniforms.stats + row);
         let first = first_quad_of(row);
         var row_sum = real4();
         var row_sum_xhat = real4();
@@ -70,12 +70,12 @@ fn reduce_rows(
             row_sum_xhat += diff_dst_xhat * gamma[k];
         }
         if complete || part < uniforms.row_parts {
-            workspace[uniforms.row_partials + row * uniforms.row_parts + part] = real4(
+            store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(
                 (row_sum.x + row_sum.y) + (row_sum.z + row_sum.w),
                 (row_sum_xhat.x + row_sum_xhat.y) + (row_sum_xhat.z + row_sum_xhat.w),
                 0.0,
                 0.0,
-            );
+            ));
         }
     }
 

@@ -50,7 +50,7 @@ fn reduce_runs(
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
     let block = tile / uniforms.chunks / uniforms.channels;
-    let stats = workspace[uniforms.stats + channel];
+    let stats = load_workspace(uniforms.stats + channel);
 
     var sum = real4();
     var sum_xhat = real4();
@@ -80,6 +80,7 @@ fn reduce_runs(
     ), 1u);
     if local == 0u {
         let split = block * uniforms.chunks + chunk;
-        workspace[uniforms.partials + split * uniforms.channels + channel] = real4(scratch[0], real2());
+        let to = uniforms.partials + split * uniforms.channels + channel;
+        store_workspace(to, real4(scratch[0], real2()));
     }
 }

@@ -35,7 +35,7 @@ fn write_columns(local: u32, keep: u32, to: u32, columns: vec4<u32>, count: u32,
     if local >= keep { return; }
     for (var i = 0u; i < 4u; i++) {
         if columns[i] < count {
-            workspace[to + columns[i]] = real4(sum[i], sum_xhat[i], 0.0, 0.0);
+            store_workspace(to + columns[i], real4(sum[i], sum_xhat[i], 0.0, 0.0));
         }
     }
 }

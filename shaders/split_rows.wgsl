@@ -33,7 +33,7 @@ fn tile_at(tile: u32, local: u32) -> Tile {
 fn gamma_at(shift: u32, quad: u32) -> real4 {
     if !affine { return real4(1.0); }
     let copy = select(shift, 0u, aligned);
-    return workspace[uniforms.weights + copy * uniforms.row_quads + min(quad, uniforms.row_quads - 1u)];
+    return load_workspace(uniforms.weights + copy * uniforms.row_quads + min(quad, uniforms.row_quads - 1u));
 }
 
 // The row's first quad in the window. It may be before the window, where a window begins inside a row.

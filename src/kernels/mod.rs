@@ -20,12 +20,12 @@
 //! * The workspace is bound whole but for the sums at its end; the plan lays out every part with its
 //!   size rounded up to sixteen records, and kernels index a part below the size that the plan reserved:
 //!   records by channel or row, partial sums by (split, column) or (row, part), weights by (copy, quad of
-//!   columns) below `copies` · `row_quads`.
+//!   columns) below `row_quads` for each copy, of which there is one if `aligned`.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
 //! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
-//!   3 − copy + 0 to 3, with `copies` at most 4.
+//!   3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
 //!   return at once, in finish and in the fused kernel over columns after standing in for the last channel.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: it is in the
@@ -241,8 +241,8 @@ impl Kernel {
                 tensors: &[Gamma, Workspace],
                 optional: &[],
                 sizes: &[],
-                constants: &[],
-                words: &["channels", "row_quads", "copies", "weights", "grid_width"],
+                constants: &["aligned"],
+                words: &["channels", "row_quads", "weights", "grid_width"],
                 reals: &[],
                 subgroups: false,
             },
@@ -323,7 +323,13 @@ impl Kernel {
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
                 optional: &[DiffGamma, DiffBeta],
                 sizes: &["lanes"],
-                constants: &["plain", "from_sums", "derive", "constant_statistics"],
+                constants: &[
+                    "plain",
+                    "from_sums",
+                    "to_sums",
+                    "derive",
+                    "constant_statistics",
+                ],
                 words: &[
                     "channels",
                     "channel_stride",

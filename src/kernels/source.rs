@@ -21,10 +21,9 @@ pub(crate) enum Target {
 pub(crate) enum Access {
     /// Four elements at once: a vector, of 32-bit words for types of 16 bits.
     Quads,
-    /// Four elements of src, diff_dst and diff_src at once, in 64-bit words: half as many words for a
-    /// driver that moves them one by one. The other tensors as by quads.
+    /// Four elements at once, in 64-bit words: half as many for a driver that moves them one by one.
     LongWords,
-    /// Word by word, none beyond the tensor's end.
+    /// Word by word, none beyond the tensor's end. The workspace as by quads: all of it is bound.
     Exact,
 }
 
@@ -57,9 +56,8 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
-        let no_long_words = self.data == DType::F64 || !self.bound.iter().any(|t| t.is_data());
-        if self.access == Access::LongWords && no_long_words {
-            self.access = Access::Quads;
+        if self.access == Access::LongWords && self.accumulator() == DType::F64 {
+            self.access = Access::Quads; // of such words anyway
         }
         if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
             self.params = self.accumulator();
@@ -162,9 +160,7 @@ impl Variant {
             parts.push(self.declaration(index + 1, tensor));
         }
         for &tensor in entry.tensors {
-            if !matches!(tensor, Tensor::Sums | Tensor::Workspace) {
-                parts.push(self.accessors(tensor));
-            }
+            parts.extend(self.accessors(tensor));
         }
         parts.extend(entry.text.iter().map(|&text| text.to_owned()));
         parts.join("\n")
@@ -172,7 +168,6 @@ impl Variant {
 
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
         let element = match (tensor, self.dtype(tensor), self.access_to(tensor)) {
-            (Tensor::Workspace, ..) => "real4",
             (Tensor::Sums, ..) => "real",
             (_, DType::F16 | DType::Bf16, Access::Quads) => "vec2<u32>",
             (_, DType::F16 | DType::Bf16, Access::LongWords) => "u64",
@@ -188,58 +183,58 @@ impl Variant {
 
     fn access_to(&self, tensor: Tensor) -> Access {
         match self.access {
-            Access::LongWords if !tensor.is_data() => Access::Quads,
+            Access::Exact if tensor == Tensor::Workspace => Access::Quads,
             access => access,
         }
     }
 
-    /// The functions `load_…` of an input, `store_…` and `store_part_…` of an output.
-    fn accessors(&self, tensor: Tensor) -> String {
+    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes; none
+    /// of the sums.
+    fn accessors(&self, tensor: Tensor) -> Vec<String> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
             _ => tensor,
         };
+        let bound = self.bound.contains(&through);
         let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
         let access = self.access_to(tensor);
-        let template = match (self.bound.contains(&through), tensor.is_output()) {
-            (false, false) => include_str!("../../shaders/access/load_absent.wgsl"),
-            (false, true) => include_str!("../../shaders/access/store_absent.wgsl"),
-            (true, false) => match (half, access) {
-                (false, Access::Quads) => include_str!("../../shaders/access/load_real.wgsl"),
-                (false, Access::LongWords) => {
-                    include_str!("../../shaders/access/load_real_long.wgsl")
-                }
-                (false, Access::Exact) => include_str!("../../shaders/access/load_real_exact.wgsl"),
-                (true, Access::Quads) => include_str!("../../shaders/access/load_half.wgsl"),
-                (true, Access::LongWords) => {
-                    include_str!("../../shaders/access/load_half_long.wgsl")
-                }
-                (true, Access::Exact) => include_str!("../../shaders/access/load_half_exact.wgsl"),
-            },
-            (true, true) => match (half, access) {
-                (false, Access::Quads) => include_str!("../../shaders/access/store_real.wgsl"),
-                (false, Access::LongWords) => {
-                    include_str!("../../shaders/access/store_real_long.wgsl")
-                }
-                (false, Access::Exact) => {
-                    include_str!("../../shaders/access/store_real_exact.wgsl")
-                }
-                (true, Access::Quads) => include_str!("../../shaders/access/store_half.wgsl"),
-                (true, Access::LongWords) => {
-                    include_str!("../../shaders/access/store_half_long.wgsl")
-                }
-                (true, Access::Exact) => include_str!("../../shaders/access/store_half_exact.wgsl"),
-            },
+        let load = match (half, access) {
+            _ if !bound => include_str!("../../shaders/access/load_absent.wgsl"),
+            (false, Access::Quads) => include_str!("../../shaders/access/load_real.wgsl"),
+            (false, Access::LongWords) => include_str!("../../shaders/access/load_real_long.wgsl"),
+            (false, Access::Exact) => include_str!("../../shaders/access/load_real_exact.wgsl"),
+            (true, Access::Quads) => include_str!("../../shaders/access/load_half.wgsl"),
+            (true, Access::LongWords) => include_str!("../../shaders/access/load_half_long.wgsl"),
+            (true, Access::Exact) => include_str!("../../shaders/access/load_half_exact.wgsl"),
+        };
+        let store = match (half, access) {
+            _ if !bound => include_str!("../../shaders/access/store_absent.wgsl"),
+            (false, Access::Quads) => include_str!("../../shaders/access/store_real.wgsl"),
+            (false, Access::LongWords) => include_str!("../../shaders/access/store_real_long.wgsl"),
+            (false, Access::Exact) => include_str!("../../shaders/access/store_real_exact.wgsl"),
+            (true, Access::Quads) => include_str!("../../shaders/access/store_half.wgsl"),
+            (true, Access::LongWords) => include_str!("../../shaders/access/store_half_long.wgsl"),
+            (true, Access::Exact) => include_str!("../../shaders/access/store_half_exact.wgsl"),
+        };
+        let templates = match tensor {
+            Tensor::Sums => vec![],
+            Tensor::Workspace => vec![load, store],
+            _ if tensor.is_output() => vec![store],
+            _ => vec![load],
         };
         let length = match (self.kernel, tensor) {
             (_, tensor) if tensor.is_data() => "length",
             (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Gamma) => "gamma_length", // along a row
             _ => "channels",
         };
-        template
-            .replace("TENSOR", tensor.name())
-            .replace("ARRAY", through.name())
-            .replace("DTYPE", &self.dtype(tensor).to_string())
-            .replace("LENGTH", length)
+        let dtype = self.dtype(tensor).to_string();
+        let named = |template: &str| {
+            template
+                .replace("TENSOR", tensor.name())
+                .replace("ARRAY", through.name())
+                .replace("DTYPE", &dtype)
+                .replace("LENGTH", length)
+        };
+        templates.into_iter().map(named).collect()
     }
 }

@@ -329,10 +329,12 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 /// What a binding's array is made of: quads, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
-        Tensor::Workspace => (variant.data.accumulator(), Access::Quads),
+        Tensor::Workspace if variant.access == Access::Exact => {
+            (variant.data.accumulator(), Access::Quads)
+        }
+        Tensor::Workspace => (variant.data.accumulator(), variant.access),
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),
         _ if tensor.is_data() => (variant.data, variant.access),
-        _ if variant.access == Access::LongWords => (variant.params, Access::Quads),
         _ => (variant.params, variant.access),
     };
     let (scalar, size) = match dtype {

@@ -106,6 +106,7 @@ impl Planner<'_> {
         let facts = [
             ("plain", partials.repeats * u64::from(partials.inner) == 1),
             ("from_sums", from == From::Sums),
+            ("to_sums", to == To::Sums),
             ("derive", results && derived.coefficients.is_some()),
             ("constant_statistics", derived.constant_statistics),
         ];

@@ -61,7 +61,8 @@ impl Planner<'_> {
         })
     }
 
-    /// gamma as reals, for kernels that read it per element: so many copies of `quads` quads.
+    /// gamma as reals, for kernels that read it per element: four copies of `quads` quads, or one
+    /// where every row begins at a quad.
     pub fn pack_weights(
         &self,
         gamma: &Requirement,
@@ -77,14 +78,13 @@ impl Planner<'_> {
             phases: Phases::WHOLE,
             workgroup_size,
             sizes: vec![],
-            enabled: vec![],
+            enabled: if copies == 1 { vec!["aligned"] } else { vec![] },
             bindings: vec![whole(gamma), workspace()],
             uniforms: Uniforms::new(
                 kernel,
                 &[
                     ("channels", word(gamma.elements)),
                     ("row_quads", word(quads)),
-                    ("copies", word(copies)),
                     ("weights", weights.first),
                     ("grid_width", workgroups[0]),
                 ],
