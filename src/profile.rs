@@ -122,7 +122,7 @@ impl Tuning {
         column_quads: 1,
         lane_quads: 1,
         row_quads: 8,
-        finish_workgroup: 64,
+        finish_workgroup: 256,
         busy_workgroups: 2048,
         min_split: 4096,
         apply_tile: 8192,

@@ -24,6 +24,7 @@
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
+//!   The reduction by columns, where it is `folded`, has a number for each of a row's columns.
 //! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
 //!   3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
@@ -290,8 +291,8 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
-                sizes: &["column_quads"],
-                constants: &["general", "whole", "stacked"],
+                sizes: &["column_quads", "folded_columns"],
+                constants: &["general", "whole", "stacked", "folded"],
                 words: &[
                     "channels",
                     "inner",

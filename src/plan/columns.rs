@@ -115,6 +115,27 @@ impl Planner<'_> {
         }
     }
 
+    /// Quads of a row up to which it is never cut.
+    fn segment(&self) -> u64 {
+        u64::from(self.profile.tuning.window_unit / 4).max(1)
+    }
+
+    /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
+    /// would be far more partial sums than workgroups to add them. Only where it has barriers anyway: on a
+    /// software driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times
+    /// the time of the whole gradient).
+    fn folds(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
+        let of_channel = columns.repeats * u64::from(layout.grid.inner);
+        let rows_whole =
+            layout.general.is_none() && columns.width_quads <= columns.tile().min(self.segment());
+        let reals = 8 * (u64::from(workgroup_size) + columns.width_quads);
+        let storage = u64::from(self.profile.max_workgroup_storage);
+        let stacked = u64::from(workgroup_size) > columns.column_lanes;
+        (rows_whole && stacked)
+            && (2..=MAX_SERIAL).contains(&of_channel)
+            && reals * self.data.accumulator().size() <= storage
+    }
+
     /// Dispatches over blocks of `block` rows.
     fn areas(
         &self,
@@ -138,9 +159,8 @@ impl Planner<'_> {
             return Ok(whole.collect());
         }
         let width = 4 * columns.width_quads;
-        // Quads of a segment of a very wide row.
-        let segment = u64::from(self.profile.tuning.window_unit / 4).max(1);
         // Units between two cuts: blocks of whole rows, or segments of one.
+        let segment = self.segment();
         let segments = match block {
             1 => div_ceil(columns.width_quads, segment),
             _ => 1,
@@ -204,19 +224,32 @@ impl Planner<'_> {
             .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
-        let width = columns.batches * 4 * columns.width_quads;
-        let partials = Partials {
-            part: area.reserve(splits * width)?,
-            channels: grid.channels,
-            channel_stride: u64::from(grid.inner),
-            parts: splits * columns.repeats * u64::from(grid.inner),
-            part_stride: width,
-            repeats: columns.repeats,
-            inner: grid.inner,
+        let folded = self.folds(layout, &columns, workgroup_size);
+        let partials = if folded {
+            let channels = u64::from(grid.channels);
+            let part = area.reserve(splits * channels)?;
+            Partials::plain(part, grid.channels, splits, channels)
+        } else {
+            let width = columns.batches * 4 * columns.width_quads;
+            Partials {
+                part: area.reserve(splits * width)?,
+                channels: grid.channels,
+                channel_stride: u64::from(grid.inner),
+                parts: splits * columns.repeats * u64::from(grid.inner),
+                part_stride: width,
+                repeats: columns.repeats,
+                inner: grid.inner,
+            }
         };
+        let folded_columns = if folded { 4 * columns.width_quads } else { 1 };
+        let sizes = vec![
+            ("column_quads", word(columns.column_quads)),
+            ("folded_columns", word(folded_columns)),
+        ];
         let kernel = Kernel::ReduceColumns;
         let mut enabled = columns.enabled(layout);
         enabled.extend((row_lanes > 1).then_some("stacked"));
+        enabled.extend(folded.then_some("folded"));
         let dispatches = self
             .areas(layout, src, &columns, split_rows)?
             .into_iter()
@@ -231,7 +264,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    sizes: vec![("column_quads", word(columns.column_quads))],
+                    sizes: sizes.clone(),
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(
