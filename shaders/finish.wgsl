@@ -4,7 +4,8 @@
 // pass. `lanes` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
 // so that several devices can add theirs in between.
-// Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)].
+// Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
+// record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
 //
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out.
@@ -26,6 +27,7 @@ struct Uniforms {
 
 override workgroup_size: u32 = 64u;
 override plain: bool = false;     // parts are `part_stride` apart
+override paired: bool = false;    // so too, of channels in whole quads
 override from_sums: bool = false;
 override to_sums: bool = false;
 override derive: bool = false;    // also write the coefficients
@@ -51,19 +53,28 @@ fn finish(
         // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
         // sign: 32 parts, 32 times such a sum, all the rest.
         let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
+        let first_pair = uniforms.partials + 2u * min(quad, quads - 1u);
         var some = real4();
         var some_xhat = real4();
         var many = real4();
         var many_xhat = real4();
         var added = 0u;
         for (var part = local % lanes; part < uniforms.parts; part += lanes) {
-            let index = first + vec4(offset_of(part));
-            let a = load_workspace(index.x);
-            let b = load_workspace(index.y);
-            let c = load_workspace(index.z);
-            let d = load_workspace(index.w);
-            some += real4(a.x, b.x, c.x, d.x);
-            some_xhat += real4(a.y, b.y, c.y, d.y);
+            if paired {
+                let index = first_pair + part * uniforms.part_stride;
+                let a = load_workspace(index);
+                let b = load_workspace(index + 1u);
+                some += real4(a.x, a.z, b.x, b.z);
+                some_xhat += real4(a.y, a.w, b.y, b.w);
+            } else {
+                let index = first + vec4(offset_of(part));
+                let a = load_workspace(index.x);
+                let b = load_workspace(index.y);
+                let c = load_workspace(index.z);
+                let d = load_workspace(index.w);
+                some += real4(a.x, b.x, c.x, d.x);
+                some_xhat += real4(a.y, b.y, c.y, d.y);
+            }
             added++;
             if added % 32u == 0u {
                 many += some;

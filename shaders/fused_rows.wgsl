@@ -1,7 +1,7 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
-// of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written as
-// workspace[partials + tile · gamma_length + column] = (Σ, Σ·x̂, 0, 0). A row begins at a quad.
+// of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written `paired`, from
+// workspace[partials + tile · gamma_length / 2] on. A row begins at a quad.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -96,9 +96,9 @@ fn fused_rows(
     }
 
     if !affine { return; }
-    let to = uniforms.partials + tile * uniforms.gamma_length;
+    let count = uniforms.gamma_length;
+    let part = uniforms.partials + tile * (count / 2u);
     for (var k = 0u; k < column_quads; k++) {
-        let columns = vec4(4u * (lane + k * lanes)) + vec4(0u, 1u, 2u, 3u);
-        write_columns(local, lanes, to, columns, uniforms.gamma_length, sum[k], sum_xhat[k]);
+        write_columns(local, lanes, true, part, 4u * (lane + k * lanes), count, sum[k], sum_xhat[k]);
     }
 }

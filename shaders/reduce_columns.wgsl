@@ -3,8 +3,9 @@
 // a multiple of 4 made of `repeats` outer indices of channels · inner elements; column j is of channel
 // (j / inner) mod channels. An invocation owns some quads of columns, `column_lanes` apart, and walks
 // the rows of a split; the invocations of a workgroup that own the same columns add up in a fixed order.
-// Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0); `folded`, where a workgroup owns
-// whole rows, it adds the columns of a channel and writes workspace[partials + split · channels + c].
+// Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from
+// workspace[partials + split · width / 2] on; `folded`, where a workgroup owns whole rows, it adds the
+// columns of a channel and writes workspace[partials + split · channels + c].
 // `general`: a row is an index over general leading axes; for every index over those that are kept, a
 // batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
 // and partial sums are at split · channels + batch · width + j.
@@ -45,8 +46,7 @@ struct Uniforms {
 }
 
 override folded: bool = false;
-
-var<workgroup> of_columns: array<real2, folded_columns>; // folded_columns is 1 unless `folded`
+override paired: bool = false;
 
 @compute @workgroup_size(workgroup_size)
 fn reduce_columns(
@@ -108,35 +108,39 @@ fn reduce_columns(
 
     for (var k = 0u; k < column_quads; k++) {
         let total = stacked_sum(local, sum[k], sum_xhat[k]);
+        sum[k] = total.sum;
+        sum_xhat[k] = total.sum_xhat;
         let column = first + k * uniforms.column_lanes;
-        if row_lane > 0u || column >= uniforms.end_quad { continue; }
-        if folded {
-            for (var i = 0u; i < 4u; i++) {
-                of_columns[4u * column + i] = real2(total.sum[i], total.sum_xhat[i]);
-            }
+        if folded || row_lane > 0u || column >= uniforms.end_quad { continue; }
+        var to = 4u * (split * uniforms.width_quads + column);
+        if general { to = split * uniforms.channels + 4u * (batch * uniforms.width_quads + column); }
+        if paired {
+            store_paired(uniforms.partials, to, total.sum, total.sum_xhat);
             continue;
         }
-        var to = uniforms.partials + 4u * (split * uniforms.width_quads + column);
-        if general {
-            to = uniforms.partials + split * uniforms.channels
-                + 4u * (batch * uniforms.width_quads + column);
-        }
         for (var i = 0u; i < 4u; i++) {
-            store_workspace(to + i, real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0));
+            let record = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
+            store_workspace(uniforms.partials + to + i, record);
         }
     }
 
     if !folded { return; }
+    for (var k = 0u; k < column_quads; k++) {
+        let column = first + k * uniforms.column_lanes;
+        if row_lane > 0u || column >= uniforms.end_quad { continue; }
+        sums[column] = sum[k];
+        sums_xhat[column] = sum_xhat[k];
+    }
     workgroupBarrier();
     let row = uniforms.channels * uniforms.inner;
     for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
-        var sums = real2();
+        var total = real2();
         for (var start = channel * uniforms.inner; start < 4u * uniforms.width_quads; start += row) {
-            for (var i = 0u; i < uniforms.inner; i++) {
-                sums += of_columns[start + i];
+            for (var j = start; j < start + uniforms.inner; j++) {
+                total += real2(sums[j / 4u][j % 4u], sums_xhat[j / 4u][j % 4u]);
             }
         }
         let to = uniforms.partials + split * uniforms.channels + channel;
-        store_workspace(to, real4(sums, real2()));
+        store_workspace(to, real4(total, real2()));
     }
 }

@@ -1,7 +1,8 @@
 // Partial sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for
 // each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), an invocation's part of
-// the columns, and in the end for each column
-// workspace[partials + group · columns + column] = (Σ, Σ·x̂, 0, 0) of diff_dst.
+// the columns, and in the end Σ and Σ·x̂ of diff_dst for each column: `paired`, from
+// workspace[partials + group · columns / 2] on, or where rows do not begin at quads as
+// workspace[partials + group · columns + column] = (Σ, Σ·x̂, 0, 0).
 //
 // Bindings: src, diff_dst read; workspace read and written.
 // Moves 2 n elements in.
@@ -84,9 +85,10 @@ fn reduce_rows(
     // quads; others write partial sums of their own.
     let keep = select(min(4u * lanes, workgroup_size), lanes, aligned);
     let group = tile.group * (keep / lanes) + local / lanes;
+    let count = uniforms.columns;
+    let part_of_columns = uniforms.partials + group * select(count, count / 2u, aligned);
     for (var k = 0u; k < column_quads; k++) {
-        let columns = columns_of(tile.quad + k * lanes, tile.shift);
-        let to = uniforms.partials + group * uniforms.columns;
-        write_columns(local, keep, to, columns, uniforms.columns, sum[k], sum_xhat[k]);
+        let column = columns_of(tile.quad + k * lanes, tile.shift).x;
+        write_columns(local, keep, aligned, part_of_columns, column, count, sum[k], sum_xhat[k]);
     }
 }

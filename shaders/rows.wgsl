@@ -11,10 +11,11 @@ override affine: bool = false;   // gamma is given, and its gradients are wanted
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
 
-// Writes partial sums of four columns, those below `count`, as workspace[to + column] = (Σ, Σ·x̂, 0, 0).
+// Writes a part's sums of the four columns from `column` on, of those below `count`: `paired`, or else as
+// workspace[part + column] = (Σ, Σ·x̂, 0, 0). One that wraps is above all columns.
 // Invocations whose indices are alike modulo `keep`, a power of two, have the same columns and add theirs
 // up in a fixed order. Every invocation calls it.
-fn write_columns(local: u32, keep: u32, to: u32, columns: vec4<u32>, count: u32, own: real4, own_xhat: real4) {
+fn write_columns(local: u32, keep: u32, paired: bool, part: u32, column: u32, count: u32, own: real4, own_xhat: real4) {
     var sum = own;
     var sum_xhat = own_xhat;
     if keep < workgroup_size {
@@ -33,9 +34,13 @@ fn write_columns(local: u32, keep: u32, to: u32, columns: vec4<u32>, count: u32,
         workgroupBarrier(); // they are written again for the next columns
     }
     if local >= keep { return; }
+    if paired {
+        if column < count { store_paired(part, column, sum, sum_xhat); }
+        return;
+    }
     for (var i = 0u; i < 4u; i++) {
-        if columns[i] < count {
-            store_workspace(to + columns[i], real4(sum[i], sum_xhat[i], 0.0, 0.0));
+        if column + i < count {
+            store_workspace(part + column + i, real4(sum[i], sum_xhat[i], 0.0, 0.0));
         }
     }
 }

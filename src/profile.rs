@@ -63,9 +63,11 @@ pub struct Tuning {
     /// Quads of a row that an invocation of those owns, at most; up to 16. Twice as many where that makes a
     /// row whole.
     pub column_quads: u32,
-    /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of a row
-    /// that is held in registers likewise, and of partial sums, of which four count as a quad.
+    /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of
+    /// partial sums likewise, of which four count as a quad.
     pub lane_quads: u32,
+    /// Quads of a row held in registers that an invocation takes at least, before more share the row.
+    pub row_lane_quads: u32,
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
@@ -86,6 +88,9 @@ pub struct Tuning {
     pub fused_block: u32,
     /// Blocks below which the fused dispatch over runs would leave the adapter idle.
     pub fused_blocks: u32,
+    /// Quads that an invocation of the fused dispatch over runs adds one after another, at most; up to 256.
+    /// Where a load takes long to arrive, many of them take longer than more dispatches.
+    pub fused_adds: u32,
     /// Bits of the words that src, diff_dst and diff_src are read and written by, where the adapter has
     /// such integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
     pub word_bits: u32,
@@ -102,6 +107,7 @@ impl Tuning {
         column_lanes: 8,
         column_quads: 8,
         lane_quads: 8,
+        row_lane_quads: 8,
         row_quads: 32,
         finish_workgroup: 8,
         busy_workgroups: 64,
@@ -110,6 +116,7 @@ impl Tuning {
         short_run: 64,
         fused_block: 4096,
         fused_blocks: 4,
+        fused_adds: 256,
         word_bits: 64,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -121,6 +128,7 @@ impl Tuning {
         column_lanes: 32,
         column_quads: 1,
         lane_quads: 1,
+        row_lane_quads: 4,
         row_quads: 8,
         finish_workgroup: 256,
         busy_workgroups: 2048,
@@ -129,6 +137,7 @@ impl Tuning {
         short_run: 32,
         fused_block: 32768,
         fused_blocks: 96,
+        fused_adds: 16,
         word_bits: 32,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -179,7 +188,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 15] {
+    fn fields(&mut self) -> [Field<'_>; 17] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -194,6 +203,7 @@ impl Tuning {
             ),
             ("column_quads", Bounds::any(1, 16), &mut self.column_quads),
             ("lane_quads", many, &mut self.lane_quads),
+            ("row_lane_quads", many, &mut self.row_lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
@@ -202,6 +212,7 @@ impl Tuning {
             ("short_run", all, &mut self.short_run),
             ("fused_block", all, &mut self.fused_block),
             ("fused_blocks", all, &mut self.fused_blocks),
+            ("fused_adds", Bounds::any(1, 256), &mut self.fused_adds),
             (
                 "word_bits",
                 Bounds::power_of_two(32, 64),

@@ -250,6 +250,7 @@ fn random_shapes_and_tunings() {
                 column_lanes: sizes.2,
                 column_quads: 1 + sizes.0 % 7,
                 lane_quads: 1 + sizes.1 % 5,
+                row_lane_quads: 1 + sizes.1 % 5,
                 row_quads: 8,
                 finish_workgroup: sizes.3,
                 busy_workgroups: splits.0,
@@ -260,6 +261,7 @@ fn random_shapes_and_tunings() {
                 window_unit,
                 fused_block,
                 fused_blocks: 0,
+                fused_adds: 256,
             },
         );
     let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize];

@@ -116,6 +116,7 @@ const SMALL_UNITS: Tuning = Tuning {
     column_lanes: 4,
     column_quads: 2,
     lane_quads: 1,
+    row_lane_quads: 1,
     row_quads: 2,
     finish_workgroup: 16,
     busy_workgroups: 64,
@@ -126,6 +127,7 @@ const SMALL_UNITS: Tuning = Tuning {
     window_unit: 4096,
     fused_block: 4096,
     fused_blocks: 1,
+    fused_adds: 256,
 };
 
 /// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.

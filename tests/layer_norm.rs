@@ -183,15 +183,15 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     };
     let narrow = Tuning {
         runs_workgroup: 16,
-        lane_quads: 2,
+        row_lane_quads: 2,
         row_quads: 3,
         ..splits
     };
     let own = with("own tuning", subject.gpu.profile().tuning, 8);
-    let few_lanes = subject.with_profile("few lanes", |profile| profile.tuning.lane_quads = 2);
+    let few_lanes = subject.with_profile("few lanes", |profile| profile.tuning.row_lane_quads = 2);
     let without_subgroups = subject.with_profile("without subgroups", |profile| {
         profile.subgroup_size = 0;
-        profile.tuning.lane_quads = 2;
+        profile.tuning.row_lane_quads = 2;
     });
     if subject.checked {
         return vec![own];

@@ -299,6 +299,7 @@ impl EveryPair for Isolation {
             short_run: 1,
             fused_block: u32::MAX,
             fused_blocks: 0,
+            fused_adds: 256,
             ..Tuning::SOFTWARE
         };
         let runs = Tuning {

@@ -24,7 +24,7 @@
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
-//!   The reduction by columns, where it is `folded`, has a number for each of a row's columns.
+//!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads.
 //! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
 //!   3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
@@ -166,6 +166,7 @@ const FUSED_ROWS: Entry = Entry {
     name: "fused_rows",
     text: &[
         include_str!("../../shaders/tiles.wgsl"),
+        include_str!("../../shaders/paired_sums.wgsl"),
         include_str!("../../shaders/rows.wgsl"),
         include_str!("../../shaders/row_sum_workgroup.wgsl"),
         include_str!("../../shaders/fused_rows.wgsl"),
@@ -287,12 +288,13 @@ impl Kernel {
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/stacked_sum.wgsl"),
+                    include_str!("../../shaders/paired_sums.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
-                sizes: &["column_quads", "folded_columns"],
-                constants: &["general", "whole", "stacked", "folded"],
+                sizes: &["column_quads"],
+                constants: &["general", "whole", "stacked", "folded", "paired"],
                 words: &[
                     "channels",
                     "inner",
@@ -326,6 +328,7 @@ impl Kernel {
                 sizes: &["lanes"],
                 constants: &[
                     "plain",
+                    "paired",
                     "from_sums",
                     "to_sums",
                     "derive",
@@ -463,6 +466,7 @@ impl Kernel {
                     Entry {
                         text: &[
                             include_str!("../../shaders/tiles.wgsl"),
+                            include_str!("../../shaders/paired_sums.wgsl"),
                             include_str!("../../shaders/rows.wgsl"),
                             include_str!("../../shaders/row_sum_subgroup.wgsl"),
                             include_str!("../../shaders/fused_rows.wgsl"),
@@ -476,6 +480,7 @@ impl Kernel {
                 name: "reduce_rows",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/paired_sums.wgsl"),
                     include_str!("../../shaders/rows.wgsl"),
                     include_str!("../../shaders/split_rows.wgsl"),
                     include_str!("../../shaders/reduce_rows.wgsl"),
@@ -511,6 +516,7 @@ impl Kernel {
                 name: "apply_rows",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/paired_sums.wgsl"),
                     include_str!("../../shaders/rows.wgsl"),
                     include_str!("../../shaders/split_rows.wgsl"),
                     include_str!("../../shaders/apply_rows.wgsl"),

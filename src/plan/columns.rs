@@ -126,14 +126,12 @@ impl Planner<'_> {
     /// the time of the whole gradient).
     fn folds(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
-        let rows_whole =
-            layout.general.is_none() && columns.width_quads <= columns.tile().min(self.segment());
-        let reals = 8 * (u64::from(workgroup_size) + columns.width_quads);
-        let storage = u64::from(self.profile.max_workgroup_storage);
-        let stacked = u64::from(workgroup_size) > columns.column_lanes;
-        (rows_whole && stacked)
+        let workgroup = u64::from(workgroup_size);
+        let whole_rows = columns.tile().min(self.segment()).min(workgroup);
+        layout.general.is_none()
+            && columns.width_quads <= whole_rows
+            && columns.column_lanes < workgroup
             && (2..=MAX_SERIAL).contains(&of_channel)
-            && reals * self.data.accumulator().size() <= storage
     }
 
     /// Dispatches over blocks of `block` rows.
@@ -229,9 +227,13 @@ impl Planner<'_> {
             let channels = u64::from(grid.channels);
             let part = area.reserve(splits * channels)?;
             Partials::plain(part, grid.channels, splits, channels)
+        } else if columns.repeats * u64::from(grid.inner) == 1 {
+            let part = area.reserve(splits * u64::from(grid.channels) / 2)?;
+            Partials::paired(part, grid.channels, splits)
         } else {
             let width = columns.batches * 4 * columns.width_quads;
             Partials {
+                paired: false,
                 part: area.reserve(splits * width)?,
                 channels: grid.channels,
                 channel_stride: u64::from(grid.inner),
@@ -241,15 +243,11 @@ impl Planner<'_> {
                 inner: grid.inner,
             }
         };
-        let folded_columns = if folded { 4 * columns.width_quads } else { 1 };
-        let sizes = vec![
-            ("column_quads", word(columns.column_quads)),
-            ("folded_columns", word(folded_columns)),
-        ];
         let kernel = Kernel::ReduceColumns;
         let mut enabled = columns.enabled(layout);
         enabled.extend((row_lanes > 1).then_some("stacked"));
         enabled.extend(folded.then_some("folded"));
+        enabled.extend(partials.paired.then_some("paired"));
         let dispatches = self
             .areas(layout, src, &columns, split_rows)?
             .into_iter()
@@ -264,7 +262,7 @@ impl Planner<'_> {
                     kernel,
                     phases: Phases::WHOLE,
                     workgroup_size,
-                    sizes: sizes.clone(),
+                    sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
                     uniforms: Uniforms::new(

@@ -18,6 +18,8 @@ pub(crate) struct Partials {
     pub part_stride: u64,
     pub repeats: u64,
     pub inner: u32,
+    /// Two channels share a record, in whole quads: c is half of record c / 2.
+    pub paired: bool,
 }
 
 impl Partials {
@@ -31,6 +33,15 @@ impl Partials {
             part_stride,
             repeats: 1,
             inner: 1,
+            paired: false,
+        }
+    }
+
+    /// One part in each split, two channels to a record; channels come in whole quads.
+    pub fn paired(part: Part, channels: u32, parts: u64) -> Self {
+        Self {
+            paired: true,
+            ..Self::plain(part, channels, parts, u64::from(channels) / 2)
         }
     }
 
@@ -105,6 +116,7 @@ impl Planner<'_> {
         }
         let facts = [
             ("plain", partials.repeats * u64::from(partials.inner) == 1),
+            ("paired", partials.paired),
             ("from_sums", from == From::Sums),
             ("to_sums", to == To::Sums),
             ("derive", results && derived.coefficients.is_some()),

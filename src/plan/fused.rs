@@ -98,7 +98,7 @@ impl Planner<'_> {
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
             && elements <= u64::from(tuning.fused_block)
-            && adds <= MAX_SERIAL
+            && adds <= u64::from(tuning.fused_adds).min(MAX_SERIAL)
             && (blocks >= u64::from(tuning.fused_blocks)
                 || grid.elements() <= u64::from(tuning.min_split))
     }

@@ -3,6 +3,7 @@
 use super::finish::Partials;
 use super::pack::{whole, workspace};
 use super::rows::{RowTensors, Rows, quads_held};
+use super::runs::lanes;
 use super::windows::windows;
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Planner, div_ceil, word};
@@ -22,7 +23,8 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = u64::from(tuning.row_quads);
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        let sharing = self.lanes(workgroup_size, u64::from(by_row.inner));
+        let columns = u64::from(by_row.inner);
+        let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
         let mut rows = self.rows(by_row, workgroup_size, sharing, most);
         let workgroup = u64::from(rows.workgroup_size);
         if rows.row_quads >= workgroup && self.one_subgroup(rows.workgroup_size) {
@@ -47,13 +49,8 @@ impl Planner<'_> {
         let affine = tensors.gamma.is_some();
         let tile_rows = self.walk(rows, 1, rows.at_once()).max(1) * rows.at_once();
         let tiles = div_ceil(rows.rows, tile_rows);
-        let records = if affine { tiles * rows.columns } else { 0 };
-        let partials = Partials::plain(
-            area.reserve(records)?,
-            word(rows.columns),
-            tiles,
-            rows.columns,
-        );
+        let records = if affine { tiles * rows.columns / 2 } else { 0 };
+        let partials = Partials::paired(area.reserve(records)?, word(rows.columns), tiles);
         let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
         let alone = rows.lanes == 1 || rows.at_once() == 1;
         let kernel = match alone && self.one_subgroup(rows.workgroup_size) {

@@ -21,15 +21,19 @@ struct Tiles {
     chunks: u64,
 }
 
+/// Invocations that share so many elements, with so many quads for each at least: a power of two.
+pub(super) fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
+    word(div_ceil(elements, 4 * u64::from(quads.max(1))))
+        .max(1)
+        .checked_next_power_of_two()
+        .unwrap_or(u32::MAX)
+        .min(workgroup_size)
+}
+
 impl Planner<'_> {
     /// Invocations that share a run's chunk: as many as it gives work to, within a workgroup.
     pub(super) fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
-        let quads = 4 * u64::from(self.profile.tuning.lane_quads.max(1));
-        word(div_ceil(chunk, quads))
-            .max(1)
-            .checked_next_power_of_two()
-            .unwrap_or(u32::MAX)
-            .min(workgroup_size)
+        lanes(workgroup_size, chunk, self.profile.tuning.lane_quads)
     }
 
     /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small,

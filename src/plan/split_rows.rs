@@ -117,13 +117,12 @@ impl Planner<'_> {
             )
         };
         let column_parts = split.column_parts();
-        let records = weights.map_or(0, |_| column_parts * rows.columns);
-        let of_columns = Partials::plain(
-            area.reserve(records)?,
-            word(rows.columns),
-            column_parts,
-            rows.columns,
-        );
+        let sums = weights.map_or(0, |_| column_parts * rows.columns);
+        let columns = word(rows.columns);
+        let of_columns = match rows.aligned() {
+            true => Partials::paired(area.reserve(sums / 2)?, columns, column_parts),
+            false => Partials::plain(area.reserve(sums)?, columns, column_parts, rows.columns),
+        };
         let pass = Pass {
             kernel: Kernel::ReduceRows,
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],

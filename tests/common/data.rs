@@ -215,6 +215,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         column_lanes: 2,
         column_quads: 3,
         lane_quads: 2,
+        row_lane_quads: 2,
         row_quads: 3,
         finish_workgroup: 4,
         busy_workgroups: 1 << 20,
@@ -225,6 +226,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         window_unit: 256,
         fused_block: 0,
         fused_blocks: 0,
+        fused_adds: 256,
     };
     let runs = |tuning| Tuning {
         short_run: 1,
@@ -240,6 +242,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         short_run: 1,
         fused_block: u32::MAX,
         fused_blocks: 0,
+        fused_adds: 256,
         ..tuning
     };
     let fused_columns = |tuning| Tuning {
