@@ -6,13 +6,14 @@ mod common;
 
 use common::buffers::{Buffers, Room, plan, range};
 use common::data::{Case, options_in};
-use common::{Noop, Subject, one, subjects};
+use common::{Noop, OwnDevices, Subject, one, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use std::future::Future;
 use std::process::Command;
-use std::sync::mpsc;
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wgpu_norm::{
     BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType, DataFormat,
@@ -736,6 +737,69 @@ fn lost_devices() {
                 matches!(error, Error::DeviceLost { .. }),
                 "{what} {error:?}"
             );
+        }
+    }
+}
+
+/// A callback of the caller's may run, and panic, on the thread that polls for this crate: calls in flight get
+/// an answer, and later ones work.
+#[test]
+fn callbacks_that_panic() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        for kind in ["work done", "map"] {
+            let what = format!("{kind} on {}", subject.name);
+            let gpu = subject.gpu.clone();
+            promptly(&what.clone(), move || {
+                let case =
+                    Case::<f32, f32>::random(&[8, 64, 40, 40], options_in(DataFormat::Ncx), 1);
+                let layer = GpuBatchNorm::new(&gpu, case.options).unwrap();
+                let hit = Arc::new(AtomicBool::new(false));
+                // Which thread runs the callback is a matter of time.
+                for _ in 0..50 {
+                    let mut futures: Vec<_> = (0..2)
+                        .map(|_| Box::pin(layer.backward(case.args())))
+                        .collect();
+                    let mut context = Context::from_waker(Waker::noop());
+                    let mut early = Vec::new();
+                    for future in &mut futures {
+                        early.push(future.as_mut().poll(&mut context));
+                    }
+                    let flag = hit.clone();
+                    let callback = move || {
+                        if std::thread::current().name() == Some("wgpu-norm poll") {
+                            flag.store(true, Ordering::Relaxed);
+                            panic!("as the test wants");
+                        }
+                    };
+                    let staging = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+                        label: None,
+                        size: 4,
+                        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                        mapped_at_creation: false,
+                    });
+                    match kind {
+                        "map" => staging.map_async(wgpu::MapMode::Read, .., move |_| callback()),
+                        _ => gpu.queue().on_submitted_work_done(callback),
+                    }
+                    for (future, early) in futures.into_iter().zip(early) {
+                        let result = match early {
+                            Poll::Ready(result) => result,
+                            Poll::Pending => block_on(future),
+                        };
+                        match result {
+                            Ok(_) => {}
+                            Err(error @ Error::Gpu { .. }) => says(&error, &["panicked"]),
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
+                    if hit.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+                panic!("the callback never ran on the polling thread");
+            });
+            case().check(subject, &format!("after {what}"));
         }
     }
 }

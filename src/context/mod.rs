@@ -2,6 +2,7 @@
 
 mod adapter;
 mod pipelines;
+mod poller;
 mod readback;
 mod scope;
 
@@ -11,7 +12,7 @@ pub(crate) use pipelines::Pipeline;
 use crate::kernels::Variant;
 use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
-use readback::Poller;
+use poller::Poller;
 use scope::Watch;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -46,7 +47,8 @@ struct Inner {
 /// Set by the device-lost callback, where the device is ours.
 type LostFlag = Arc<Mutex<Option<String>>>;
 
-/// How a context uses a caller's device.
+/// How a context uses a device. What that means for the callbacks of a caller's device:
+/// [`GpuContext::from_device`].
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
@@ -130,6 +132,11 @@ impl GpuContext {
     /// Buffers that are bound later must belong to this very device; those of another device are an
     /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up
     /// to the caller.
+    ///
+    /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
+    /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
+    /// thread that it polls on. One that panics there costs the calls that are waiting an
+    /// [`Error::Gpu`]. On GL a callback must not call this crate: its turn at the GL context is taken.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
