@@ -1,5 +1,6 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
+use crate::context::Held;
 use crate::kernels::{Access, Tensor, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
@@ -44,7 +45,7 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
 /// commands. It can be recorded any number of times.
 #[derive(Debug)]
 pub struct Bound {
-    steps: Vec<Step>,
+    steps: Held<Vec<Step>>,
     /// Whether the two halves are bound too.
     halves: bool,
 }
@@ -148,11 +149,11 @@ pub(crate) fn bind(
 ) -> Result<Bound, Error> {
     gpu.check_alive()?;
     check_plan(gpu, plan)?;
-    let usage = wgpu::BufferUsages::STORAGE;
-    let own_workspace = match find(given, Tensor::Workspace) {
-        Some(_) => None,
-        None => Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?),
-    };
+    let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
+    if find(given, Tensor::Workspace).is_none() {
+        let usage = wgpu::BufferUsages::STORAGE;
+        *own_workspace = Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?);
+    }
     let places = places(gpu, plan, given, own_workspace.as_ref())?;
     check_overlaps(&places)?;
     let in_place = match (
@@ -162,13 +163,14 @@ pub(crate) fn bind(
         (Ok(diff_src), Ok(diff_dst)) => diff_src.same(diff_dst),
         _ => false,
     };
-    let uniforms = UniformBuffer::create(gpu, plan)?;
+    let mut buffers = gpu.held();
+    let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     let halves = find(given, Tensor::Sums).is_some();
     let recorded = match halves {
         true => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
         false => Phases::WHOLE,
     };
-    let mut steps = Vec::new();
+    let mut steps = gpu.held::<Vec<_>>();
     for (index, dispatch) in plan.dispatches.iter().enumerate() {
         if !dispatch.phases.meets(recorded) {
             continue;
@@ -366,7 +368,8 @@ struct UniformBuffer {
 }
 
 impl UniformBuffer {
-    fn create(gpu: &GpuContext, plan: &Plan) -> Result<Self, Error> {
+    /// `kept` holds the buffer too, and lets go of it last.
+    fn create(gpu: &GpuContext, plan: &Plan, kept: &mut Vec<wgpu::Buffer>) -> Result<Self, Error> {
         let alignment = gpu
             .device()
             .limits()
@@ -382,6 +385,7 @@ impl UniformBuffer {
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
+        kept.push(buffer.clone());
         gpu.write_buffer("uniforms", &buffer, &bytes)?;
         Ok(Self { buffer, places })
     }

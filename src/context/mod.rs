@@ -8,6 +8,7 @@ mod scope;
 
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
+pub(crate) use scope::Held;
 
 use crate::kernels::Variant;
 use crate::{DType, Error, Profile};
@@ -136,7 +137,7 @@ impl GpuContext {
     /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
     /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
     /// thread that it polls on. One that panics there costs the calls that are waiting an
-    /// [`Error::Gpu`]. On GL a callback must not call this crate: its turn at the GL context is taken.
+    /// [`Error::Gpu`]; one that waited there for a call of this crate would wait forever.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
@@ -308,10 +309,9 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error.in_operation(operation)))
     }
 
-    /// Drops what owns wgpu objects.
-    pub(crate) fn release<T>(&self, objects: T) {
-        let _turn = scope::gl_turn(&self.inner.device);
-        drop(objects);
+    /// A place for wgpu objects.
+    pub(crate) fn held<T: Default>(&self) -> Held<T> {
+        Held::new(&self.inner.device)
     }
 
     /// Looks out for wgpu's complaints until the work is submitted, which needs so many bytes.
@@ -325,13 +325,13 @@ impl GpuContext {
         *pipelines.unwrap_or_else(PoisonError::into_inner) = Pipelines::default();
     }
 
-    /// Submits the encoder's commands, then reads back the first bytes of each buffer.
+    /// Submits what `record` records, then reads back the first bytes of each buffer.
     pub(crate) async fn submit_and_read(
         &self,
         watch: Watch,
-        encoder: wgpu::CommandEncoder,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
         sources: &[(&'static str, &wgpu::Buffer, u64)],
     ) -> Result<Vec<Vec<u8>>, Error> {
-        readback::submit_and_read(self, watch, encoder, sources).await
+        readback::submit_and_read(self, watch, record, sources).await
     }
 }

@@ -8,27 +8,34 @@ use futures_intrusive::channel::shared::oneshot_channel;
 pub(super) async fn submit_and_read(
     gpu: &GpuContext,
     watch: Watch,
-    mut encoder: wgpu::CommandEncoder,
+    record: impl FnOnce(&mut wgpu::CommandEncoder),
     sources: &[(&'static str, &wgpu::Buffer, u64)],
 ) -> Result<Vec<Vec<u8>>, Error> {
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-    let mut staging = Vec::new();
-    for &(what, source, bytes) in sources {
-        let buffer = gpu.create_buffer(what, bytes, usage)?;
-        // Buffers are created with padding, so whole words can be copied.
-        encoder.copy_buffer_to_buffer(source, 0, &buffer, 0, bytes.next_multiple_of(4));
-        staging.push((what, buffer, bytes));
+    let mut staging = gpu.held::<Vec<_>>();
+    for &(what, _, bytes) in sources {
+        staging.push(gpu.create_buffer(what, bytes, usage)?);
     }
-    let queue = gpu.queue();
-    let submission = gpu.scoped("submitting", || queue.submit([encoder.finish()]))?;
-    let mut mapped = Vec::new();
-    for (what, buffer, bytes) in staging {
+    let submission = gpu.scoped("submitting", || {
+        let descriptor = wgpu::CommandEncoderDescriptor {
+            label: Some("wgpu-norm"),
+        };
+        let mut encoder = gpu.device().create_command_encoder(&descriptor);
+        record(&mut encoder);
+        for (&(_, source, bytes), buffer) in sources.iter().zip(&*staging) {
+            // Buffers are created with padding, so whole words can be copied.
+            encoder.copy_buffer_to_buffer(source, 0, buffer, 0, bytes.next_multiple_of(4));
+        }
+        gpu.queue().submit([encoder.finish()])
+    })?;
+    let mut receivers = Vec::new();
+    for buffer in &*staging {
         let (sender, receiver) = oneshot_channel();
         buffer.map_async(wgpu::MapMode::Read, .., move |result| {
             // The receiver is gone if the caller dropped the future: nobody wants the result.
             let _ = sender.send(result);
         });
-        mapped.push((what, buffer, bytes, receiver));
+        receivers.push(receiver);
     }
     let done = gpu.inner.poller.poll_for(submission);
     if let Err(error) = watch.end().await {
@@ -41,10 +48,9 @@ pub(super) async fn submit_and_read(
         Err(known) => known,
         Ok(()) => Error::DeviceLost { reason },
     };
-    let mut ready = Vec::new();
-    for (what, buffer, bytes, receiver) in mapped {
+    for (&(what, ..), receiver) in sources.iter().zip(receivers) {
         match receiver.receive().await {
-            Some(Ok(())) => ready.push((what, buffer, bytes)),
+            Some(Ok(())) => {}
             Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
             // Whoever polled did not get as far: a callback before ours panicked.
             None => {
@@ -55,8 +61,7 @@ pub(super) async fn submit_and_read(
             }
         }
     }
-    // Reading unmaps and frees the buffers, which needs the GL context too.
-    let read = |(what, buffer, bytes): (&str, wgpu::Buffer, u64)| {
+    let read = |(&(what, _, bytes), buffer): (&(&str, &wgpu::Buffer, u64), &wgpu::Buffer)| {
         let size = usize::try_from(bytes).unwrap_or(usize::MAX);
         // Nobody else has the buffer, so only the device's end can take it away.
         let view = buffer
@@ -64,5 +69,6 @@ pub(super) async fn submit_and_read(
             .map_err(|error| lost(format!("reading {what}: {error}")))?;
         Ok(view.get(..size).unwrap_or(&view).to_vec())
     };
-    gpu.scoped("reading", || ready.into_iter().map(read).collect())?
+    let pairs = sources.iter().zip(&*staging);
+    gpu.scoped("reading", || pairs.map(read).collect())?
 }
