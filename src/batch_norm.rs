@@ -235,6 +235,7 @@ impl GpuBatchNorm {
         params: DType,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
+        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(data, params)?;
         check_epsilon(self.options.epsilon, data)?;

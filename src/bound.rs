@@ -191,37 +191,64 @@ pub(crate) fn bind(
     Ok(Bound { steps, halves })
 }
 
+/// Reals that a kernel shares in workgroup memory for each invocation, at most.
+const SHARED_REALS: u64 = 8;
+
 /// A plan may have been made for another context, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
     let profile = gpu.profile();
     profile.check_dtypes(plan.data, plan.params)?;
-    let check = |limit, needed: u32, available: u32| match needed <= available {
-        true => Ok(()),
-        false => Err(Error::Limit {
-            what: "a plan of another context".to_owned(),
-            limit,
-            needed: needed.into(),
-            available: available.into(),
-        }),
+    let exceeded = |what: String, limit, needed, available| Error::Limit {
+        what,
+        limit,
+        needed,
+        available,
     };
     for dispatch in &plan.dispatches {
-        let limit = "max_storage_buffers_per_shader_stage";
-        let bindings = u32::try_from(dispatch.bindings.len()).unwrap_or(u32::MAX);
-        check(limit, bindings, profile.max_storage_buffers)?;
-        let limit = "max_compute_invocations_per_workgroup";
-        check(limit, dispatch.workgroup_size, profile.max_invocations)?;
-        let limit = "max_compute_workgroups_per_dimension";
-        // A sum over the subgroup stands for one over the workgroup.
-        if dispatch.kernel.entry().subgroups && dispatch.workgroup_size != profile.subgroup_size {
-            return Err(Error::Limit {
-                what: "a plan of another context".to_owned(),
-                limit: "subgroup_size",
-                needed: dispatch.workgroup_size.into(),
-                available: profile.subgroup_size.into(),
-            });
-        }
+        let workgroup = u64::from(dispatch.workgroup_size);
         let [width, height] = dispatch.workgroups;
-        check(limit, width.max(height), profile.max_workgroups)?;
+        let limits = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                dispatch.bindings.len() as u64,
+                profile.max_storage_buffers,
+            ),
+            (
+                "max_compute_invocations_per_workgroup",
+                workgroup,
+                profile.max_invocations,
+            ),
+            (
+                "max_compute_workgroup_storage_size",
+                workgroup * SHARED_REALS * plan.data.accumulator().size(),
+                profile.max_workgroup_storage,
+            ),
+            (
+                "max_compute_workgroups_per_dimension",
+                width.max(height).into(),
+                profile.max_workgroups,
+            ),
+        ];
+        let what = || "a plan of another context".to_owned();
+        for (limit, needed, available) in limits {
+            let available = available.into();
+            if needed > available {
+                return Err(exceeded(what(), limit, needed, available));
+            }
+        }
+        // A sum over the subgroup stands for one over the workgroup.
+        let subgroup = profile.subgroup_size.into();
+        if dispatch.kernel.entry().subgroups && workgroup != subgroup {
+            return Err(exceeded(what(), "subgroup_size", workgroup, subgroup));
+        }
+        for binding in &dispatch.bindings {
+            let needed = binding.bytes.end.saturating_sub(binding.bytes.start);
+            if needed > profile.max_binding {
+                let what = format!("a binding of {}", binding.tensor.name());
+                let limit = "max_storage_buffer_binding_size";
+                return Err(exceeded(what, limit, needed, profile.max_binding));
+            }
+        }
     }
     Ok(())
 }

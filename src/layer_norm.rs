@@ -189,6 +189,7 @@ impl GpuLayerNorm {
         data: DType,
         params: DType,
     ) -> Result<LayerNormPlan, Error> {
+        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(data, params)?;
         check_epsilon(self.options.epsilon, data)?;

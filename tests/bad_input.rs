@@ -17,7 +17,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wgpu_norm::{
     BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType, DataFormat,
-    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads, ParamOf,
+    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormOptions,
+    ParamGrads, ParamOf, Profile,
 };
 
 fn case() -> Case<f32, f32> {
@@ -577,7 +578,23 @@ fn limits_of_the_adapter() {
     };
     let three = Noop::new(limits, wgpu::Features::empty());
     let error = case().run(&three.subject).unwrap_err();
-    says(&error, &["storage"]);
+    let want = Error::Limit {
+        what: "a plan".to_owned(),
+        limit: "max_storage_buffers_per_shader_stage",
+        needed: 4,
+        available: 3,
+    };
+    assert_eq!(error, want);
+    let layer = GpuBatchNorm::new(&three.subject.gpu, case().options).unwrap();
+    let error = layer.plan(&[2, 3, 5], DType::F32, DType::F32, true);
+    assert_eq!(error.unwrap_err(), want);
+    let layer = GpuLayerNorm::new(&three.subject.gpu, LayerNormOptions::default()).unwrap();
+    let error = layer.plan(&[2, 3], DType::F32, DType::F32).unwrap_err();
+    assert_eq!(error, want);
+    says(
+        &error,
+        &["plan", "max_storage_buffers_per_shader_stage", "3"],
+    );
 }
 
 #[test]
@@ -608,6 +625,32 @@ fn a_plan_of_another_context() {
     };
     assert_eq!(error, want);
     still_works(&narrow.subject);
+    // Made for larger bindings, and for more workgroup memory.
+    let limited = |what, change: fn(&mut Profile)| {
+        let limited = narrow.subject.with_profile(what, change);
+        let error = plan(&narrow.subject, &case).bind(&limited.gpu, &buffers.ranges());
+        still_works(&limited);
+        error.map(|_| ()).unwrap_err()
+    };
+    let want = Error::Limit {
+        what: "a binding of src".to_owned(),
+        limit: "max_storage_buffer_binding_size",
+        needed: 12_000,
+        available: 8192,
+    };
+    assert_eq!(limited("bindings", |p| p.max_binding = 8192), want);
+    says(&want, &["src", "max_storage_buffer_binding_size", "8192"]);
+    let error = limited("workgroups", |p| p.max_workgroup_storage = 256);
+    let Error::Limit {
+        limit: "max_compute_workgroup_storage_size",
+        needed,
+        available: 256,
+        ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(needed > 256);
     // A profile cannot promise more than the device has.
     let boasting = narrow.subject.with_profile("boasting", |profile| {
         profile.tuning.runs_workgroup = 1024;

@@ -14,8 +14,8 @@ pub struct ContextOptions {
     pub device: DeviceOptions,
 }
 
-/// Storage buffers that every plan can do with.
-const STORAGE_BUFFERS: u32 = 4;
+/// Storage buffers that every plan can do with, and none with fewer.
+pub(super) const STORAGE_BUFFERS: u32 = 4;
 
 /// The adapters of these backends, those that cannot run the kernels included.
 pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {

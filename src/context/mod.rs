@@ -126,7 +126,8 @@ impl GpuContext {
     }
 
     /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as every default set of limits does; eight allow the fused kernels,
+    /// storage buffers a shader stage, as every default set of limits does, else planning is an
+    /// [`Error::Limit`]; eight allow the fused kernels,
     /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster ones. `WGPU_NORM_PROFILE` is not looked at;
     /// [`Profile::with_env`] gives a profile that follows it.
     ///
@@ -189,6 +190,20 @@ impl GpuContext {
     /// Whether tensors of this element type can be computed here.
     pub fn supports(&self, dtype: DType) -> bool {
         self.inner.profile.supports(dtype)
+    }
+
+    /// An error if plans cannot run here, as on a caller's device with too small limits.
+    pub(crate) fn check_fit(&self) -> Result<(), Error> {
+        let available = self.inner.profile.max_storage_buffers;
+        if available < adapter::STORAGE_BUFFERS {
+            return Err(Error::Limit {
+                what: "a plan".to_owned(),
+                limit: "max_storage_buffers_per_shader_stage",
+                needed: adapter::STORAGE_BUFFERS.into(),
+                available: available.into(),
+            });
+        }
+        Ok(())
     }
 
     /// An error if the device is known to be lost.
