@@ -58,13 +58,83 @@ struct Step {
     workgroups: [u32; 2],
 }
 
+/// Recording into an encoder makes a compute pass for the call. The functions whose names end with `_in` record
+/// into a pass of the caller's, with the same results to the bit: for many layers in one pass, or a pass with
+/// `timestamp_writes`.
 impl Bound {
     /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
     ///
     /// What it leaves in a bound buffer `sums` is not specified. Its results agree with those of the two
     /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_phase(encoder, Phases::WHOLE);
+        self.record_in(&mut begin_pass(encoder));
+    }
+
+    /// Records the whole operator into a compute pass, beside whatever else is in it.
+    ///
+    /// wgpu orders dispatches of one pass by the buffers that they share, as it orders passes: what a
+    /// dispatch writes the next ones see, so that one layer may feed another and layers may share a
+    /// workspace. The pass is left with a pipeline and a bind group 0 of this crate's: a dispatch of the
+    /// caller's after it sets its own again.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{ParamGrads, wgpu};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let device = gpu.device();
+    /// let buffer = || {
+    ///     device.create_buffer(&wgpu::BufferDescriptor {
+    ///         label: None,
+    ///         size: 48, // the largest tensor's: three samples of four channels
+    ///         usage: wgpu::BufferUsages::STORAGE,
+    ///         mapped_at_creation: false,
+    ///     })
+    /// };
+    /// let options = BatchNormOptions {
+    ///     param_grads: ParamGrads::Frozen,
+    ///     ..BatchNormOptions::new(1e-5)
+    /// };
+    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], DType::F32, DType::F32, false)?;
+    /// let gradients = [buffer(), buffer(), buffer()];
+    /// let mut layers = Vec::new();
+    /// for between in gradients.windows(2) {
+    ///     let (src, mean, variance) = (buffer(), buffer(), buffer());
+    ///     layers.push(plan.bind(
+    ///         &gpu,
+    ///         &BatchNormBuffers {
+    ///             src: (&src).into(),
+    ///             diff_dst: (&between[0]).into(),
+    ///             mean: (&mean).into(),
+    ///             variance: (&variance).into(),
+    ///             gamma: None,
+    ///             diff_src: (&between[1]).into(), // the diff_dst of the layer before
+    ///             diff_gamma: None,
+    ///             diff_beta: None,
+    ///             sums: None,
+    ///             workspace: None,
+    ///         },
+    ///     )?);
+    /// }
+    /// let mut encoder = device.create_command_encoder(&Default::default());
+    /// let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+    ///     label: Some("backward"),
+    ///     timestamp_writes: None, // of the whole backward pass, where the device has them
+    /// });
+    /// for layer in &layers {
+    ///     layer.record_in(&mut pass);
+    /// }
+    /// drop(pass);
+    /// gpu.queue().submit([encoder.finish()]);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    pub fn record_in(&self, pass: &mut wgpu::ComputePass<'_>) {
+        self.dispatch(pass, Phases::WHOLE);
     }
 
     /// Records the first half: the sums, into the buffer `sums`.
@@ -74,7 +144,17 @@ impl Bound {
     /// [`Error::BufferPresence`] if no buffer `sums` was bound.
     pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
-        self.record_phase(encoder, Phases::REDUCE);
+        self.record_reduce_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the first half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::REDUCE);
         Ok(())
     }
 
@@ -85,7 +165,17 @@ impl Bound {
     /// [`Error::BufferPresence`] if no buffer `sums` was bound.
     pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
-        self.record_phase(encoder, Phases::APPLY);
+        self.record_apply_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the second half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::APPLY);
         Ok(())
     }
 
@@ -99,11 +189,7 @@ impl Bound {
         }
     }
 
-    fn record_phase(&self, encoder: &mut wgpu::CommandEncoder, phase: Phases) {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-            label: Some("wgpu-norm"),
-            timestamp_writes: None,
-        });
+    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, phase: Phases) {
         for step in self.steps.iter().filter(|step| step.phases.meets(phase)) {
             pass.set_pipeline(&step.pipeline);
             pass.set_bind_group(0, &step.bind_group, &[]);
@@ -111,6 +197,13 @@ impl Bound {
             pass.dispatch_workgroups(width, height, 1);
         }
     }
+}
+
+fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'_> {
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+        label: Some("wgpu-norm"),
+        timestamp_writes: None,
+    })
 }
 
 /// A tensor's place: the buffer, and how far kernels may reach in it.

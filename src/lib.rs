@@ -54,7 +54,7 @@
 //! Three stages. [`GpuBatchNorm::plan`] is pure and needed once for a shape;
 //! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
-//! reads nothing back. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
+//! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
 //! batch that is spread over several devices.
 //!
 //! # How the crate is made
@@ -111,3 +111,7 @@ pub use layer_norm::{
 };
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};
+
+/// The crates whose types stand in signatures here, in the versions that they are of.
+#[doc(no_inline)]
+pub use {half, wgpu};

@@ -426,6 +426,90 @@ fn two_layers_recorded_twice() {
     }
 }
 
+/// Three layers in one pass of the caller's, each fed by the one before, with one workspace for all: the bits of
+/// a pass for each.
+#[test]
+fn layers_in_one_pass() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        for (data_format, statistics) in [
+            (DataFormat::Ncx, Statistics::Batch),
+            (DataFormat::Nxc, Statistics::Batch),
+            (DataFormat::Ncx, Statistics::Constant),
+        ] {
+            // Split and fused, whatever the adapter's own sizes are.
+            for fused_block in [0, u32::MAX] {
+                let subject = subject.with_profile("layers", |profile| {
+                    profile.tuning.fused_block = fused_block;
+                    profile.tuning.fused_blocks = 0;
+                    profile.tuning.min_split = 256;
+                });
+                let options = BatchNormOptions {
+                    statistics,
+                    ..options_in(data_format)
+                };
+                let shape = in_format(&[4, 6, 93], data_format);
+                let what = format!("{options:?} {fused_block} on {}", subject.name);
+                let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
+                    let cases =
+                        [1, 2, 3].map(|seed| Case::<f32, f32>::random(&shape, options, seed));
+                    let mut layers = cases
+                        .each_ref()
+                        .map(|case| Buffers::new(&subject, case, Room::Exact));
+                    for i in 1..layers.len() {
+                        layers[i].diff_dst = layers[i - 1].diff_src.clone();
+                    }
+                    let plan = plan(&subject, &cases[0]);
+                    let workspace = subject.buffer(plan.workspace_size(), &[]);
+                    let sums = subject.buffer(plan.sums_size(), &[]);
+                    let bound = layers.each_ref().map(|buffers| {
+                        let ranges = BatchNormBuffers {
+                            workspace: Some((&workspace).into()),
+                            sums: Some((&sums).into()),
+                            ..buffers.ranges()
+                        };
+                        bind(&subject, &plan, &ranges)
+                    });
+                    submit(&subject, |encoder| record(encoder, &bound));
+                    let results = layers.iter().zip(&cases);
+                    results
+                        .map(|(buffers, case)| bits(&buffers.results(&subject, case)))
+                        .collect::<Vec<_>>()
+                };
+                let passes = run(&|encoder, layers| {
+                    for layer in layers {
+                        layer.record(encoder);
+                    }
+                });
+                let one_pass = run(&|encoder, layers| {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    for layer in layers {
+                        layer.record_in(&mut pass);
+                    }
+                });
+                assert!(one_pass == passes, "{what}");
+                let halves = run(&|encoder, layers| {
+                    for layer in layers {
+                        layer.record_reduce(encoder).unwrap();
+                        layer.record_apply(encoder).unwrap();
+                    }
+                });
+                let halves_in_one_pass = run(&|encoder, layers| {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    for layer in layers {
+                        layer.record_reduce_in(&mut pass).unwrap();
+                        layer.record_apply_in(&mut pass).unwrap();
+                    }
+                });
+                assert!(halves_in_one_pass == halves, "halves: {what}");
+                // And what a layer alone gives: the first is fed by nothing.
+                let first = Case::<f32, f32>::random(&shape, options, 1);
+                assert!(one_pass[0] == bits(&first.run(&subject).unwrap()), "{what}");
+            }
+        }
+    }
+}
+
 /// A dimension of 0: no diff_src, and zeros where there are channels.
 #[test]
 fn empty_tensors() {
