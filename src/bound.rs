@@ -10,7 +10,8 @@ use std::ops::Range;
 ///
 /// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
 /// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
-/// elements: it keeps its bytes, and lets the kernels load four elements at a time to the end.
+/// elements, as [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes) has it: it keeps its
+/// bytes, and lets the kernels load four elements at a time to the end.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRange<'a> {
     /// The buffer, with the usage STORAGE.

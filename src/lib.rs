@@ -33,7 +33,7 @@
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
 //! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`]; [`GpuBatchNorm::backward_broadcast`] reduces any set of axes; [`GpuLayerNorm::backward`] takes [`LayerNormArgs`] and gives [`LayerNormGrads`] |
-//! | on device buffers | [`BatchNormPlan`] binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] binds [`LayerNormBuffers`] |
+//! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
@@ -100,7 +100,8 @@ mod profile;
 pub mod reference;
 
 pub use batch_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, GpuBatchNorm,
+    BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan,
+    BatchNormSizes, GpuBatchNorm,
 };
 pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
@@ -108,6 +109,7 @@ pub use element::{DType, Element, ParamOf};
 pub use error::Error;
 pub use layer_norm::{
     GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormOptions, LayerNormPlan,
+    LayerNormSizes,
 };
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};

@@ -5,10 +5,10 @@ mod common;
 
 use common::buffers::{Buffers, Room, first, plan, range};
 use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
-use common::{EveryPair, OwnDevices, Subject};
+use common::{EveryPair, Noop, OwnDevices, Subject};
 use wgpu_norm::{
     BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element,
-    Error, ParamGrads, ParamOf, Statistics, Tuning,
+    Error, GpuLayerNorm, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// Odd and even totals, runs and columns, a channel's end within four elements and at their end.
@@ -87,6 +87,95 @@ impl EveryPair for Rooms {
 #[test]
 fn exact_and_padded_buffers() {
     Rooms(OwnDevices::new()).every_pair();
+}
+
+/// Buffers of exactly the sizes that a plan tells, for batch norm and for layer norm.
+struct Sizes(Noop);
+
+impl EveryPair for Sizes {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        let (data, params) = (T::DTYPE.size(), P::DTYPE.size());
+        let tight = |elements: u64, size: u64| (elements * size).next_multiple_of(4);
+        let padded = |elements: u64, size: u64| elements.next_multiple_of(4) * size;
+        let subject = &self.0.subject;
+        every_case::<T, P>(|case, what| {
+            let plan = plan(subject, case);
+            let (n, channels) = (case.src.len() as u64, case.mean.len() as u64);
+            let both = case.options.param_grads == ParamGrads::Both;
+            for (sizes, of) in [
+                (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
+                (plan.padded_sizes(), &padded),
+            ] {
+                let params = of(channels, params);
+                assert_eq!(sizes.src, of(n, data), "{what}");
+                assert_eq!(sizes.diff_dst, sizes.src, "{what}");
+                assert_eq!(sizes.diff_src, sizes.src, "{what}");
+                assert_eq!([sizes.mean, sizes.variance], [params; 2], "{what}");
+                assert_eq!(sizes.gamma, case.gamma.as_ref().map(|_| params), "{what}");
+                assert_eq!(sizes.diff_gamma, both.then_some(params), "{what}");
+                assert_eq!(sizes.diff_beta, both.then_some(params), "{what}");
+                assert_eq!(sizes.sums, plan.sums_size(), "{what}");
+                assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
+                let buffer = |size| subject.buffer(size, &[]);
+                let optional = |size: Option<u64>| size.map(buffer);
+                let [src, diff_dst, diff_src] = [sizes.src; 3].map(buffer);
+                let [mean, variance] = [sizes.mean; 2].map(buffer);
+                let gamma = optional(sizes.gamma);
+                let (diff_gamma, diff_beta) =
+                    (optional(sizes.diff_gamma), optional(sizes.diff_beta));
+                let (sums, workspace) = (buffer(sizes.sums), buffer(sizes.workspace));
+                let ranges = BatchNormBuffers {
+                    src: (&src).into(),
+                    diff_dst: (&diff_dst).into(),
+                    mean: (&mean).into(),
+                    variance: (&variance).into(),
+                    gamma: gamma.as_ref().map(Into::into),
+                    diff_src: (&diff_src).into(),
+                    diff_gamma: diff_gamma.as_ref().map(Into::into),
+                    diff_beta: diff_beta.as_ref().map(Into::into),
+                    sums: Some((&sums).into()),
+                    workspace: Some((&workspace).into()),
+                };
+                bind(subject, &plan, &ranges);
+            }
+        });
+        for (use_affine, rows, columns) in [(true, 5, 7), (false, 3, 8), (true, 1, 1001)] {
+            let options = LayerNormOptions {
+                use_affine,
+                ..LayerNormOptions::default()
+            };
+            let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+            let shape = [rows as usize, columns as usize];
+            let plan = layer.plan(&shape, T::DTYPE, P::DTYPE).unwrap();
+            for (sizes, of) in [
+                (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
+                (plan.padded_sizes(), &padded),
+            ] {
+                let what = format!("{shape:?} on {}", subject.name);
+                let n = of(rows * columns, data);
+                assert_eq!(
+                    [sizes.src, sizes.diff_dst, sizes.diff_src],
+                    [n; 3],
+                    "{what}"
+                );
+                assert_eq!(
+                    [sizes.mean, sizes.variance],
+                    [of(rows, params); 2],
+                    "{what}"
+                );
+                let affine = use_affine.then_some(of(columns, params));
+                let affine_sizes = [sizes.gamma, sizes.diff_gamma, sizes.diff_beta];
+                assert_eq!(affine_sizes, [affine; 3], "{what}");
+                assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_of_buffers() {
+    let limits = wgpu::Limits::default();
+    Sizes(Noop::new(limits, wgpu::Features::SHADER_F64)).every_pair();
 }
 
 /// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
