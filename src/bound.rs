@@ -47,8 +47,18 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
 #[derive(Debug)]
 pub struct Bound {
     steps: Held<Vec<Step>>,
-    /// Whether the two halves are bound too.
-    halves: bool,
+    halves: Halves,
+}
+
+/// What there is of the two halves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Halves {
+    /// Both are bound.
+    Bound,
+    /// They have no buffer `sums` to meet at.
+    WithoutSums,
+    /// The operator has none: layer norm's sums are taken over rows and over columns.
+    None,
 }
 
 #[derive(Debug)]
@@ -138,11 +148,11 @@ impl Bound {
         self.dispatch(pass, Phases::WHOLE);
     }
 
-    /// Records the first half: the sums, into the buffer `sums`.
+    /// Records the first half: the sums, into the buffer `sums`. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_reduce_in(&mut begin_pass(encoder))
@@ -152,18 +162,18 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::REDUCE);
         Ok(())
     }
 
-    /// Records the second half: the gradients, from what is in `sums` by then.
+    /// Records the second half: the gradients, from what is in `sums` by then. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_apply_in(&mut begin_pass(encoder))
@@ -173,7 +183,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::APPLY);
@@ -182,10 +192,15 @@ impl Bound {
 
     fn check_halves(&self) -> Result<(), Error> {
         match self.halves {
-            true => Ok(()),
-            false => Err(Error::BufferPresence {
+            Halves::Bound => Ok(()),
+            Halves::WithoutSums => Err(Error::BufferPresence {
                 tensor: Tensor::Sums.name(),
                 expected: true,
+            }),
+            Halves::None => Err(Error::Argument {
+                argument: "record_reduce, record_apply",
+                expected: "a bound plan of batch norm".to_owned(),
+                got: "one of layer norm, which has no halves".to_owned(),
             }),
         }
     }
@@ -259,10 +274,15 @@ pub(crate) fn bind(
     };
     let mut buffers = gpu.held();
     let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
-    let halves = find(given, Tensor::Sums).is_some();
+    // An operator with halves takes the sums as an argument, given or not.
+    let halves = match given.iter().find(|(tensor, _)| *tensor == Tensor::Sums) {
+        Some((_, Some(_))) => Halves::Bound,
+        Some((_, None)) => Halves::WithoutSums,
+        None => Halves::None,
+    };
     let recorded = match halves {
-        true => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
-        false => Phases::WHOLE,
+        Halves::Bound => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
+        Halves::WithoutSums | Halves::None => Phases::WHOLE,
     };
     let mut steps = gpu.held::<Vec<_>>();
     for (index, dispatch) in plan.dispatches.iter().enumerate() {

@@ -323,7 +323,8 @@ impl LayerNormPlan {
         self.plan.kernel_names()
     }
 
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.
+    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. What is bound
+    /// can be recorded whole; the halves of [`Bound`] are batch norm's alone.
     ///
     /// # Errors
     ///

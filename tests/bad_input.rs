@@ -17,8 +17,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wgpu_norm::{
     BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType, DataFormat,
-    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormOptions,
-    ParamGrads, ParamOf, Profile,
+    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers,
+    LayerNormOptions, ParamGrads, ParamOf, Profile,
 };
 
 fn case() -> Case<f32, f32> {
@@ -551,6 +551,41 @@ fn ranges_that_overlap() {
         .bind(&subject.gpu, &ranges)
         .unwrap();
     still_works(subject);
+}
+
+#[test]
+fn layer_norm_has_no_halves() {
+    let noop = Noop::default();
+    let subject = &noop.subject;
+    let options = LayerNormOptions {
+        use_affine: false,
+        ..LayerNormOptions::default()
+    };
+    let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+    let plan = layer.plan(&[3, 4], DType::F32, DType::F32).unwrap();
+    let [src, diff_dst, mean, variance, diff_src] = [48; 5].map(|size| subject.buffer(size, &[]));
+    let ranges = LayerNormBuffers {
+        src: (&src).into(),
+        diff_dst: (&diff_dst).into(),
+        mean: (&mean).into(),
+        variance: (&variance).into(),
+        gamma: None,
+        diff_src: (&diff_src).into(),
+        diff_gamma: None,
+        diff_beta: None,
+        workspace: None,
+    };
+    let bound = plan.bind(&subject.gpu, &ranges).unwrap();
+    let device = subject.gpu.device();
+    let mut encoder = device.create_command_encoder(&Default::default());
+    let reduced = bound.record_reduce(&mut encoder);
+    let applied = bound.record_apply(&mut encoder);
+    for error in [reduced, applied].map(Result::unwrap_err) {
+        assert!(matches!(error, Error::Argument { .. }), "{error:?}");
+        says(&error, &["record_reduce", "batch norm", "layer norm"]);
+    }
+    bound.record(&mut encoder);
+    subject.gpu.queue().submit([encoder.finish()]);
 }
 
 #[test]
