@@ -88,7 +88,7 @@ impl GpuContext {
     ///
     /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
     pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
-        let adapter = adapter::choose(&options).await?;
+        let adapter = options.adapter().await?;
         Self::from_adapter(&adapter, options.device).await
     }
 
