@@ -40,7 +40,7 @@ struct Inner {
     queue: wgpu::Queue,
     profile: Profile,
     shader_checks: bool,
-    pipelines: Mutex<Pipelines>,
+    pipelines: Pipelines,
     poller: Poller,
     lost: LostFlag,
 }
@@ -157,7 +157,7 @@ impl GpuContext {
             poller: Poller::new(device.clone()),
             profile,
             shader_checks: options.shader_checks,
-            pipelines: Mutex::default(),
+            pipelines: Pipelines::new(&device),
             lost,
             device,
             queue,
@@ -251,11 +251,8 @@ impl GpuContext {
     /// The pipeline of a kernel's variant, compiled the first time.
     pub(crate) fn pipeline(&self, variant: &Variant) -> Result<Pipeline, Error> {
         let inner = &self.inner;
-        let mut pipelines = inner
+        inner
             .pipelines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        pipelines
             .get(&inner.device, variant, inner.shader_checks)
             .map_err(|error| self.or_lost(error))
     }
@@ -336,8 +333,7 @@ impl GpuContext {
 
     /// Has all pipelines compiled anew.
     pub(crate) fn forget_pipelines(&self) {
-        let pipelines = self.inner.pipelines.lock();
-        *pipelines.unwrap_or_else(PoisonError::into_inner) = Pipelines::default();
+        self.inner.pipelines.forget();
     }
 
     /// Submits what `record` records, then reads back the first bytes of each buffer.
