@@ -129,6 +129,9 @@ impl GpuBatchNorm {
 
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
+    /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a
+    /// software driver; the wait for the GPU that follows does not block the executor.
+    ///
     /// # Errors
     ///
     /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
