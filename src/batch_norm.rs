@@ -275,7 +275,7 @@ pub struct BatchNormPlan {
 /// The caller's buffers of a batch-norm gradient.
 ///
 /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine.
+/// diff_dst. Disjoint ranges of one buffer are fine. [`BatchNormPlan::sizes`] says how large each must be.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormBuffers<'a> {
     /// The layer's input.

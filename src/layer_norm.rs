@@ -217,7 +217,8 @@ pub struct LayerNormPlan {
 /// The caller's buffers of a layer-norm gradient.
 ///
 /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine. beta is not among them: nothing depends on it.
+/// diff_dst. Disjoint ranges of one buffer are fine. [`LayerNormPlan::sizes`] says how large each must be.
+/// beta is not among them: nothing depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNormBuffers<'a> {
     /// The layer's input.
