@@ -4,7 +4,7 @@ use crate::bound::{self, Bound, BufferRange};
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
-use crate::plan::{self, BatchNormProblem, Plan};
+use crate::plan::{self, BatchNormProblem, Plan, Requirement};
 use crate::{DType, DataFormat, Element, Error, GpuContext, ParamGrads, ParamOf, Statistics, host};
 
 /// What a [`GpuBatchNorm`] computes.
@@ -129,6 +129,9 @@ impl GpuBatchNorm {
 
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
+    /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a
+    /// software driver; the wait for the GPU that follows does not block the executor.
+    ///
     /// # Errors
     ///
     /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
@@ -235,6 +238,7 @@ impl GpuBatchNorm {
         params: DType,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
+        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(data, params)?;
         check_epsilon(self.options.epsilon, data)?;
@@ -271,7 +275,7 @@ pub struct BatchNormPlan {
 /// The caller's buffers of a batch-norm gradient.
 ///
 /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine.
+/// diff_dst. Disjoint ranges of one buffer are fine. [`BatchNormPlan::sizes`] says how large each must be.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormBuffers<'a> {
     /// The layer's input.
@@ -300,7 +304,73 @@ pub struct BatchNormBuffers<'a> {
     pub workspace: Option<BufferRange<'a>>,
 }
 
+/// Bytes of the buffers of a batch-norm gradient, each for the range of the same name in
+/// [`BatchNormBuffers`]; none for what the plan does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "those of BatchNormBuffers")]
+pub struct BatchNormSizes {
+    pub src: u64,
+    pub diff_dst: u64,
+    pub mean: u64,
+    pub variance: u64,
+    pub gamma: Option<u64>,
+    pub diff_src: u64,
+    pub diff_gamma: Option<u64>,
+    pub diff_beta: Option<u64>,
+    pub sums: u64,
+    pub workspace: u64,
+}
+
 impl BatchNormPlan {
+    /// Bytes that each buffer range must have: the tensor's own, up to the next multiple of 4, which an odd
+    /// number of f16 or bf16 elements does not fill.
+    pub fn sizes(&self) -> BatchNormSizes {
+        self.sizes_by(Requirement::bytes)
+    }
+
+    /// Bytes that each buffer range had best have: those of the elements up to the next multiple of four.
+    /// Kernels load four elements at a time to the end then; without the padding they do so more slowly. Its
+    /// bytes are neither changed nor do they count.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
+    /// let plan = layer.plan(&[3, 7], DType::Bf16, DType::F32, false)?;
+    /// assert_eq!(plan.sizes().src, 44); // 21 elements of 2 bytes, in whole words
+    /// assert_eq!(plan.padded_sizes().src, 48); // 24 elements
+    /// assert_eq!(plan.padded_sizes().mean, 32); // 8 elements of 4 bytes
+    /// assert_eq!(plan.padded_sizes().gamma, None);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    pub fn padded_sizes(&self) -> BatchNormSizes {
+        self.sizes_by(Requirement::padded_bytes)
+    }
+
+    fn sizes_by(&self, bytes: fn(&Requirement) -> u64) -> BatchNormSizes {
+        let given = |tensor| self.plan.requirement(tensor).map(bytes);
+        let always = |tensor| given(tensor).unwrap_or(0);
+        BatchNormSizes {
+            src: always(Tensor::Src),
+            diff_dst: always(Tensor::DiffDst),
+            mean: always(Tensor::Mean),
+            variance: always(Tensor::Variance),
+            gamma: given(Tensor::Gamma),
+            diff_src: always(Tensor::DiffSrc),
+            diff_gamma: given(Tensor::DiffGamma),
+            diff_beta: given(Tensor::DiffBeta),
+            sums: self.sums_size(),
+            workspace: self.workspace_size(),
+        }
+    }
+
     /// Bytes of scratch memory.
     pub fn workspace_size(&self) -> u64 {
         self.plan.workspace_bytes

@@ -1,5 +1,6 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
+use crate::context::Held;
 use crate::kernels::{Access, Tensor, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
@@ -9,7 +10,8 @@ use std::ops::Range;
 ///
 /// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
 /// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
-/// elements: it keeps its bytes, and lets the kernels load four elements at a time to the end.
+/// elements, as [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes) has it: it keeps its
+/// bytes, and lets the kernels load four elements at a time to the end.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRange<'a> {
     /// The buffer, with the usage STORAGE.
@@ -44,9 +46,19 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
 /// commands. It can be recorded any number of times.
 #[derive(Debug)]
 pub struct Bound {
-    steps: Vec<Step>,
-    /// Whether the two halves are bound too.
-    halves: bool,
+    steps: Held<Vec<Step>>,
+    halves: Halves,
+}
+
+/// What there is of the two halves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Halves {
+    /// Both are bound.
+    Bound,
+    /// They have no buffer `sums` to meet at.
+    WithoutSums,
+    /// The operator has none: layer norm's sums are taken over rows and over columns.
+    None,
 }
 
 #[derive(Debug)]
@@ -57,52 +69,143 @@ struct Step {
     workgroups: [u32; 2],
 }
 
+/// Recording into an encoder makes a compute pass for the call. The functions whose names end with `_in` record
+/// into a pass of the caller's, with the same results to the bit: for many layers in one pass, or a pass with
+/// `timestamp_writes`.
 impl Bound {
     /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
     ///
     /// What it leaves in a bound buffer `sums` is not specified. Its results agree with those of the two
     /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
-        self.record_phase(encoder, Phases::WHOLE);
+        self.record_in(&mut begin_pass(encoder));
     }
 
-    /// Records the first half: the sums, into the buffer `sums`.
+    /// Records the whole operator into a compute pass, beside whatever else is in it.
+    ///
+    /// wgpu orders dispatches of one pass by the buffers that they share, as it orders passes: what a
+    /// dispatch writes the next ones see, so that one layer may feed another and layers may share a
+    /// workspace. The pass is left with a pipeline and a bind group 0 of this crate's: a dispatch of the
+    /// caller's after it sets its own again.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{ParamGrads, wgpu};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let device = gpu.device();
+    /// let buffer = || {
+    ///     device.create_buffer(&wgpu::BufferDescriptor {
+    ///         label: None,
+    ///         size: 48, // the largest tensor's: three samples of four channels
+    ///         usage: wgpu::BufferUsages::STORAGE,
+    ///         mapped_at_creation: false,
+    ///     })
+    /// };
+    /// let options = BatchNormOptions {
+    ///     param_grads: ParamGrads::Frozen,
+    ///     ..BatchNormOptions::new(1e-5)
+    /// };
+    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], DType::F32, DType::F32, false)?;
+    /// let gradients = [buffer(), buffer(), buffer()];
+    /// let mut layers = Vec::new();
+    /// for between in gradients.windows(2) {
+    ///     let (src, mean, variance) = (buffer(), buffer(), buffer());
+    ///     layers.push(plan.bind(
+    ///         &gpu,
+    ///         &BatchNormBuffers {
+    ///             src: (&src).into(),
+    ///             diff_dst: (&between[0]).into(),
+    ///             mean: (&mean).into(),
+    ///             variance: (&variance).into(),
+    ///             gamma: None,
+    ///             diff_src: (&between[1]).into(), // the diff_dst of the layer before
+    ///             diff_gamma: None,
+    ///             diff_beta: None,
+    ///             sums: None,
+    ///             workspace: None,
+    ///         },
+    ///     )?);
+    /// }
+    /// let mut encoder = device.create_command_encoder(&Default::default());
+    /// let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+    ///     label: Some("backward"),
+    ///     timestamp_writes: None, // of the whole backward pass, where the device has them
+    /// });
+    /// for layer in &layers {
+    ///     layer.record_in(&mut pass);
+    /// }
+    /// drop(pass);
+    /// gpu.queue().submit([encoder.finish()]);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    pub fn record_in(&self, pass: &mut wgpu::ComputePass<'_>) {
+        self.dispatch(pass, Phases::WHOLE);
+    }
+
+    /// Records the first half: the sums, into the buffer `sums`. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
-        self.record_phase(encoder, Phases::REDUCE);
+        self.record_reduce_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the first half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::REDUCE);
         Ok(())
     }
 
-    /// Records the second half: the gradients, from what is in `sums` by then.
+    /// Records the second half: the gradients, from what is in `sums` by then. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
     pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
-        self.record_phase(encoder, Phases::APPLY);
+        self.record_apply_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the second half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::APPLY);
         Ok(())
     }
 
     fn check_halves(&self) -> Result<(), Error> {
         match self.halves {
-            true => Ok(()),
-            false => Err(Error::BufferPresence {
+            Halves::Bound => Ok(()),
+            Halves::WithoutSums => Err(Error::BufferPresence {
                 tensor: Tensor::Sums.name(),
                 expected: true,
+            }),
+            Halves::None => Err(Error::Argument {
+                argument: "record_reduce, record_apply",
+                expected: "a bound plan of batch norm".to_owned(),
+                got: "one of layer norm, which has no halves".to_owned(),
             }),
         }
     }
 
-    fn record_phase(&self, encoder: &mut wgpu::CommandEncoder, phase: Phases) {
-        let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-            label: Some("wgpu-norm"),
-            timestamp_writes: None,
-        });
+    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, phase: Phases) {
         for step in self.steps.iter().filter(|step| step.phases.meets(phase)) {
             pass.set_pipeline(&step.pipeline);
             pass.set_bind_group(0, &step.bind_group, &[]);
@@ -110,6 +213,13 @@ impl Bound {
             pass.dispatch_workgroups(width, height, 1);
         }
     }
+}
+
+fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'_> {
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+        label: Some("wgpu-norm"),
+        timestamp_writes: None,
+    })
 }
 
 /// A tensor's place: the buffer, and how far kernels may reach in it.
@@ -148,11 +258,11 @@ pub(crate) fn bind(
 ) -> Result<Bound, Error> {
     gpu.check_alive()?;
     check_plan(gpu, plan)?;
-    let usage = wgpu::BufferUsages::STORAGE;
-    let own_workspace = match find(given, Tensor::Workspace) {
-        Some(_) => None,
-        None => Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?),
-    };
+    let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
+    if find(given, Tensor::Workspace).is_none() {
+        let usage = wgpu::BufferUsages::STORAGE;
+        *own_workspace = Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?);
+    }
     let places = places(gpu, plan, given, own_workspace.as_ref())?;
     check_overlaps(&places)?;
     let in_place = match (
@@ -162,13 +272,19 @@ pub(crate) fn bind(
         (Ok(diff_src), Ok(diff_dst)) => diff_src.same(diff_dst),
         _ => false,
     };
-    let uniforms = UniformBuffer::create(gpu, plan)?;
-    let halves = find(given, Tensor::Sums).is_some();
-    let recorded = match halves {
-        true => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
-        false => Phases::WHOLE,
+    let mut buffers = gpu.held();
+    let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
+    // An operator with halves takes the sums as an argument, given or not.
+    let halves = match given.iter().find(|(tensor, _)| *tensor == Tensor::Sums) {
+        Some((_, Some(_))) => Halves::Bound,
+        Some((_, None)) => Halves::WithoutSums,
+        None => Halves::None,
     };
-    let mut steps = Vec::new();
+    let recorded = match halves {
+        Halves::Bound => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
+        Halves::WithoutSums | Halves::None => Phases::WHOLE,
+    };
+    let mut steps = gpu.held::<Vec<_>>();
     for (index, dispatch) in plan.dispatches.iter().enumerate() {
         if !dispatch.phases.meets(recorded) {
             continue;
@@ -189,37 +305,64 @@ pub(crate) fn bind(
     Ok(Bound { steps, halves })
 }
 
+/// Reals that a kernel shares in workgroup memory for each invocation, at most.
+const SHARED_REALS: u64 = 8;
+
 /// A plan may have been made for another context, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
     let profile = gpu.profile();
     profile.check_dtypes(plan.data, plan.params)?;
-    let check = |limit, needed: u32, available: u32| match needed <= available {
-        true => Ok(()),
-        false => Err(Error::Limit {
-            what: "a plan of another context".to_owned(),
-            limit,
-            needed: needed.into(),
-            available: available.into(),
-        }),
+    let exceeded = |what: String, limit, needed, available| Error::Limit {
+        what,
+        limit,
+        needed,
+        available,
     };
     for dispatch in &plan.dispatches {
-        let limit = "max_storage_buffers_per_shader_stage";
-        let bindings = u32::try_from(dispatch.bindings.len()).unwrap_or(u32::MAX);
-        check(limit, bindings, profile.max_storage_buffers)?;
-        let limit = "max_compute_invocations_per_workgroup";
-        check(limit, dispatch.workgroup_size, profile.max_invocations)?;
-        let limit = "max_compute_workgroups_per_dimension";
-        // A sum over the subgroup stands for one over the workgroup.
-        if dispatch.kernel.entry().subgroups && dispatch.workgroup_size != profile.subgroup_size {
-            return Err(Error::Limit {
-                what: "a plan of another context".to_owned(),
-                limit: "subgroup_size",
-                needed: dispatch.workgroup_size.into(),
-                available: profile.subgroup_size.into(),
-            });
-        }
+        let workgroup = u64::from(dispatch.workgroup_size);
         let [width, height] = dispatch.workgroups;
-        check(limit, width.max(height), profile.max_workgroups)?;
+        let limits = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                dispatch.bindings.len() as u64,
+                profile.max_storage_buffers,
+            ),
+            (
+                "max_compute_invocations_per_workgroup",
+                workgroup,
+                profile.max_invocations,
+            ),
+            (
+                "max_compute_workgroup_storage_size",
+                workgroup * SHARED_REALS * plan.data.accumulator().size(),
+                profile.max_workgroup_storage,
+            ),
+            (
+                "max_compute_workgroups_per_dimension",
+                width.max(height).into(),
+                profile.max_workgroups,
+            ),
+        ];
+        let what = || "a plan of another context".to_owned();
+        for (limit, needed, available) in limits {
+            let available = available.into();
+            if needed > available {
+                return Err(exceeded(what(), limit, needed, available));
+            }
+        }
+        // A sum over the subgroup stands for one over the workgroup.
+        let subgroup = profile.subgroup_size.into();
+        if dispatch.kernel.entry().subgroups && workgroup != subgroup {
+            return Err(exceeded(what(), "subgroup_size", workgroup, subgroup));
+        }
+        for binding in &dispatch.bindings {
+            let needed = binding.bytes.end.saturating_sub(binding.bytes.start);
+            if needed > profile.max_binding {
+                let what = format!("a binding of {}", binding.tensor.name());
+                let limit = "max_storage_buffer_binding_size";
+                return Err(exceeded(what, limit, needed, profile.max_binding));
+            }
+        }
     }
     Ok(())
 }
@@ -366,7 +509,8 @@ struct UniformBuffer {
 }
 
 impl UniformBuffer {
-    fn create(gpu: &GpuContext, plan: &Plan) -> Result<Self, Error> {
+    /// `kept` holds the buffer too, and lets go of it last.
+    fn create(gpu: &GpuContext, plan: &Plan, kept: &mut Vec<wgpu::Buffer>) -> Result<Self, Error> {
         let alignment = gpu
             .device()
             .limits()
@@ -382,6 +526,7 @@ impl UniformBuffer {
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
+        kept.push(buffer.clone());
         gpu.write_buffer("uniforms", &buffer, &bytes)?;
         Ok(Self { buffer, places })
     }

@@ -197,7 +197,8 @@ pub enum Error {
         /// Its size.
         bytes: u64,
     },
-    /// wgpu refused something that should have been right: a bug of this crate or of a driver.
+    /// wgpu refused something that should have been right, a bug of this crate or of a driver; or a callback
+    /// of the caller's panicked where this crate polls the device.
     #[error("{operation}: {message}")]
     Gpu {
         /// What was being done.

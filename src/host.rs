@@ -44,7 +44,7 @@ pub(crate) async fn run(
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
     let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
     let watch = gpu.watch(tensors.fold(plan.workspace_bytes, u64::saturating_add));
-    let mut buffers: Vec<(Tensor, wgpu::Buffer)> = Vec::new();
+    let mut buffers = gpu.held::<Vec<(Tensor, wgpu::Buffer)>>();
     for requirement in &plan.tensors {
         let tensor = requirement.tensor;
         if matches!(tensor, Tensor::DiffSrc | Tensor::Sums) {
@@ -70,14 +70,6 @@ pub(crate) async fn run(
         .map(|r| (r.tensor, buffer_of(r.tensor).map(BufferRange::from)))
         .collect();
     let bound = bound::bind(gpu, plan, &given)?;
-    let device = gpu.device();
-    let encoder = gpu.scoped("recording", || {
-        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor {
-            label: Some("wgpu-norm"),
-        });
-        bound.record(&mut encoder);
-        encoder
-    })?;
     let outputs = [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta];
     let sources: Vec<_> = outputs
         .iter()
@@ -91,8 +83,8 @@ pub(crate) async fn run(
         .iter()
         .map(|&(t, buffer, bytes)| (t.name(), buffer, bytes))
         .collect();
-    let results = gpu.submit_and_read(watch, encoder, &reads).await;
-    let tensors: Vec<_> = sources.iter().map(|&(tensor, _, _)| tensor).collect();
-    gpu.release((bound, buffers));
-    Ok(Outputs(tensors.into_iter().zip(results?).collect()))
+    let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
+    let results = gpu.submit_and_read(watch, record, &reads).await?;
+    let tensors = sources.iter().map(|&(tensor, _, _)| tensor);
+    Ok(Outputs(tensors.zip(results).collect()))
 }

@@ -4,7 +4,7 @@ use crate::bound::{self, Bound, BufferRange};
 use crate::geometry;
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
-use crate::plan::{self, LayerNormProblem, Plan};
+use crate::plan::{self, LayerNormProblem, Plan, Requirement};
 use crate::{DType, Element, Error, GpuContext, ParamOf, host};
 
 /// What a [`GpuLayerNorm`] computes.
@@ -189,6 +189,7 @@ impl GpuLayerNorm {
         data: DType,
         params: DType,
     ) -> Result<LayerNormPlan, Error> {
+        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(data, params)?;
         check_epsilon(self.options.epsilon, data)?;
@@ -216,7 +217,8 @@ pub struct LayerNormPlan {
 /// The caller's buffers of a layer-norm gradient.
 ///
 /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine. beta is not among them: nothing depends on it.
+/// diff_dst. Disjoint ranges of one buffer are fine. [`LayerNormPlan::sizes`] says how large each must be.
+/// beta is not among them: nothing depends on it.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNormBuffers<'a> {
     /// The layer's input.
@@ -240,10 +242,71 @@ pub struct LayerNormBuffers<'a> {
     pub workspace: Option<BufferRange<'a>>,
 }
 
+/// Bytes of the buffers of a layer-norm gradient, each for the range of the same name in
+/// [`LayerNormBuffers`]; none for what the plan does not take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "those of LayerNormBuffers")]
+pub struct LayerNormSizes {
+    pub src: u64,
+    pub diff_dst: u64,
+    pub mean: u64,
+    pub variance: u64,
+    pub gamma: Option<u64>,
+    pub diff_src: u64,
+    pub diff_gamma: Option<u64>,
+    pub diff_beta: Option<u64>,
+    pub workspace: u64,
+}
+
 impl LayerNormPlan {
     fn check_length(&self, name: &'static str, tensor: Tensor, got: usize) -> Result<(), Error> {
         let expected = self.plan.requirement(tensor).map_or(0, |r| r.elements);
         geometry::check_length(name, expected, got)
+    }
+
+    /// Bytes that each buffer range must have, as
+    /// [`BatchNormPlan::sizes`](crate::BatchNormPlan::sizes).
+    pub fn sizes(&self) -> LayerNormSizes {
+        self.sizes_by(Requirement::bytes)
+    }
+
+    /// Bytes that each buffer range had best have, as
+    /// [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes).
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{DType, Error, GpuContext, GpuLayerNorm, LayerNormOptions};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
+    /// let plan = layer.plan(&[3, 7], DType::F16, DType::F16)?; // three rows of seven elements
+    /// assert_eq!(plan.sizes().mean, 8); // 3 elements of 2 bytes, in whole words
+    /// assert_eq!(plan.padded_sizes().gamma, Some(16)); // 8 elements of 2 bytes
+    /// # Ok(()) }).unwrap();
+    /// ```
+    pub fn padded_sizes(&self) -> LayerNormSizes {
+        self.sizes_by(Requirement::padded_bytes)
+    }
+
+    fn sizes_by(&self, bytes: fn(&Requirement) -> u64) -> LayerNormSizes {
+        let given = |tensor| self.plan.requirement(tensor).map(bytes);
+        let always = |tensor| given(tensor).unwrap_or(0);
+        LayerNormSizes {
+            src: always(Tensor::Src),
+            diff_dst: always(Tensor::DiffDst),
+            mean: always(Tensor::Mean),
+            variance: always(Tensor::Variance),
+            gamma: given(Tensor::Gamma),
+            diff_src: always(Tensor::DiffSrc),
+            diff_gamma: given(Tensor::DiffGamma),
+            diff_beta: given(Tensor::DiffBeta),
+            workspace: self.workspace_size(),
+        }
     }
 
     /// Bytes of scratch memory.
@@ -261,7 +324,8 @@ impl LayerNormPlan {
         self.plan.kernel_names()
     }
 
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.
+    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. What is bound
+    /// can be recorded whole; the halves of [`Bound`] are batch norm's alone.
     ///
     /// # Errors
     ///

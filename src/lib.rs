@@ -33,7 +33,7 @@
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
 //! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`]; [`GpuBatchNorm::backward_broadcast`] reduces any set of axes; [`GpuLayerNorm::backward`] takes [`LayerNormArgs`] and gives [`LayerNormGrads`] |
-//! | on device buffers | [`BatchNormPlan`] binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] binds [`LayerNormBuffers`] |
+//! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
@@ -54,7 +54,7 @@
 //! Three stages. [`GpuBatchNorm::plan`] is pure and needed once for a shape;
 //! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
-//! reads nothing back. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
+//! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
 //! batch that is spread over several devices.
 //!
 //! # How the crate is made
@@ -100,7 +100,8 @@ mod profile;
 pub mod reference;
 
 pub use batch_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, GpuBatchNorm,
+    BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan,
+    BatchNormSizes, GpuBatchNorm,
 };
 pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
@@ -108,6 +109,11 @@ pub use element::{DType, Element, ParamOf};
 pub use error::Error;
 pub use layer_norm::{
     GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormOptions, LayerNormPlan,
+    LayerNormSizes,
 };
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};
+
+/// The crates whose types stand in signatures here, in the versions that they are of.
+#[doc(no_inline)]
+pub use {half, wgpu};

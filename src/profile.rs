@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The environment variable that overrides an adapter's tuning.
 const VARIABLE: &str = "WGPU_NORM_PROFILE";
 
-/// An adapter as the plan sees it: plain data, so that plans are pure and can be made without a GPU.
+/// An adapter as the plan sees it: plain data, so that making a plan touches no GPU.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {

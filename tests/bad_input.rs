@@ -6,17 +6,19 @@ mod common;
 
 use common::buffers::{Buffers, Room, plan, range};
 use common::data::{Case, options_in};
-use common::{Noop, Subject, one, subjects};
+use common::{Noop, OwnDevices, Subject, one, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use std::future::Future;
 use std::process::Command;
-use std::sync::mpsc;
-use std::task::{Context, Waker};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wgpu_norm::{
     BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType, DataFormat,
-    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads, ParamOf,
+    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers,
+    LayerNormOptions, ParamGrads, ParamOf, Profile,
 };
 
 fn case() -> Case<f32, f32> {
@@ -552,6 +554,41 @@ fn ranges_that_overlap() {
 }
 
 #[test]
+fn layer_norm_has_no_halves() {
+    let noop = Noop::default();
+    let subject = &noop.subject;
+    let options = LayerNormOptions {
+        use_affine: false,
+        ..LayerNormOptions::default()
+    };
+    let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+    let plan = layer.plan(&[3, 4], DType::F32, DType::F32).unwrap();
+    let [src, diff_dst, mean, variance, diff_src] = [48; 5].map(|size| subject.buffer(size, &[]));
+    let ranges = LayerNormBuffers {
+        src: (&src).into(),
+        diff_dst: (&diff_dst).into(),
+        mean: (&mean).into(),
+        variance: (&variance).into(),
+        gamma: None,
+        diff_src: (&diff_src).into(),
+        diff_gamma: None,
+        diff_beta: None,
+        workspace: None,
+    };
+    let bound = plan.bind(&subject.gpu, &ranges).unwrap();
+    let device = subject.gpu.device();
+    let mut encoder = device.create_command_encoder(&Default::default());
+    let reduced = bound.record_reduce(&mut encoder);
+    let applied = bound.record_apply(&mut encoder);
+    for error in [reduced, applied].map(Result::unwrap_err) {
+        assert!(matches!(error, Error::Argument { .. }), "{error:?}");
+        says(&error, &["record_reduce", "batch norm", "layer norm"]);
+    }
+    bound.record(&mut encoder);
+    subject.gpu.queue().submit([encoder.finish()]);
+}
+
+#[test]
 fn limits_of_the_adapter() {
     let noop = Noop::default();
     let small = noop.subject.with_profile("small", |profile| {
@@ -576,7 +613,23 @@ fn limits_of_the_adapter() {
     };
     let three = Noop::new(limits, wgpu::Features::empty());
     let error = case().run(&three.subject).unwrap_err();
-    says(&error, &["storage"]);
+    let want = Error::Limit {
+        what: "a plan".to_owned(),
+        limit: "max_storage_buffers_per_shader_stage",
+        needed: 4,
+        available: 3,
+    };
+    assert_eq!(error, want);
+    let layer = GpuBatchNorm::new(&three.subject.gpu, case().options).unwrap();
+    let error = layer.plan(&[2, 3, 5], DType::F32, DType::F32, true);
+    assert_eq!(error.unwrap_err(), want);
+    let layer = GpuLayerNorm::new(&three.subject.gpu, LayerNormOptions::default()).unwrap();
+    let error = layer.plan(&[2, 3], DType::F32, DType::F32).unwrap_err();
+    assert_eq!(error, want);
+    says(
+        &error,
+        &["plan", "max_storage_buffers_per_shader_stage", "3"],
+    );
 }
 
 #[test]
@@ -607,6 +660,32 @@ fn a_plan_of_another_context() {
     };
     assert_eq!(error, want);
     still_works(&narrow.subject);
+    // Made for larger bindings, and for more workgroup memory.
+    let limited = |what, change: fn(&mut Profile)| {
+        let limited = narrow.subject.with_profile(what, change);
+        let error = plan(&narrow.subject, &case).bind(&limited.gpu, &buffers.ranges());
+        still_works(&limited);
+        error.map(|_| ()).unwrap_err()
+    };
+    let want = Error::Limit {
+        what: "a binding of src".to_owned(),
+        limit: "max_storage_buffer_binding_size",
+        needed: 12_000,
+        available: 8192,
+    };
+    assert_eq!(limited("bindings", |p| p.max_binding = 8192), want);
+    says(&want, &["src", "max_storage_buffer_binding_size", "8192"]);
+    let error = limited("workgroups", |p| p.max_workgroup_storage = 256);
+    let Error::Limit {
+        limit: "max_compute_workgroup_storage_size",
+        needed,
+        available: 256,
+        ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert!(needed > 256);
     // A profile cannot promise more than the device has.
     let boasting = narrow.subject.with_profile("boasting", |profile| {
         profile.tuning.runs_workgroup = 1024;
@@ -736,6 +815,69 @@ fn lost_devices() {
                 matches!(error, Error::DeviceLost { .. }),
                 "{what} {error:?}"
             );
+        }
+    }
+}
+
+/// A callback of the caller's may run, and panic, on the thread that polls for this crate: calls in flight get
+/// an answer, and later ones work.
+#[test]
+fn callbacks_that_panic() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        for kind in ["work done", "map"] {
+            let what = format!("{kind} on {}", subject.name);
+            let gpu = subject.gpu.clone();
+            promptly(&what.clone(), move || {
+                let case =
+                    Case::<f32, f32>::random(&[8, 64, 40, 40], options_in(DataFormat::Ncx), 1);
+                let layer = GpuBatchNorm::new(&gpu, case.options).unwrap();
+                let hit = Arc::new(AtomicBool::new(false));
+                // Which thread runs the callback is a matter of time.
+                for _ in 0..50 {
+                    let mut futures: Vec<_> = (0..2)
+                        .map(|_| Box::pin(layer.backward(case.args())))
+                        .collect();
+                    let mut context = Context::from_waker(Waker::noop());
+                    let mut early = Vec::new();
+                    for future in &mut futures {
+                        early.push(future.as_mut().poll(&mut context));
+                    }
+                    let flag = hit.clone();
+                    let callback = move || {
+                        if std::thread::current().name() == Some("wgpu-norm poll") {
+                            flag.store(true, Ordering::Relaxed);
+                            panic!("as the test wants");
+                        }
+                    };
+                    let staging = gpu.device().create_buffer(&wgpu::BufferDescriptor {
+                        label: None,
+                        size: 4,
+                        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                        mapped_at_creation: false,
+                    });
+                    match kind {
+                        "map" => staging.map_async(wgpu::MapMode::Read, .., move |_| callback()),
+                        _ => gpu.queue().on_submitted_work_done(callback),
+                    }
+                    for (future, early) in futures.into_iter().zip(early) {
+                        let result = match early {
+                            Poll::Ready(result) => result,
+                            Poll::Pending => block_on(future),
+                        };
+                        match result {
+                            Ok(_) => {}
+                            Err(error @ Error::Gpu { .. }) => says(&error, &["panicked"]),
+                            Err(error) => panic!("{error:?}"),
+                        }
+                    }
+                    if hit.load(Ordering::Relaxed) {
+                        return;
+                    }
+                }
+                panic!("the callback never ran on the polling thread");
+            });
+            case().check(subject, &format!("after {what}"));
         }
     }
 }

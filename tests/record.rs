@@ -5,10 +5,10 @@ mod common;
 
 use common::buffers::{Buffers, Room, first, plan, range};
 use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
-use common::{EveryPair, OwnDevices, Subject};
+use common::{EveryPair, Noop, OwnDevices, Subject};
 use wgpu_norm::{
     BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element,
-    Error, ParamGrads, ParamOf, Statistics, Tuning,
+    Error, GpuLayerNorm, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// Odd and even totals, runs and columns, a channel's end within four elements and at their end.
@@ -87,6 +87,95 @@ impl EveryPair for Rooms {
 #[test]
 fn exact_and_padded_buffers() {
     Rooms(OwnDevices::new()).every_pair();
+}
+
+/// Buffers of exactly the sizes that a plan tells, for batch norm and for layer norm.
+struct Sizes(Noop);
+
+impl EveryPair for Sizes {
+    fn pair<T: Element, P: ParamOf<T>>(&self) {
+        let (data, params) = (T::DTYPE.size(), P::DTYPE.size());
+        let tight = |elements: u64, size: u64| (elements * size).next_multiple_of(4);
+        let padded = |elements: u64, size: u64| elements.next_multiple_of(4) * size;
+        let subject = &self.0.subject;
+        every_case::<T, P>(|case, what| {
+            let plan = plan(subject, case);
+            let (n, channels) = (case.src.len() as u64, case.mean.len() as u64);
+            let both = case.options.param_grads == ParamGrads::Both;
+            for (sizes, of) in [
+                (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
+                (plan.padded_sizes(), &padded),
+            ] {
+                let params = of(channels, params);
+                assert_eq!(sizes.src, of(n, data), "{what}");
+                assert_eq!(sizes.diff_dst, sizes.src, "{what}");
+                assert_eq!(sizes.diff_src, sizes.src, "{what}");
+                assert_eq!([sizes.mean, sizes.variance], [params; 2], "{what}");
+                assert_eq!(sizes.gamma, case.gamma.as_ref().map(|_| params), "{what}");
+                assert_eq!(sizes.diff_gamma, both.then_some(params), "{what}");
+                assert_eq!(sizes.diff_beta, both.then_some(params), "{what}");
+                assert_eq!(sizes.sums, plan.sums_size(), "{what}");
+                assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
+                let buffer = |size| subject.buffer(size, &[]);
+                let optional = |size: Option<u64>| size.map(buffer);
+                let [src, diff_dst, diff_src] = [sizes.src; 3].map(buffer);
+                let [mean, variance] = [sizes.mean; 2].map(buffer);
+                let gamma = optional(sizes.gamma);
+                let (diff_gamma, diff_beta) =
+                    (optional(sizes.diff_gamma), optional(sizes.diff_beta));
+                let (sums, workspace) = (buffer(sizes.sums), buffer(sizes.workspace));
+                let ranges = BatchNormBuffers {
+                    src: (&src).into(),
+                    diff_dst: (&diff_dst).into(),
+                    mean: (&mean).into(),
+                    variance: (&variance).into(),
+                    gamma: gamma.as_ref().map(Into::into),
+                    diff_src: (&diff_src).into(),
+                    diff_gamma: diff_gamma.as_ref().map(Into::into),
+                    diff_beta: diff_beta.as_ref().map(Into::into),
+                    sums: Some((&sums).into()),
+                    workspace: Some((&workspace).into()),
+                };
+                bind(subject, &plan, &ranges);
+            }
+        });
+        for (use_affine, rows, columns) in [(true, 5, 7), (false, 3, 8), (true, 1, 1001)] {
+            let options = LayerNormOptions {
+                use_affine,
+                ..LayerNormOptions::default()
+            };
+            let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+            let shape = [rows as usize, columns as usize];
+            let plan = layer.plan(&shape, T::DTYPE, P::DTYPE).unwrap();
+            for (sizes, of) in [
+                (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
+                (plan.padded_sizes(), &padded),
+            ] {
+                let what = format!("{shape:?} on {}", subject.name);
+                let n = of(rows * columns, data);
+                assert_eq!(
+                    [sizes.src, sizes.diff_dst, sizes.diff_src],
+                    [n; 3],
+                    "{what}"
+                );
+                assert_eq!(
+                    [sizes.mean, sizes.variance],
+                    [of(rows, params); 2],
+                    "{what}"
+                );
+                let affine = use_affine.then_some(of(columns, params));
+                let affine_sizes = [sizes.gamma, sizes.diff_gamma, sizes.diff_beta];
+                assert_eq!(affine_sizes, [affine; 3], "{what}");
+                assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn sizes_of_buffers() {
+    let limits = wgpu::Limits::default();
+    Sizes(Noop::new(limits, wgpu::Features::SHADER_F64)).every_pair();
 }
 
 /// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
@@ -422,6 +511,90 @@ fn two_layers_recorded_twice() {
                 bound_second.record(encoder);
                 bound_first.record(encoder);
             });
+        }
+    }
+}
+
+/// Three layers in one pass of the caller's, each fed by the one before, with one workspace for all: the bits of
+/// a pass for each.
+#[test]
+fn layers_in_one_pass() {
+    let devices = OwnDevices::new();
+    for subject in &devices.subjects {
+        for (data_format, statistics) in [
+            (DataFormat::Ncx, Statistics::Batch),
+            (DataFormat::Nxc, Statistics::Batch),
+            (DataFormat::Ncx, Statistics::Constant),
+        ] {
+            // Split and fused, whatever the adapter's own sizes are.
+            for fused_block in [0, u32::MAX] {
+                let subject = subject.with_profile("layers", |profile| {
+                    profile.tuning.fused_block = fused_block;
+                    profile.tuning.fused_blocks = 0;
+                    profile.tuning.min_split = 256;
+                });
+                let options = BatchNormOptions {
+                    statistics,
+                    ..options_in(data_format)
+                };
+                let shape = in_format(&[4, 6, 93], data_format);
+                let what = format!("{options:?} {fused_block} on {}", subject.name);
+                let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
+                    let cases =
+                        [1, 2, 3].map(|seed| Case::<f32, f32>::random(&shape, options, seed));
+                    let mut layers = cases
+                        .each_ref()
+                        .map(|case| Buffers::new(&subject, case, Room::Exact));
+                    for i in 1..layers.len() {
+                        layers[i].diff_dst = layers[i - 1].diff_src.clone();
+                    }
+                    let plan = plan(&subject, &cases[0]);
+                    let workspace = subject.buffer(plan.workspace_size(), &[]);
+                    let sums = subject.buffer(plan.sums_size(), &[]);
+                    let bound = layers.each_ref().map(|buffers| {
+                        let ranges = BatchNormBuffers {
+                            workspace: Some((&workspace).into()),
+                            sums: Some((&sums).into()),
+                            ..buffers.ranges()
+                        };
+                        bind(&subject, &plan, &ranges)
+                    });
+                    submit(&subject, |encoder| record(encoder, &bound));
+                    let results = layers.iter().zip(&cases);
+                    results
+                        .map(|(buffers, case)| bits(&buffers.results(&subject, case)))
+                        .collect::<Vec<_>>()
+                };
+                let passes = run(&|encoder, layers| {
+                    for layer in layers {
+                        layer.record(encoder);
+                    }
+                });
+                let one_pass = run(&|encoder, layers| {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    for layer in layers {
+                        layer.record_in(&mut pass);
+                    }
+                });
+                assert!(one_pass == passes, "{what}");
+                let halves = run(&|encoder, layers| {
+                    for layer in layers {
+                        layer.record_reduce(encoder).unwrap();
+                        layer.record_apply(encoder).unwrap();
+                    }
+                });
+                let halves_in_one_pass = run(&|encoder, layers| {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    for layer in layers {
+                        layer.record_reduce_in(&mut pass).unwrap();
+                        layer.record_apply_in(&mut pass).unwrap();
+                    }
+                });
+                assert!(halves_in_one_pass == halves, "halves: {what}");
+                // And what a layer alone gives: the first is fed by nothing.
+                let first = Case::<f32, f32>::random(&shape, options, 1);
+                assert!(one_pass[0] == bits(&first.run(&subject).unwrap()), "{what}");
+            }
         }
     }
 }

@@ -14,8 +14,8 @@ pub struct ContextOptions {
     pub device: DeviceOptions,
 }
 
-/// Storage buffers that every plan can do with.
-const STORAGE_BUFFERS: u32 = 4;
+/// Storage buffers that every plan can do with, and none with fewer.
+pub(super) const STORAGE_BUFFERS: u32 = 4;
 
 /// The adapters of these backends, those that cannot run the kernels included.
 pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
@@ -58,58 +58,65 @@ pub fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
     }
 }
 
-/// The best adapter that fits.
-pub(super) async fn choose(options: &ContextOptions) -> Result<wgpu::Adapter, Error> {
-    let backends = options
-        .backends
-        .or_else(wgpu::Backends::from_env)
-        .unwrap_or(wgpu::Backends::all());
-    let name = options
-        .adapter_name
-        .clone()
-        .or_else(|| std::env::var("WGPU_ADAPTER_NAME").ok())
-        .filter(|name| !name.is_empty());
-    let wanted = name.as_deref().map(str::to_lowercase);
-    let mut best: Option<(u8, wgpu::Adapter)> = None;
-    let mut seen = Vec::new();
-    for adapter in adapters(backends).await {
+impl ContextOptions {
+    /// The adapter that [`GpuContext::with_options`] makes a context on, for instance to adapt its
+    /// [`Profile`](crate::Profile) first and go on with [`GpuContext::from_adapter`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoAdapter`].
+    pub async fn adapter(&self) -> Result<wgpu::Adapter, Error> {
+        let backends = self
+            .backends
+            .or_else(wgpu::Backends::from_env)
+            .unwrap_or(wgpu::Backends::all());
+        let name = self
+            .adapter_name
+            .clone()
+            .or_else(|| std::env::var("WGPU_ADAPTER_NAME").ok())
+            .filter(|name| !name.is_empty());
+        let wanted = name.as_deref().map(str::to_lowercase);
+        let mut best: Option<(u8, wgpu::Adapter)> = None;
+        let mut seen = Vec::new();
+        for adapter in adapters(backends).await {
+            let info = adapter.get_info();
+            let named = wanted
+                .as_ref()
+                .is_none_or(|wanted| info.name.to_lowercase().contains(wanted));
+            let reason = if named {
+                unfit(&adapter)
+            } else {
+                Some("its name differs")
+            };
+            if let Some(reason) = reason {
+                seen.push(format!("{} ({}): {reason}", info.name, info.backend));
+                continue;
+            }
+            let rank = rank(&info);
+            if best.as_ref().is_none_or(|(least, _)| rank < *least) {
+                best = Some((rank, adapter));
+            }
+        }
+        let Some((_, adapter)) = best else {
+            let requested = match name {
+                Some(name) => format!("an adapter named like '{name}' on {backends:?}"),
+                None => format!("an adapter on {backends:?}"),
+            };
+            let message = match seen.is_empty() {
+                true => "the machine has no graphics driver for these backends".to_owned(),
+                false => seen.join("; "),
+            };
+            return Err(Error::NoAdapter { requested, message });
+        };
         let info = adapter.get_info();
-        let named = wanted
-            .as_ref()
-            .is_none_or(|wanted| info.name.to_lowercase().contains(wanted));
-        let reason = if named {
-            unfit(&adapter)
-        } else {
-            Some("its name differs")
-        };
-        if let Some(reason) = reason {
-            seen.push(format!("{} ({}): {reason}", info.name, info.backend));
-            continue;
+        if info.device_type == wgpu::DeviceType::Cpu {
+            log::warn!(
+                "no GPU found: running on the software adapter {}",
+                info.name
+            );
         }
-        let rank = rank(&info);
-        if best.as_ref().is_none_or(|(least, _)| rank < *least) {
-            best = Some((rank, adapter));
-        }
+        Ok(adapter)
     }
-    let Some((_, adapter)) = best else {
-        let requested = match name {
-            Some(name) => format!("an adapter named like '{name}' on {backends:?}"),
-            None => format!("an adapter on {backends:?}"),
-        };
-        let message = match seen.is_empty() {
-            true => "the machine has no graphics driver for these backends".to_owned(),
-            false => seen.join("; "),
-        };
-        return Err(Error::NoAdapter { requested, message });
-    };
-    let info = adapter.get_info();
-    if info.device_type == wgpu::DeviceType::Cpu {
-        log::warn!(
-            "no GPU found: running on the software adapter {}",
-            info.name
-        );
-    }
-    Ok(adapter)
 }
 
 /// Smaller is better: the kind of device first, then native interfaces before GL.

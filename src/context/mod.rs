@@ -2,16 +2,18 @@
 
 mod adapter;
 mod pipelines;
+mod poller;
 mod readback;
 mod scope;
 
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
+pub(crate) use scope::Held;
 
 use crate::kernels::Variant;
 use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
-use readback::Poller;
+use poller::Poller;
 use scope::Watch;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -38,7 +40,7 @@ struct Inner {
     queue: wgpu::Queue,
     profile: Profile,
     shader_checks: bool,
-    pipelines: Mutex<Pipelines>,
+    pipelines: Pipelines,
     poller: Poller,
     lost: LostFlag,
 }
@@ -46,7 +48,8 @@ struct Inner {
 /// Set by the device-lost callback, where the device is ours.
 type LostFlag = Arc<Mutex<Option<String>>>;
 
-/// How a context uses a caller's device.
+/// How a context uses a device. What that means for the callbacks of a caller's device:
+/// [`GpuContext::from_device`].
 #[derive(Clone, Debug, Default)]
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
@@ -85,7 +88,7 @@ impl GpuContext {
     ///
     /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
     pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
-        let adapter = adapter::choose(&options).await?;
+        let adapter = options.adapter().await?;
         Self::from_adapter(&adapter, options.device).await
     }
 
@@ -123,13 +126,19 @@ impl GpuContext {
     }
 
     /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as every default set of limits does; eight allow the fused kernels,
+    /// storage buffers a shader stage, as every default set of limits does, else planning is an
+    /// [`Error::Limit`]; eight allow the fused kernels,
     /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster ones. `WGPU_NORM_PROFILE` is not looked at;
     /// [`Profile::with_env`] gives a profile that follows it.
     ///
     /// Buffers that are bound later must belong to this very device; those of another device are an
     /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up
     /// to the caller.
+    ///
+    /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
+    /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
+    /// thread that it polls on. One that panics there costs the calls that are waiting an
+    /// [`Error::Gpu`]; one that waited there for a call of this crate would wait forever.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
@@ -148,7 +157,7 @@ impl GpuContext {
             poller: Poller::new(device.clone()),
             profile,
             shader_checks: options.shader_checks,
-            pipelines: Mutex::default(),
+            pipelines: Pipelines::new(&device),
             lost,
             device,
             queue,
@@ -181,6 +190,20 @@ impl GpuContext {
     /// Whether tensors of this element type can be computed here.
     pub fn supports(&self, dtype: DType) -> bool {
         self.inner.profile.supports(dtype)
+    }
+
+    /// An error if plans cannot run here, as on a caller's device with too small limits.
+    pub(crate) fn check_fit(&self) -> Result<(), Error> {
+        let available = self.inner.profile.max_storage_buffers;
+        if available < adapter::STORAGE_BUFFERS {
+            return Err(Error::Limit {
+                what: "a plan".to_owned(),
+                limit: "max_storage_buffers_per_shader_stage",
+                needed: adapter::STORAGE_BUFFERS.into(),
+                available: available.into(),
+            });
+        }
+        Ok(())
     }
 
     /// An error if the device is known to be lost.
@@ -228,11 +251,8 @@ impl GpuContext {
     /// The pipeline of a kernel's variant, compiled the first time.
     pub(crate) fn pipeline(&self, variant: &Variant) -> Result<Pipeline, Error> {
         let inner = &self.inner;
-        let mut pipelines = inner
+        inner
             .pipelines
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        pipelines
             .get(&inner.device, variant, inner.shader_checks)
             .map_err(|error| self.or_lost(error))
     }
@@ -301,10 +321,9 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error.in_operation(operation)))
     }
 
-    /// Drops what owns wgpu objects.
-    pub(crate) fn release<T>(&self, objects: T) {
-        let _turn = scope::gl_turn(&self.inner.device);
-        drop(objects);
+    /// A place for wgpu objects.
+    pub(crate) fn held<T: Default>(&self) -> Held<T> {
+        Held::new(&self.inner.device)
     }
 
     /// Looks out for wgpu's complaints until the work is submitted, which needs so many bytes.
@@ -314,17 +333,16 @@ impl GpuContext {
 
     /// Has all pipelines compiled anew.
     pub(crate) fn forget_pipelines(&self) {
-        let pipelines = self.inner.pipelines.lock();
-        *pipelines.unwrap_or_else(PoisonError::into_inner) = Pipelines::default();
+        self.inner.pipelines.forget();
     }
 
-    /// Submits the encoder's commands, then reads back the first bytes of each buffer.
+    /// Submits what `record` records, then reads back the first bytes of each buffer.
     pub(crate) async fn submit_and_read(
         &self,
         watch: Watch,
-        encoder: wgpu::CommandEncoder,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
         sources: &[(&'static str, &wgpu::Buffer, u64)],
     ) -> Result<Vec<Vec<u8>>, Error> {
-        readback::submit_and_read(self, watch, encoder, sources).await
+        readback::submit_and_read(self, watch, record, sources).await
     }
 }

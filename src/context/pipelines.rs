@@ -1,9 +1,10 @@
 //! Pipelines, compiled when first needed and kept.
 
-use super::scope::scoped;
+use super::scope::{Held, gl_turn, scoped};
 use crate::Error;
 use crate::kernels::Variant;
 use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A compiled variant and the layout of its bindings.
 #[derive(Clone, Debug)]
@@ -13,27 +14,46 @@ pub(crate) struct Pipeline {
 }
 
 /// All pipelines of a context.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pipelines {
-    compiled: HashMap<Variant, Pipeline>,
+    compiled: Mutex<Held<HashMap<Variant, Pipeline>>>,
 }
 
 impl Pipelines {
+    pub fn new(device: &wgpu::Device) -> Self {
+        Self {
+            compiled: Mutex::new(Held::new(device)),
+        }
+    }
+
+    /// Compiles outside of the lock, so that threads which need other pipelines do not wait: two may compile
+    /// the same one at once, which is then kept once.
     pub fn get(
-        &mut self,
+        &self,
         device: &wgpu::Device,
         variant: &Variant,
         shader_checks: bool,
     ) -> Result<Pipeline, Error> {
-        if let Some(pipeline) = self.compiled.get(variant) {
+        if let Some(pipeline) = self.lock().get(variant) {
             return Ok(pipeline.clone());
         }
         let pipeline =
             scoped(device, || compile(device, variant, shader_checks)).map_err(|complaint| {
                 complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
             })?;
-        self.compiled.insert(variant.clone(), pipeline.clone());
-        Ok(pipeline)
+        // Of two, one is let go of.
+        let _turn = gl_turn(device);
+        let mut compiled = self.lock();
+        Ok(compiled.entry(variant.clone()).or_insert(pipeline).clone())
+    }
+
+    /// Has all compiled anew.
+    pub fn forget(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held<HashMap<Variant, Pipeline>>> {
+        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The adapter that the command line asks for.
 
 use crate::args::{Backend, GpuArgs};
-use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Tuning};
+use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
 
 impl GpuArgs {
     /// The backends that the flag names, else the environment, else all.
@@ -16,17 +16,29 @@ impl GpuArgs {
             .unwrap_or(wgpu::Backends::all())
     }
 
-    /// A context on the best adapter that fits.
+    /// A context on the best adapter that fits. The flag's profile stands in the environment's place.
     pub fn open(&self) -> Result<GpuContext, Error> {
-        let gpu = pollster::block_on(GpuContext::with_options(ContextOptions {
+        let options = ContextOptions {
             backends: Some(self.backends()),
             adapter_name: self.adapter.clone(),
             ..ContextOptions::default()
-        }))?;
-        match &self.profile {
-            None => Ok(gpu),
-            Some(text) => Ok(tuned(&gpu, gpu.profile().tuning.overridden(text)?)),
-        }
+        };
+        pollster::block_on(async {
+            let adapter = options.adapter().await?;
+            let profile = match &self.profile {
+                None => None,
+                Some(text) => {
+                    let mut profile = Profile::for_adapter(&adapter);
+                    profile.tuning = profile.tuning.overridden(text)?;
+                    Some(profile)
+                }
+            };
+            let options = DeviceOptions {
+                profile,
+                ..options.device
+            };
+            GpuContext::from_adapter(&adapter, options).await
+        })
     }
 }
 
