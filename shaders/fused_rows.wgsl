@@ -38,7 +38,7 @@ fn fused_rows(
     var sum: array<real4, column_quads>;
     var sum_xhat: array<real4, column_quads>;
     for (var k = 0u; k < column_quads; k++) {
-        if affine { gamma[k] = load_gamma(min(lane + k * lanes, last_column)); }
+        if scaled { gamma[k] = load_gamma(min(lane + k * lanes, last_column)); }
         sum[k] = real4();
         sum_xhat[k] = real4();
     }
@@ -63,8 +63,7 @@ fn fused_rows(
             xhat[k] = (load_src(quad) - real4(mean)) * r;
             var diff_dst_xhat = diff_dst * xhat[k];
             d[k] = diff_dst;
-            if affine {
-                d[k] *= gamma[k];
+            if summed {
                 var counted = diff_dst;
                 var counted_xhat = diff_dst_xhat;
                 if lanes < workgroup_size {
@@ -73,7 +72,10 @@ fn fused_rows(
                 }
                 sum[k] += counted;
                 sum_xhat[k] += counted_xhat;
-                diff_dst = d[k];
+            }
+            if scaled {
+                diff_dst *= gamma[k];
+                d[k] = diff_dst;
                 diff_dst_xhat *= gamma[k];
             }
             if !complete {
@@ -95,7 +97,7 @@ fn fused_rows(
         }
     }
 
-    if !affine { return; }
+    if !summed { return; }
     let count = uniforms.gamma_length;
     let part = uniforms.partials + tile * (count / 2u);
     for (var k = 0u; k < column_quads; k++) {

@@ -80,7 +80,7 @@ fn reduce_rows(
         }
     }
 
-    if !affine { return; }
+    if !summed { return; }
     // Rows of a workgroup that are `shift`ed alike, every fourth, have the same columns in an invocation's
     // quads; others write partial sums of their own.
     let keep = select(min(4u * lanes, workgroup_size), lanes, aligned);

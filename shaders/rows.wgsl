@@ -6,7 +6,8 @@
 
 override workgroup_size: u32 = 64u;
 override complete: bool = false; // every invocation's quads are in the row
-override affine: bool = false;   // gamma is given, and its gradients are wanted
+override scaled: bool = false;   // gamma is given
+override summed: bool = false;   // the parameters' gradients are wanted
 
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;

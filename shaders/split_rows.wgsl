@@ -31,7 +31,7 @@ fn tile_at(tile: u32, local: u32) -> Tile {
 
 // gamma of a quad's columns; behind the row's end begins the next row.
 fn gamma_at(shift: u32, quad: u32) -> real4 {
-    if !affine { return real4(1.0); }
+    if !scaled { return real4(1.0); }
     let copy = select(shift, 0u, aligned);
     return load_workspace(uniforms.weights + copy * uniforms.row_quads + min(quad, uniforms.row_quads - 1u));
 }

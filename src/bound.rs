@@ -355,16 +355,8 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         if dispatch.kernel.entry().subgroups && workgroup != subgroup {
             return Err(exceeded(what(), "subgroup_size", workgroup, subgroup));
         }
-        for binding in &dispatch.bindings {
-            let needed = binding.bytes.end.saturating_sub(binding.bytes.start);
-            if needed > profile.max_binding {
-                let what = format!("a binding of {}", binding.tensor.name());
-                let limit = "max_storage_buffer_binding_size";
-                return Err(exceeded(what, limit, needed, profile.max_binding));
-            }
-        }
     }
-    Ok(())
+    plan.check_bindings(profile.max_binding)
 }
 
 fn find<'a>(

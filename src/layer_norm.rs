@@ -5,7 +5,7 @@ use crate::geometry;
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem, Plan, Requirement};
-use crate::{DType, Element, Error, GpuContext, ParamOf, host};
+use crate::{DType, Element, Error, GpuContext, ParamGrads, ParamOf, host};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -13,20 +13,23 @@ pub struct LayerNormOptions {
     /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
     /// it on are normalized together.
     pub begin_norm_axis: i64,
-    /// Whether the layer scales by gamma and shifts by beta. If so both are required and their
-    /// gradients computed; if not, neither may be given.
+    /// Whether the layer scales by gamma and shifts by beta. If so both are required; if not, neither may be
+    /// given.
     pub use_affine: bool,
     /// Added to the variance; finite and above 0.
     pub epsilon: f64,
+    /// Which parameter gradients of an affine layer are computed, and whether gamma counts.
+    pub param_grads: ParamGrads,
 }
 
 impl Default for LayerNormOptions {
-    /// The operator document's defaults: the last axis, affine, epsilon 1e-5.
+    /// The operator document's defaults, the last axis, affine, epsilon 1e-5, with both parameter gradients.
     fn default() -> Self {
         Self {
             begin_norm_axis: -1,
             use_affine: true,
             epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
         }
     }
 }
@@ -60,17 +63,17 @@ pub struct LayerNormArgs<'a, T, P> {
 pub struct LayerNormGrads<T, P> {
     /// Gradient with respect to src, of src's shape.
     pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, if the layer is affine.
+    /// Gradient with respect to gamma, if the layer is affine; with [`ParamGrads::Both`].
     pub diff_gamma: Option<Vec<P>>,
-    /// Gradient with respect to beta, if the layer is affine.
+    /// Gradient with respect to beta, if the layer is affine; with [`ParamGrads::Both`].
     pub diff_beta: Option<Vec<P>>,
 }
 
 /// The gradient of layer normalization, as oneDNN Graph's `LayerNormBackward` defines it.
 ///
 /// A row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
-/// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine), and
-/// means taken over the row:
+/// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine, or with
+/// [`ParamGrads::Neither`]), and means taken over the row:
 ///
 /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
@@ -201,6 +204,7 @@ impl GpuLayerNorm {
             params,
             use_affine: self.options.use_affine,
             epsilon: self.options.epsilon,
+            param_grads: self.options.param_grads,
         };
         Ok(LayerNormPlan {
             plan: plan::layer_norm(profile, &problem)?,
@@ -233,9 +237,11 @@ pub struct LayerNormBuffers<'a> {
     pub gamma: Option<BufferRange<'a>>,
     /// Written: gradient with respect to src.
     pub diff_src: BufferRange<'a>,
-    /// Written: gradient with respect to gamma; given exactly if the layer is affine.
+    /// Written: gradient with respect to gamma; given exactly if the layer is affine, with
+    /// [`ParamGrads::Both`].
     pub diff_gamma: Option<BufferRange<'a>>,
-    /// Written: gradient with respect to beta; given exactly if the layer is affine.
+    /// Written: gradient with respect to beta; given exactly if the layer is affine, with
+    /// [`ParamGrads::Both`].
     pub diff_beta: Option<BufferRange<'a>>,
     /// Scratch memory of [`LayerNormPlan::workspace_size`] bytes. Without it the bound plan makes its
     /// own.

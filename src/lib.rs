@@ -54,8 +54,8 @@
 //! Three stages. [`GpuBatchNorm::plan`] is pure and needed once for a shape;
 //! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
-//! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and [`Bound::record_apply`] are its two halves, for a
-//! batch that is spread over several devices.
+//! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
+//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices.
 //!
 //! # How the crate is made
 //!

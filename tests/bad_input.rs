@@ -686,6 +686,22 @@ fn a_plan_of_another_context() {
         panic!("{error:?}");
     };
     assert!(needed > 256);
+    // Of rows so many that a binding does not hold their means: known when planning.
+    let short = narrow.subject.with_profile("short bindings", |profile| {
+        profile.max_binding = 4096;
+        profile.tuning.window_unit = 256;
+    });
+    let layer = GpuLayerNorm::new(&short.gpu, LayerNormOptions::default()).unwrap();
+    let error = layer.plan(&[2000, 4], DType::F32, DType::F32).unwrap_err();
+    says(
+        &error,
+        &[
+            "a binding of mean",
+            "max_storage_buffer_binding_size",
+            "8000",
+            "4096",
+        ],
+    );
     // A profile cannot promise more than the device has.
     let boasting = narrow.subject.with_profile("boasting", |profile| {
         profile.tuning.runs_workgroup = 1024;

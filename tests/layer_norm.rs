@@ -12,8 +12,11 @@ use std::sync::OnceLock;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
     DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormBuffers,
-    LayerNormGrads, LayerNormOptions, ParamOf, Tuning,
+    LayerNormGrads, LayerNormOptions, ParamGrads, ParamOf, Tuning,
 };
+
+/// Whether the layer is affine, and what is computed of its parameters' gradients.
+type Choice = (bool, ParamGrads);
 
 struct Case<T, P> {
     shape: Vec<usize>,
@@ -33,13 +36,15 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         (if axis < 0 { axis + rank } else { axis }) as usize
     }
 
-    fn random(shape: &[usize], begin_norm_axis: i64, use_affine: bool, seed: u64) -> Self {
+    fn random(shape: &[usize], begin_norm_axis: i64, choice: Choice, seed: u64) -> Self {
+        let (use_affine, param_grads) = choice;
         let mut random = Random::new(seed);
         let mut case = Self {
             shape: shape.to_vec(),
             options: LayerNormOptions {
                 begin_norm_axis,
                 use_affine,
+                param_grads,
                 ..Default::default()
             },
             src: random.vec(shape.iter().product(), 2.0, 0.5),
@@ -77,6 +82,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
     }
 
     fn reference(&self) -> Gradients {
+        let ignored = self.options.param_grads == ParamGrads::Neither;
+        let gamma = self.gamma.as_ref().filter(|_| !ignored);
         LayerNorm {
             shape: &self.shape,
             begin_norm_axis: self.axis(),
@@ -84,7 +91,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             diff_dst: &to_f64(&self.diff_dst),
             mean: &to_f64(&self.mean),
             variance: &to_f64(&self.variance),
-            gamma: self.gamma.as_deref().map(to_f64).as_deref(),
+            gamma: gamma.map(|gamma| to_f64(gamma)).as_deref(),
             epsilon: self.options.epsilon,
         }
         .backward()
@@ -100,9 +107,9 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             error <= 1.0,
             "{what}: diff_src is off by {error} tolerances"
         );
-        let affine = self.options.use_affine;
-        assert_eq!(got.diff_gamma.is_some(), affine, "{what}");
-        assert_eq!(got.diff_beta.is_some(), affine, "{what}");
+        let wanted = self.options.use_affine && self.options.param_grads == ParamGrads::Both;
+        assert_eq!(got.diff_gamma.is_some(), wanted, "{what}");
+        assert_eq!(got.diff_beta.is_some(), wanted, "{what}");
         if let (Some(diff_gamma), Some(diff_beta)) = (&got.diff_gamma, &got.diff_beta) {
             let error = scaled_error(diff_gamma, &want.diff_gamma, &want.diff_gamma_scale);
             assert!(
@@ -139,6 +146,7 @@ fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
             begin_norm_axis: vector.metadata["begin_norm_axis"].parse().unwrap(),
             use_affine,
             epsilon: vector.epsilon(),
+            param_grads: ParamGrads::Both,
         },
         src: vector.tensor("src"),
         diff_dst: vector.tensor("diff_dst"),
@@ -210,12 +218,17 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
 
 fn check_shapes<T: Element, P: ParamOf<T>>(shapes: &[(&[usize], i64)]) {
     for (index, &(shape, axis)) in shapes.iter().enumerate() {
-        for use_affine in [true, false] {
-            let case = Case::<T, P>::random(shape, axis, use_affine, index as u64);
+        let others = [
+            (false, ParamGrads::Both),
+            (true, ParamGrads::Frozen),
+            (true, ParamGrads::Neither),
+        ];
+        for choice in [(true, ParamGrads::Both), others[index % others.len()]] {
+            let case = Case::<T, P>::random(shape, axis, choice, index as u64);
             let want = case.reference();
             for subject in tuned().iter().filter(|subject| subject.supports::<T>()) {
                 let what = format!(
-                    "{shape:?} from axis {axis}, {}/{}, affine {use_affine} on {}",
+                    "{shape:?} from axis {axis}, {}/{}, {choice:?} on {}",
                     T::DTYPE,
                     P::DTYPE,
                     subject.name
@@ -274,7 +287,7 @@ fn correctness_set_f64() {
 #[test]
 fn empty_tensors() {
     for subject in common::subjects() {
-        let case = Case::<f32, f32>::random(&[0, 5], -1, true, 0);
+        let case = Case::<f32, f32>::random(&[0, 5], -1, (true, ParamGrads::Both), 0);
         let got = case.run(&subject.gpu).unwrap();
         assert_eq!(got.diff_src, vec![0.0; 0]);
         assert_eq!(got.diff_gamma, Some(vec![0.0; 5]));
@@ -282,7 +295,7 @@ fn empty_tensors() {
         let case = Case::<f32, f32> {
             mean: vec![0.0; 5],
             variance: vec![1.0; 5],
-            ..Case::random(&[5, 0], -1, true, 0)
+            ..Case::random(&[5, 0], -1, (true, ParamGrads::Both), 0)
         };
         let got = case.run(&subject.gpu).unwrap();
         assert_eq!(got.diff_src, vec![0.0; 0]);
@@ -310,12 +323,30 @@ fn results_do_not_depend_on_windows() {
     // Partial sums by column must fit the small binding too, so not every shape can be affine.
     let (rows, parts_of_rows) = ((1 << 18, 5 << 19), (1 << 14, 1 << 18));
     let cases = [
-        (Case::<f32, f32>::random(&[60, 20_000], -1, true, 4), rows),
-        (Case::random(&[60, 20_001], -1, false, 5), rows),
-        (Case::random(&[9000, 68], -1, true, 6), rows),
-        (Case::random(&[9000, 67], -1, true, 7), rows),
-        (Case::random(&[3, 100_000], -1, false, 8), parts_of_rows),
-        (Case::random(&[5, 60_001], -1, false, 9), parts_of_rows),
+        (
+            Case::<f32, f32>::random(&[60, 20_000], -1, (true, ParamGrads::Both), 4),
+            rows,
+        ),
+        (
+            Case::random(&[60, 20_001], -1, (false, ParamGrads::Both), 5),
+            rows,
+        ),
+        (
+            Case::random(&[9000, 68], -1, (true, ParamGrads::Both), 6),
+            rows,
+        ),
+        (
+            Case::random(&[9000, 67], -1, (true, ParamGrads::Both), 7),
+            rows,
+        ),
+        (
+            Case::random(&[3, 100_000], -1, (false, ParamGrads::Both), 8),
+            parts_of_rows,
+        ),
+        (
+            Case::random(&[5, 60_001], -1, (false, ParamGrads::Both), 9),
+            parts_of_rows,
+        ),
     ];
     for (case, (window_unit, max_binding)) in &cases {
         let reference = case.reference();
@@ -336,7 +367,7 @@ fn results_do_not_depend_on_windows() {
 fn results_repeat_to_the_bit() {
     for subject in common::subjects() {
         for shape in [&[3000, 33][..], &[500, 130], &[3, 20_001], &[40_000, 1]] {
-            let case = Case::<f32, f32>::random(shape, -1, true, 3);
+            let case = Case::<f32, f32>::random(shape, -1, (true, ParamGrads::Both), 3);
             let first = case.run(&subject.gpu).unwrap();
             assert_eq!(
                 first,
@@ -351,7 +382,7 @@ fn results_repeat_to_the_bit() {
 #[test]
 fn bad_arguments_are_typed_errors() {
     let subject = &common::subjects()[0];
-    let case = || Case::<f32, f32>::random(&[4, 6], -1, true, 0);
+    let case = || Case::<f32, f32>::random(&[4, 6], -1, (true, ParamGrads::Both), 0);
     let fails = |case: Case<f32, f32>| case.run(&subject.gpu).unwrap_err();
     let mut missing = case();
     missing.beta = None;

@@ -15,7 +15,7 @@ use wgpu_norm::operators::directml::{
 };
 use wgpu_norm::operators::ngraph::{BackpropInputs, BackpropOutputs, BatchNormTrainingBackprop};
 use wgpu_norm::operators::onednn::{
-    BatchNormOutputs, BatchNormTrainingBackward, LayerNormBackward,
+    BatchNormOutputs, BatchNormTrainingBackward, LayerNormBackward, LayerNormOutputs,
 };
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
@@ -266,18 +266,26 @@ mod onednn {
             ..affine
         };
         let diff_src = [0.375, -0.375, 0.0, 0.0, -1.5, 1.5, 0.046875, -0.046875];
-        for (use_affine, args) in [(true, affine), (false, plain)] {
+        // Where no other output is asked for, gamma counts all the same.
+        let choices = [
+            (true, LayerNormOutputs::All, affine),
+            (true, LayerNormOutputs::DiffSrc, affine),
+            (false, LayerNormOutputs::All, plain),
+        ];
+        for (use_affine, outputs, args) in choices {
             let op = LayerNormBackward {
                 use_affine,
                 epsilon: 0.0625,
+                outputs,
                 ..Default::default()
             };
+            let wanted = use_affine && outputs == LayerNormOutputs::All;
             for subject in subjects() {
                 let got = block_on(op.backward(&subject.gpu, args)).unwrap();
-                let what = format!("affine {use_affine} on {}", subject.name);
+                let what = format!("affine {use_affine}, {outputs:?} on {}", subject.name);
                 assert_near(&got.diff_src, &diff_src, 1e-6, 1e-6, &what);
-                assert_eq!(got.diff_gamma.is_some(), use_affine, "{what}");
-                assert_eq!(got.diff_beta.is_some(), use_affine, "{what}");
+                assert_eq!(got.diff_gamma.is_some(), wanted, "{what}");
+                assert_eq!(got.diff_beta.is_some(), wanted, "{what}");
                 if let (Some(diff_gamma), Some(diff_beta)) = (got.diff_gamma, got.diff_beta) {
                     assert_near(&diff_gamma, &[18.75, 3.125], 1e-6, 0.0, &what);
                     assert_near(&diff_beta, &[22.5, -3.75], 1e-6, 0.0, &what);
@@ -319,11 +327,13 @@ mod onednn {
             begin_norm_axis,
             use_affine,
             epsilon: vector.epsilon() as f32,
+            ..Default::default()
         };
         let options = LayerNormOptions {
             begin_norm_axis,
             use_affine,
             epsilon: vector.epsilon(),
+            ..Default::default()
         };
         for subject in subjects() {
             let what = format!("{} on {}", vector.name, subject.name);

@@ -182,7 +182,7 @@ const FUSED_ROWS: Entry = Entry {
     ],
     optional: &[Tensor::Gamma],
     sizes: &["lanes", "column_quads"],
-    constants: &["complete", "affine"],
+    constants: &["complete", "scaled", "summed"],
     words: &[
         "channels",
         "gamma_length",
@@ -488,7 +488,7 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
                 sizes: &["lanes", "column_quads"],
-                constants: &["complete", "affine", "aligned"],
+                constants: &["complete", "scaled", "summed", "aligned"],
                 words: &[
                     "rows",
                     "columns",
@@ -524,7 +524,7 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[],
                 sizes: &["lanes", "column_quads"],
-                constants: &["complete", "affine", "aligned", "narrow", "whole"],
+                constants: &["complete", "scaled", "summed", "aligned", "narrow", "whole"],
                 words: &[
                     "rows",
                     "columns",

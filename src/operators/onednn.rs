@@ -148,8 +148,8 @@ impl BatchNormTrainingBackward {
 /// | index | input | shape | | index | output | shape |
 /// |---|---|---|---|---|---|---|
 /// | 0 | `src` | rank 1 to 8 | | 0 | `diff_src` | src's |
-/// | 1 | `diff_dst` | src's | | 1 | `diff_gamma` with `use_affine` | gamma's |
-/// | 2 | `mean` | the leading axes | | 2 | `diff_beta` with `use_affine` | gamma's |
+/// | 1 | `diff_dst` | src's | | 1 | `diff_gamma` with `use_affine`, optional | gamma's |
+/// | 2 | `mean` | the leading axes | | 2 | `diff_beta` with `use_affine`, optional | gamma's |
 /// | 3 | `variance` | the leading axes | | | | |
 /// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
 /// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
@@ -160,8 +160,8 @@ impl BatchNormTrainingBackward {
 ///
 /// * The document calls gamma and beta one-dimensional also where several axes are normalized. Only
 ///   their number of elements counts here, so either form serves.
-/// * With `use_affine` both outputs diff_gamma and diff_beta are computed, always. Without it gamma and
-///   beta must not be given, where oneDNN ignores them.
+/// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
+/// * Without `use_affine` gamma and beta must not be given, where oneDNN ignores them.
 /// * beta must be given with `use_affine`, as the document says, although no gradient depends on its
 ///   values; on device buffers it is not bound.
 /// * f16 with f16 parameters and f64 with f64 work too.
@@ -200,15 +200,29 @@ pub struct LayerNormBackward {
     pub use_affine: bool,
     /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default.
     pub epsilon: f32,
+    /// Which outputs the operation has.
+    pub outputs: LayerNormOutputs,
+}
+
+/// The outputs of a [`LayerNormBackward`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum LayerNormOutputs {
+    /// diff_src and, with `use_affine`, diff_gamma and diff_beta.
+    #[default]
+    All,
+    /// diff_src alone. With `use_affine` gamma still scales it: the document has no rule like that of
+    /// [`BatchNormOutputs::DiffSrc`] here.
+    DiffSrc,
 }
 
 impl Default for LayerNormBackward {
-    /// The document's defaults.
+    /// The document's defaults, with all outputs.
     fn default() -> Self {
         Self {
             begin_norm_axis: -1,
             use_affine: true,
             epsilon: 1e-5,
+            outputs: LayerNormOutputs::All,
         }
     }
 }
@@ -245,6 +259,10 @@ impl LayerNormBackward {
             begin_norm_axis: self.begin_norm_axis,
             use_affine: self.use_affine,
             epsilon: self.epsilon.into(),
+            param_grads: match self.outputs {
+                LayerNormOutputs::All => ParamGrads::Both,
+                LayerNormOutputs::DiffSrc => ParamGrads::Frozen,
+            },
         };
         GpuLayerNorm::new(gpu, options)
     }

@@ -171,6 +171,7 @@ pub(crate) struct LayerNormProblem {
     pub params: DType,
     pub use_affine: bool,
     pub epsilon: f64,
+    pub param_grads: ParamGrads,
 }
 
 /// The dispatches of a layer-norm gradient: everything in one reading where rows fit registers; else a
@@ -203,14 +204,12 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     let diff_src = requirement(Tensor::DiffSrc, data, n);
     let mean = requirement(Tensor::Mean, params, rows);
     let variance = requirement(Tensor::Variance, params, rows);
-    let affine = |tensor| {
-        problem
-            .use_affine
-            .then(|| requirement(tensor, params, columns))
-    };
-    let gamma = affine(Tensor::Gamma);
-    let diff_gamma = affine(Tensor::DiffGamma);
-    let diff_beta = affine(Tensor::DiffBeta);
+    let of_params = |there: bool, tensor| there.then(|| requirement(tensor, params, columns));
+    let both = problem.use_affine && problem.param_grads == ParamGrads::Both;
+    let gamma = of_params(problem.use_affine, Tensor::Gamma);
+    let diff_gamma = of_params(both, Tensor::DiffGamma);
+    let diff_beta = of_params(both, Tensor::DiffBeta);
+    let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
     let mut tensors = vec![src, diff_dst, mean, variance];
     tensors.extend(gamma);
     tensors.push(diff_src);
@@ -226,8 +225,9 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         diff_dst: &diff_dst,
         mean: &mean,
         variance: &variance,
-        gamma: gamma.as_ref(),
+        gamma: used_gamma.as_ref(),
         diff_src: &diff_src,
+        summed: both,
     };
     let mut of_columns = Partials::none(word(columns), area.reserve(0)?);
     if let (Some(fused), 1..) = (in_registers, n) {
@@ -238,7 +238,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         let split = planner.split_rows(&by_row);
         let stats = area.reserve(rows)?;
         dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
-        let weights = match &gamma {
+        let weights = match &used_gamma {
             Some(gamma) => {
                 let (copies, quads) = split.weights();
                 let weights = area.reserve(copies * quads)?;
@@ -268,7 +268,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
             weights,
         )?);
     }
-    if problem.use_affine && columns > 0 {
+    if both && columns > 0 {
         let derived = Derived {
             diff_gamma: diff_gamma.as_ref(),
             diff_beta: diff_beta.as_ref(),
@@ -306,14 +306,6 @@ impl Planner<'_> {
         let sums = area.reserve(reals.div_ceil(4))?;
         let sums_in_workspace = area.bytes_of(sums, reals);
         let workspace_bytes = area.bytes();
-        if workspace_bytes > self.profile.max_binding {
-            return Err(Error::Limit {
-                what: "workspace".to_owned(),
-                limit: "max_storage_buffer_binding_size",
-                needed: workspace_bytes,
-                available: self.profile.max_binding,
-            });
-        }
         let mut dispatches: Vec<_> = dispatches
             .into_iter()
             .map(|(phases, dispatch)| Dispatch { phases, ..dispatch })
@@ -325,7 +317,7 @@ impl Planner<'_> {
                 _ => {}
             }
         }
-        Ok(Plan {
+        let plan = Plan {
             data: self.data,
             params,
             tensors,
@@ -333,6 +325,8 @@ impl Planner<'_> {
             word_bits: self.profile.word_bits(),
             sums_in_workspace,
             dispatches,
-        })
+        };
+        plan.check_bindings(self.profile.max_binding)?;
+        Ok(plan)
     }
 }

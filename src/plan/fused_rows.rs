@@ -46,10 +46,12 @@ impl Planner<'_> {
         epsilon: f64,
         area: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let affine = tensors.gamma.is_some();
         let tile_rows = self.walk(rows, 1, rows.at_once()).max(1) * rows.at_once();
         let tiles = div_ceil(rows.rows, tile_rows);
-        let records = if affine { tiles * rows.columns / 2 } else { 0 };
+        let records = match tensors.summed {
+            true => tiles * rows.columns / 2,
+            false => 0,
+        };
         let partials = Partials::paired(area.reserve(records)?, word(rows.columns), tiles);
         let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
         let alone = rows.lanes == 1 || rows.at_once() == 1;
@@ -59,7 +61,7 @@ impl Planner<'_> {
         };
         let mut enabled = Vec::new();
         enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(affine.then_some("affine"));
+        enabled.extend(tensors.enabled());
         let dispatches = windows(self.profile, tensors.src, tiles, start)?
             .into_iter()
             .map(|window| {

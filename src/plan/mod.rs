@@ -123,6 +123,23 @@ impl Plan {
         self.whole().map(|d| d.kernel.entry().name).collect()
     }
 
+    /// An error if a kernel binds more at once than this.
+    pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
+        let bindings = self.dispatches.iter().flat_map(|d| &d.bindings);
+        for Binding { tensor, bytes } in bindings {
+            let needed = bytes.end.saturating_sub(bytes.start);
+            if needed > max_binding {
+                return Err(Error::Limit {
+                    what: format!("a binding of {}", tensor.name()),
+                    limit: "max_storage_buffer_binding_size",
+                    needed,
+                    available: max_binding,
+                });
+            }
+        }
+        Ok(())
+    }
+
     fn whole(&self) -> impl Iterator<Item = &Dispatch> {
         let whole = |dispatch: &&Dispatch| dispatch.phases.meets(Phases::WHOLE);
         self.dispatches.iter().filter(whole)

@@ -21,6 +21,16 @@ pub(crate) struct RowTensors<'a> {
     pub variance: &'a Requirement,
     pub gamma: Option<&'a Requirement>,
     pub diff_src: &'a Requirement,
+    /// Whether sums of columns are wanted.
+    pub summed: bool,
+}
+
+impl RowTensors<'_> {
+    /// The override constants that are true for every kernel over rows.
+    pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
+        let scaled = self.gamma.map(|_| "scaled");
+        scaled.into_iter().chain(self.summed.then_some("summed"))
+    }
 }
 
 /// The number of quads, of a few that kernels are compiled for, that holds so many.

@@ -117,7 +117,10 @@ impl Planner<'_> {
             )
         };
         let column_parts = split.column_parts();
-        let sums = weights.map_or(0, |_| column_parts * rows.columns);
+        let sums = match tensors.summed {
+            true => column_parts * rows.columns,
+            false => 0,
+        };
         let columns = word(rows.columns);
         let of_columns = match rows.aligned() {
             true => Partials::paired(area.reserve(sums / 2)?, columns, column_parts),
@@ -194,7 +197,7 @@ impl Planner<'_> {
         let mut enabled = pass.enabled.clone();
         enabled.extend(rows.aligned().then_some("aligned"));
         enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(weights.map(|_| "affine"));
+        enabled.extend(tensors.enabled());
         let bind = |window: &Window, tensor: &Tensor| match tensor {
             Tensor::Src => window.bind(tensors.src),
             Tensor::DiffDst => window.bind(tensors.diff_dst),

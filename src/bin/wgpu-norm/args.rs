@@ -125,11 +125,16 @@ pub struct LayerNormBackward {
     /// the file's metadata, else -1]
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     pub begin_norm_axis: Option<i64>,
-    /// Whether gamma and beta belong to the layer, and diff_gamma and diff_beta are computed; without
-    /// it a given gamma or beta is ignored [default: the file's metadata, else true]
+    /// Whether gamma and beta belong to the layer; without it a given gamma or beta is ignored, and there are
+    /// no diff_gamma and diff_beta [default: the file's metadata, else true]
     #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
     pub use_affine: Option<bool>,
     /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
+    /// Whether diff_gamma and diff_beta are computed: both; neither, and gamma is ignored; or neither
+    /// while gamma still scales diff_src (frozen)
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    pub param_grads: ParamGrads,
 }

@@ -9,7 +9,7 @@ use crate::operator::{self, Grads, Operator};
 use crate::tensors::{Arguments, Values};
 use wgpu_norm::reference::{self, Gradients};
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions, ParamOf,
+    Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions, ParamGrads, ParamOf,
 };
 
 /// Runs the subcommand.
@@ -29,6 +29,7 @@ fn options(command: &LayerNormBackward, input: &Input) -> Result<LayerNormOption
         begin_norm_axis: begin_norm_axis.unwrap_or(default.begin_norm_axis),
         use_affine: use_affine.unwrap_or(default.use_affine),
         epsilon: epsilon.unwrap_or(default.epsilon),
+        param_grads: command.param_grads,
     })
 }
 
@@ -114,6 +115,8 @@ impl Operator for LayerNormOptions {
 
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {
         let rank = values.shape.len();
+        let ignored = self.param_grads == ParamGrads::Neither;
+        let gamma = values.gamma.as_ref().filter(|_| !ignored);
         reference::LayerNorm {
             shape: values.shape,
             // The reference refuses `rank`, as the library has refused what has no such axis.
@@ -122,7 +125,7 @@ impl Operator for LayerNormOptions {
             diff_dst: &values.diff_dst,
             mean: &values.mean,
             variance: &values.variance,
-            gamma: values.gamma.as_deref(),
+            gamma: gamma.map(|gamma| gamma.as_ref()),
             epsilon: self.epsilon,
         }
         .backward()

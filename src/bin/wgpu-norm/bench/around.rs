@@ -101,6 +101,7 @@ fn host_slices<T: Element, P: ParamOf<T>>(
             Op::LayerNorm => {
                 let options = LayerNormOptions {
                     epsilon: EPSILON,
+                    param_grads: case.param_grads,
                     ..LayerNormOptions::default()
                 };
                 let layer = GpuLayerNorm::new(gpu, options)?;

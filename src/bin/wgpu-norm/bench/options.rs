@@ -35,7 +35,7 @@ pub struct Bench {
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true,
         default_value = "batch")]
     pub statistics: Statistics,
-    /// Of batch norm: which parameter gradients are computed
+    /// Which parameter gradients are computed
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
@@ -100,10 +100,7 @@ impl Bench {
                                 true => self.statistics,
                                 false => Statistics::Batch,
                             },
-                            param_grads: match batch_norm {
-                                true => self.param_grads,
-                                false => ParamGrads::Both,
-                            },
+                            param_grads: self.param_grads,
                         };
                         if !cases.contains(&case) {
                             cases.push(case);

@@ -29,7 +29,11 @@ impl Planned {
                 Self::BatchNorm(Box::new(layer.plan(&dims, data, params, true)?))
             }
             Op::LayerNorm => {
-                let layer = GpuLayerNorm::new(gpu, LayerNormOptions::default())?;
+                let options = LayerNormOptions {
+                    param_grads: case.param_grads,
+                    ..LayerNormOptions::default()
+                };
+                let layer = GpuLayerNorm::new(gpu, options)?;
                 Self::LayerNorm(Box::new(layer.plan(&dims, data, params)?))
             }
         })
