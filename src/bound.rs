@@ -549,13 +549,15 @@ struct Binder<'a> {
 impl Binder<'_> {
     fn step(&self, uniforms: wgpu::BindingResource<'_>) -> Result<Step, Error> {
         let mut bound = Vec::new();
-        let mut exact = false;
+        let mut exact = Vec::new();
         for binding in &self.dispatch.bindings {
             if self.in_place && binding.tensor == Tensor::DiffSrc {
                 continue;
             }
             let place = place(self.places, binding.tensor)?;
-            exact |= binding.bytes.end > place.room;
+            if binding.bytes.end > place.room {
+                exact.push(binding.tensor);
+            }
             bound.push((binding, place));
         }
         let mut variant = Variant {
@@ -566,11 +568,11 @@ impl Binder<'_> {
             in_place: self.in_place,
             pooled: false,
             // A plan may have been made for another context, whose adapter has longer words.
-            access: match (exact, self.plan.word_bits) {
-                (true, _) => Access::Exact,
-                (false, 64) if self.gpu.profile().int64 => Access::LongWords,
-                (false, _) => Access::Quads,
+            access: match self.plan.word_bits {
+                64 if self.gpu.profile().int64 => Access::LongWords,
+                _ => Access::Quads,
             },
+            exact,
             workgroup_size: self.dispatch.workgroup_size,
             sizes: self.dispatch.sizes.clone(),
             enabled: self.dispatch.enabled.clone(),

@@ -11,8 +11,10 @@ use wgpu_norm::{
     Error, GpuLayerNorm, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
-/// Odd and even totals, runs and columns, a channel's end within four elements and at their end.
+/// Odd and even totals, runs and columns, a channel's end within four elements and at their end, and data in
+/// whole groups of four with parameters that are not.
 const SHAPES: &[&[usize]] = &[
+    &[4, 3, 8],
     &[3, 5, 7],
     &[1, 1, 1],
     &[2, 3, 35],

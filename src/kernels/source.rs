@@ -23,7 +23,7 @@ pub(crate) enum Access {
     Quads,
     /// Four elements at once, in 64-bit words: half as many for a driver that moves them one by one.
     LongWords,
-    /// Word by word, none beyond the tensor's end. The workspace as by quads: all of it is bound.
+    /// Word by word, none beyond the tensor's end.
     Exact,
 }
 
@@ -39,8 +39,10 @@ pub(crate) struct Variant {
     pub in_place: bool,
     /// A buffer is bound twice, so every binding is read_write: wgpu allows no other mixture.
     pub pooled: bool,
-    /// [`Access::Exact`] where a buffer ends with its tensor, inside of a quad.
+    /// Of all tensors but the exact ones.
     pub access: Access,
+    /// The bound tensors whose buffers end with them, inside of a quad: [`Access::Exact`].
+    pub exact: Vec<Tensor>,
     pub workgroup_size: u32,
     /// Constants that the text gets, since lengths of register arrays cannot be overridden.
     pub sizes: Vec<(&'static str, u32)>,
@@ -115,11 +117,13 @@ impl Variant {
             (self.in_place, "in_place"),
             (self.pooled, "pooled"),
             (self.access == Access::LongWords, "long_words"),
-            (self.access == Access::Exact, "exact"),
         ] {
             if on {
                 label += &format!("-{name}");
             }
+        }
+        for tensor in &self.exact {
+            label += &format!("-exact_{}", tensor.name());
         }
         for name in &self.enabled {
             label += &format!("-{name}");
@@ -181,10 +185,11 @@ impl Variant {
         format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n")
     }
 
-    fn access_to(&self, tensor: Tensor) -> Access {
-        match self.access {
-            Access::Exact if tensor == Tensor::Workspace => Access::Quads,
-            access => access,
+    /// How a bound tensor is read and written.
+    pub(super) fn access_to(&self, tensor: Tensor) -> Access {
+        match self.exact.contains(&tensor) {
+            true => Access::Exact,
+            false => self.access,
         }
     }
 
@@ -197,7 +202,7 @@ impl Variant {
         };
         let bound = self.bound.contains(&through);
         let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
-        let access = self.access_to(tensor);
+        let access = self.access_to(through);
         let load = match (half, access) {
             _ if !bound => include_str!("../../shaders/access/load_absent.wgsl"),
             (false, Access::Quads) => include_str!("../../shaders/access/load_real.wgsl"),

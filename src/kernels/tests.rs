@@ -45,9 +45,17 @@ impl Kernel {
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in alone_and_together(entry.constants) {
-                    for choice in 0..12usize {
-                        let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
-                        let access = [Access::Quads, Access::LongWords, Access::Exact][choice / 4];
+                    for choice in 0..14usize {
+                        let [in_place, pooled] =
+                            [0, 1].map(|bit| choice < 12 && choice >> bit & 1 == 1);
+                        // All exact, the parameters alone, the data alone.
+                        let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
+                            0..4 => (Access::Quads, |_| false),
+                            4..8 => (Access::LongWords, |_| false),
+                            8..12 => (Access::Quads, |_| true),
+                            12 => (Access::LongWords, |tensor| !tensor.is_data()),
+                            _ => (Access::Quads, |tensor| tensor.is_data()),
+                        };
                         // In place means that diff_src is wanted.
                         if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
                             continue;
@@ -56,11 +64,15 @@ impl Kernel {
                             absent.contains(tensor) || (in_place && *tensor == Tensor::DiffSrc)
                         };
                         let bound = entry.tensors.iter().copied();
+                        let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
+                        let scratch = |t: &&Tensor| matches!(t, Tensor::Sums | Tensor::Workspace);
+                        let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
                         let variant = Variant {
                             kernel: self,
                             data,
                             params,
-                            bound: bound.filter(|t| !left_out(t)).collect(),
+                            exact: ends.copied().collect(),
+                            bound,
                             in_place,
                             pooled,
                             access,
@@ -329,13 +341,10 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 /// What a binding's array is made of: quads, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
-        Tensor::Workspace if variant.access == Access::Exact => {
-            (variant.data.accumulator(), Access::Quads)
-        }
-        Tensor::Workspace => (variant.data.accumulator(), variant.access),
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),
-        _ if tensor.is_data() => (variant.data, variant.access),
-        _ => (variant.params, variant.access),
+        Tensor::Workspace => (variant.data.accumulator(), variant.access),
+        _ if tensor.is_data() => (variant.data, variant.access_to(tensor)),
+        _ => (variant.params, variant.access_to(tensor)),
     };
     let (scalar, size) = match dtype {
         DType::F16 | DType::Bf16 if access == Access::LongWords => {
