@@ -91,8 +91,8 @@ pub struct Tuning {
     /// Quads that an invocation of the fused dispatch over runs adds one after another, at most; up to 256.
     /// Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
-    /// Bits of the words that src, diff_dst and diff_src are read and written by, where the adapter has
-    /// such integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
+    /// Bits of the words that tensors and the workspace are read and written by, where the adapter has such
+    /// integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
     pub word_bits: u32,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
     /// far as geometry has a choice. Far fewer than a binding holds.

@@ -29,8 +29,8 @@
 //!   3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
 //!   return at once, in finish and in the fused kernel over columns after standing in for the last channel.
-//! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: it is in the
-//!   window, since some of it is stored, and every quad is stored by one invocation alone.
+//! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
+//!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
 //! * Where a window begins inside a row, the row's first quad relative to it wraps below 0; the quads of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most

@@ -101,7 +101,7 @@ pub(crate) struct Plan {
     pub params: DType,
     pub tensors: Vec<Requirement>,
     pub workspace_bytes: u64,
-    /// Bits of the words that the data are read and written by.
+    /// Bits of the words that kernels read and write by.
     pub word_bits: u32,
     /// Where the sums are in the workspace, if the caller keeps no buffer for them.
     pub sums_in_workspace: Range<u64>,
