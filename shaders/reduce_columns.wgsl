@@ -111,25 +111,20 @@ fn reduce_columns(
         sum[k] = total.sum;
         sum_xhat[k] = total.sum_xhat;
         let column = first + k * uniforms.column_lanes;
-        if folded || row_lane > 0u || column >= uniforms.end_quad { continue; }
-        var to = 4u * (split * uniforms.width_quads + column);
-        if general { to = split * uniforms.channels + 4u * (batch * uniforms.width_quads + column); }
-        if paired {
-            store_paired(uniforms.partials, to, total.sum, total.sum_xhat);
-            continue;
-        }
-        for (var i = 0u; i < 4u; i++) {
-            let record = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
-            store_workspace(uniforms.partials + to + i, record);
+        if !folded && row_lane == 0u && column < uniforms.end_quad {
+            var to = 4u * (split * uniforms.width_quads + column);
+            if general { to = split * uniforms.channels + 4u * (batch * uniforms.width_quads + column); }
+            store_columns(to, total);
         }
     }
 
     if !folded { return; }
     for (var k = 0u; k < column_quads; k++) {
         let column = first + k * uniforms.column_lanes;
-        if row_lane > 0u || column >= uniforms.end_quad { continue; }
-        sums[column] = sum[k];
-        sums_xhat[column] = sum_xhat[k];
+        if row_lane == 0u && column < uniforms.end_quad {
+            sums[column] = sum[k];
+            sums_xhat[column] = sum_xhat[k];
+        }
     }
     workgroupBarrier();
     let row = uniforms.channels * uniforms.inner;
@@ -142,5 +137,17 @@ fn reduce_columns(
         }
         let to = uniforms.partials + split * uniforms.channels + channel;
         store_workspace(to, real4(total, real2()));
+    }
+}
+
+// Writes the sums of four columns, the first of which is number `to` of all splits'.
+fn store_columns(to: u32, total: Sums) {
+    if paired {
+        store_paired(uniforms.partials, to, total.sum, total.sum_xhat);
+        return;
+    }
+    for (var i = 0u; i < 4u; i++) {
+        let record = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
+        store_workspace(uniforms.partials + to + i, record);
     }
 }
