@@ -285,13 +285,14 @@ pub(crate) fn bind(
         Halves::WithoutSums | Halves::None => Phases::WHOLE,
     };
     let mut steps = gpu.held::<Vec<_>>();
-    for (index, dispatch) in plan.dispatches.iter().enumerate() {
-        if !dispatch.phases.meets(recorded) {
+    for (index, &(phases, ref dispatch)) in plan.dispatches.iter().enumerate() {
+        if !phases.meets(recorded) {
             continue;
         }
         let binder = Binder {
             gpu,
             plan,
+            phases,
             dispatch,
             places: &places,
             in_place: in_place
@@ -318,7 +319,7 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         needed,
         available,
     };
-    for dispatch in &plan.dispatches {
+    for (_, dispatch) in &plan.dispatches {
         let workgroup = u64::from(dispatch.workgroup_size);
         let [width, height] = dispatch.workgroups;
         let limits = [
@@ -510,7 +511,7 @@ impl UniformBuffer {
             .max(16) as usize;
         let mut bytes = Vec::new();
         let mut places = Vec::new();
-        for dispatch in &plan.dispatches {
+        for (_, dispatch) in &plan.dispatches {
             let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
             bytes.resize(bytes.len().next_multiple_of(alignment), 0);
             places.push((bytes.len() as u64, uniforms.len() as u64));
@@ -541,6 +542,7 @@ fn buffer_binding(buffer: &wgpu::Buffer, offset: u64, size: u64) -> wgpu::Bindin
 struct Binder<'a> {
     gpu: &'a GpuContext,
     plan: &'a Plan,
+    phases: Phases,
     dispatch: &'a Dispatch,
     places: &'a [Place<'a>],
     in_place: bool,
@@ -615,7 +617,7 @@ impl Binder<'_> {
             })
             .map_err(|error| self.blame(error, &bound))?;
         Ok(Step {
-            phases: self.dispatch.phases,
+            phases: self.phases,
             pipeline: pipeline.pipeline,
             bind_group,
             workgroups: self.dispatch.workgroups,

@@ -3,9 +3,9 @@
 use super::finish::Partials;
 use super::pack::workspace;
 use super::runs::MAX_SERIAL;
-use super::windows::windows;
+use super::windows::{bind_elements, windows};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, word};
+use super::{Dispatch, Planner, Requirement, axes_words, div_ceil, word};
 use crate::Error;
 use crate::geometry::Layout;
 use crate::kernels::{Kernel, Uniforms};
@@ -50,6 +50,37 @@ struct Area {
     quads: Range<u64>,
     column_tiles: u64,
     elements: Range<u64>,
+}
+
+impl Area {
+    /// What both kernels are told.
+    fn words(
+        &self,
+        layout: &Layout,
+        columns: &Columns,
+        workgroups: [u32; 2],
+        stats: Part,
+    ) -> Vec<(&'static str, u32)> {
+        let grid = &layout.grid;
+        let mut words = vec![
+            ("channels", grid.channels),
+            ("inner", grid.inner),
+            ("width_quads", word(columns.width_quads)),
+            ("rows", word(columns.rows)),
+            ("column_lanes", word(columns.column_lanes)),
+            ("first_tile", word(self.tiles.start)),
+            ("end_tile", word(self.tiles.end)),
+            ("column_tiles", word(self.column_tiles)),
+            ("first_quad", word(self.quads.start)),
+            ("end_quad", word(self.quads.end)),
+            ("grid_width", workgroups[0]),
+            ("window", word(self.elements.start)),
+            ("length", word(grid.elements() - self.elements.start)),
+            ("stats", stats.first),
+        ];
+        words.extend(axes_words(layout));
+        words
+    }
 }
 
 impl Planner<'_> {
@@ -253,45 +284,20 @@ impl Planner<'_> {
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor: &Requirement| {
-                    let units = 0..0;
-                    let elements = share.elements.clone();
-                    super::windows::Window { units, elements }.bind(tensor)
-                };
+                let bind = |tensor| bind_elements(tensor, &share.elements);
+                let mut words = share.words(layout, &columns, workgroups, stats);
+                words.extend([
+                    ("split_rows", word(split_rows)),
+                    ("partials", partials.part.first),
+                    ("splits", word(splits)),
+                ]);
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size,
                     sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), workspace()],
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            &[
-                                ("channels", grid.channels),
-                                ("inner", grid.inner),
-                                ("width_quads", word(columns.width_quads)),
-                                ("split_rows", word(split_rows)),
-                                ("rows", word(columns.rows)),
-                                ("column_lanes", word(columns.column_lanes)),
-                                ("first_tile", word(share.tiles.start)),
-                                ("end_tile", word(share.tiles.end)),
-                                ("column_tiles", word(share.column_tiles)),
-                                ("first_quad", word(share.quads.start)),
-                                ("end_quad", word(share.quads.end)),
-                                ("grid_width", workgroups[0]),
-                                ("window", word(share.elements.start)),
-                                ("length", word(grid.elements() - share.elements.start)),
-                                ("stats", stats.first),
-                                ("partials", partials.part.first),
-                                ("splits", word(splits)),
-                            ],
-                            axes_words(layout).as_slice(),
-                        ]
-                        .concat(),
-                        &[],
-                    ),
+                    uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
             })
@@ -309,7 +315,6 @@ impl Planner<'_> {
         stats: Part,
         coefficients: Part,
     ) -> Result<Vec<Dispatch>, Error> {
-        let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
@@ -324,49 +329,24 @@ impl Planner<'_> {
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor: &Requirement| {
-                    let units = 0..0;
-                    let elements = share.elements.clone();
-                    super::windows::Window { units, elements }.bind(tensor)
-                };
+                let bind = |tensor| bind_elements(tensor, &share.elements);
                 let mut bindings: Vec<_> = src.map(bind).into_iter().collect();
                 bindings.push(bind(diff_dst));
                 bindings.push(workspace());
                 bindings.push(bind(diff_src));
+                let mut words = share.words(layout, &columns, workgroups, stats);
+                words.extend([
+                    ("tile_rows", word(tile_rows)),
+                    ("coefficients", coefficients.first),
+                    ("row_tiles", row_tiles),
+                ]);
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size,
                     sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
                     bindings,
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            &[
-                                ("channels", grid.channels),
-                                ("inner", grid.inner),
-                                ("width_quads", word(columns.width_quads)),
-                                ("tile_rows", word(tile_rows)),
-                                ("rows", word(columns.rows)),
-                                ("column_lanes", word(columns.column_lanes)),
-                                ("first_tile", word(share.tiles.start)),
-                                ("end_tile", word(share.tiles.end)),
-                                ("column_tiles", word(share.column_tiles)),
-                                ("first_quad", word(share.quads.start)),
-                                ("end_quad", word(share.quads.end)),
-                                ("grid_width", workgroups[0]),
-                                ("window", word(share.elements.start)),
-                                ("length", word(grid.elements() - share.elements.start)),
-                                ("stats", stats.first),
-                                ("coefficients", coefficients.first),
-                                ("row_tiles", row_tiles),
-                            ],
-                            axes_words(layout).as_slice(),
-                        ]
-                        .concat(),
-                        &[],
-                    ),
+                    uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
             })

@@ -297,7 +297,7 @@ impl Planner<'_> {
         tensors: Vec<Requirement>,
         mut area: Workspace,
         params: DType,
-        dispatches: Vec<(Phases, Dispatch)>,
+        mut dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
         // The sums come last and have a binding of their own, apart from that of the rest.
         let records = 0..area.bytes();
@@ -306,11 +306,7 @@ impl Planner<'_> {
         let sums = area.reserve(reals.div_ceil(4))?;
         let sums_in_workspace = area.bytes_of(sums, reals);
         let workspace_bytes = area.bytes();
-        let mut dispatches: Vec<_> = dispatches
-            .into_iter()
-            .map(|(phases, dispatch)| Dispatch { phases, ..dispatch })
-            .collect();
-        for binding in dispatches.iter_mut().flat_map(|d| &mut d.bindings) {
+        for binding in dispatches.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
             match binding.tensor {
                 Tensor::Workspace => binding.bytes = records.clone(),
                 Tensor::Sums => binding.bytes = 0..reals * self.data.accumulator().size(),

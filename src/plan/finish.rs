@@ -2,7 +2,7 @@
 
 use super::pack::{PACK_WORKGROUP, whole, workspace};
 use super::workspace::Part;
-use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -124,7 +124,6 @@ impl Planner<'_> {
         ];
         Ok(Dispatch {
             kernel,
-            phases: Phases::WHOLE,
             workgroup_size,
             sizes: vec![("lanes", lanes)],
             enabled: facts

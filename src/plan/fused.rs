@@ -3,7 +3,7 @@
 use super::pack::whole;
 use super::runs::MAX_SERIAL;
 use super::windows::windows;
-use super::{Dispatch, Phases, Planner, Requirement, div_ceil, enabled_for_runs, word};
+use super::{Dispatch, Planner, Requirement, div_ceil, enabled_for_runs, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
@@ -149,7 +149,6 @@ impl Planner<'_> {
         let stacked = lanes < workgroup_size;
         Ok(Dispatch {
             kernel,
-            phases: Phases::WHOLE,
             workgroup_size,
             sizes: vec![],
             enabled: stacked.then_some("stacked").into_iter().collect(),
@@ -208,7 +207,6 @@ impl Planner<'_> {
                 let bindings = tensors.all().map(bind).collect();
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size,
                     sizes: vec![],
                     enabled: enabled.clone(),

@@ -6,7 +6,7 @@ use super::rows::{RowTensors, Rows, quads_held};
 use super::runs::lanes;
 use super::windows::windows;
 use super::workspace::Workspace;
-use super::{Dispatch, Phases, Planner, div_ceil, word};
+use super::{Dispatch, Planner, div_ceil, word};
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 use crate::{DType, Error};
@@ -76,7 +76,6 @@ impl Planner<'_> {
                 bindings.extend([workspace(), window.bind(tensors.diff_src)]);
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size: rows.workgroup_size,
                     sizes: rows.sizes(),
                     enabled: enabled.clone(),

@@ -62,7 +62,6 @@ pub(crate) struct Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dispatch {
     pub kernel: Kernel,
-    pub phases: Phases,
     pub workgroup_size: u32,
     /// Constants of the kernel's text.
     pub sizes: Vec<(&'static str, u32)>,
@@ -105,7 +104,7 @@ pub(crate) struct Plan {
     pub word_bits: u32,
     /// Where the sums are in the workspace, if the caller keeps no buffer for them.
     pub sums_in_workspace: Range<u64>,
-    pub dispatches: Vec<Dispatch>,
+    pub dispatches: Vec<(Phases, Dispatch)>,
 }
 
 impl Plan {
@@ -125,7 +124,7 @@ impl Plan {
 
     /// An error if a kernel binds more at once than this.
     pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
-        let bindings = self.dispatches.iter().flat_map(|d| &d.bindings);
+        let bindings = self.dispatches.iter().flat_map(|(_, d)| &d.bindings);
         for Binding { tensor, bytes } in bindings {
             let needed = bytes.end.saturating_sub(bytes.start);
             if needed > max_binding {
@@ -141,8 +140,9 @@ impl Plan {
     }
 
     fn whole(&self) -> impl Iterator<Item = &Dispatch> {
-        let whole = |dispatch: &&Dispatch| dispatch.phases.meets(Phases::WHOLE);
-        self.dispatches.iter().filter(whole)
+        let whole = self.dispatches.iter();
+        let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
+        whole.map(|(_, dispatch)| dispatch)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The dispatches that gather parameters in the workspace.
 
 use super::workspace::Part;
-use super::{Binding, Dispatch, Phases, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -43,7 +43,6 @@ impl Planner<'_> {
         bindings.push(workspace());
         Ok(Dispatch {
             kernel,
-            phases: Phases::WHOLE,
             workgroup_size,
             sizes: vec![],
             enabled: vec![],
@@ -75,7 +74,6 @@ impl Planner<'_> {
         let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size)))?;
         Ok(Dispatch {
             kernel,
-            phases: Phases::WHOLE,
             workgroup_size,
             sizes: vec![],
             enabled: if copies == 1 { vec!["aligned"] } else { vec![] },

@@ -2,9 +2,9 @@
 
 use super::finish::Partials;
 use super::pack::workspace;
-use super::windows::windows;
+use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, Requirement, axes_words, div_ceil, enabled_for_runs, word};
+use super::{Dispatch, Planner, Requirement, axes_words, div_ceil, enabled_for_runs, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
@@ -19,6 +19,32 @@ struct Tiles {
     runs: u64,
     chunk: u64,
     chunks: u64,
+}
+
+impl Tiles {
+    /// What both kernels are told of the tiles from `first` to `end`.
+    fn words(
+        &self,
+        layout: &Layout,
+        window: &Window,
+        (first, end): (u64, u64),
+        workgroups: [u32; 2],
+    ) -> Vec<(&'static str, u32)> {
+        let grid = &layout.grid;
+        let mut words = vec![
+            ("channels", grid.channels),
+            ("inner", grid.inner),
+            ("chunk", word(self.chunk)),
+            ("chunks", word(self.chunks)),
+            ("first_tile", word(first)),
+            ("end_tile", word(end)),
+            ("grid_width", workgroups[0]),
+            ("window", word(window.elements.start)),
+            ("length", word(grid.elements() - window.elements.start)),
+        ];
+        words.extend(axes_words(layout));
+        words
+    }
 }
 
 /// Invocations that share so many elements, with so many quads for each at least: a power of two.
@@ -110,37 +136,21 @@ impl Planner<'_> {
                     window.units.end * unit_tiles,
                 );
                 let workgroups = self.workgroups(end - first)?;
+                let mut words = tiles.words(layout, &window, (first, end), workgroups);
+                words.extend([
+                    ("outer", grid.outer),
+                    ("outer_block", word(tiles.runs)),
+                    ("lanes", lanes),
+                    ("stats", stats.first),
+                    ("partials", partials.part.first),
+                ]);
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size,
                     sizes: vec![],
                     enabled: enabled.clone(),
                     bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            &[
-                                ("outer", grid.outer),
-                                ("channels", grid.channels),
-                                ("inner", grid.inner),
-                                ("outer_block", word(tiles.runs)),
-                                ("chunk", word(tiles.chunk)),
-                                ("chunks", word(tiles.chunks)),
-                                ("lanes", lanes),
-                                ("first_tile", word(first)),
-                                ("end_tile", word(end)),
-                                ("grid_width", workgroups[0]),
-                                ("window", word(window.elements.start)),
-                                ("length", word(grid.elements() - window.elements.start)),
-                                ("stats", stats.first),
-                                ("partials", partials.part.first),
-                            ],
-                            axes_words(layout).as_slice(),
-                        ]
-                        .concat(),
-                        &[],
-                    ),
+                    uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
             })
@@ -190,37 +200,21 @@ impl Planner<'_> {
                 bindings.push(window.bind(diff_dst));
                 bindings.push(workspace());
                 bindings.push(window.bind(diff_src));
+                let mut words = tiles.words(layout, &window, (first, end), workgroups);
+                words.extend([
+                    ("runs", word(runs)),
+                    ("run_block", word(tiles.runs)),
+                    ("lanes", lanes),
+                    ("stats", stats.first),
+                    ("coefficients", coefficients.first),
+                ]);
                 Ok(Dispatch {
                     kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size,
                     sizes: vec![],
                     enabled: enabled.clone(),
                     bindings,
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            &[
-                                ("runs", word(runs)),
-                                ("channels", grid.channels),
-                                ("inner", grid.inner),
-                                ("run_block", word(tiles.runs)),
-                                ("chunk", word(tiles.chunk)),
-                                ("chunks", word(tiles.chunks)),
-                                ("lanes", lanes),
-                                ("first_tile", word(first)),
-                                ("end_tile", word(end)),
-                                ("grid_width", workgroups[0]),
-                                ("window", word(window.elements.start)),
-                                ("length", word(grid.elements() - window.elements.start)),
-                                ("stats", stats.first),
-                                ("coefficients", coefficients.first),
-                            ],
-                            axes_words(layout).as_slice(),
-                        ]
-                        .concat(),
-                        &[],
-                    ),
+                    uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
             })

@@ -6,7 +6,7 @@ use super::pack::workspace;
 use super::rows::{RowTensors, Rows};
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Planner, div_ceil, word};
+use super::{Dispatch, Planner, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
@@ -229,7 +229,6 @@ impl Planner<'_> {
                 ];
                 Ok(Dispatch {
                     kernel: pass.kernel,
-                    phases: Phases::WHOLE,
                     workgroup_size: rows.workgroup_size,
                     sizes: rows.sizes(),
                     enabled: enabled.clone(),

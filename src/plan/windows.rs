@@ -16,11 +16,16 @@ pub(crate) struct Window {
 impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
-        let size = tensor.dtype.size();
-        Binding {
-            tensor: tensor.tensor,
-            bytes: self.elements.start * size..self.elements.end * size,
-        }
+        bind_elements(tensor, &self.elements)
+    }
+}
+
+/// Some elements of a data tensor.
+pub(super) fn bind_elements(tensor: &Requirement, elements: &Range<u64>) -> Binding {
+    let size = tensor.dtype.size();
+    Binding {
+        tensor: tensor.tensor,
+        bytes: elements.start * size..elements.end * size,
     }
 }
 
