@@ -112,19 +112,19 @@ fn finish(
     let count = min(4u, channels - 4u * quad);
     var inverse_count = uniforms.inverse_count;
     if from_sums {
-        inverse_count = real(1.0) / sums[2u * channels];
+        inverse_count = real(1.0) / load_sum(2u * channels);
     } else if to_sums && quad == 0u {
-        sums[2u * channels] = uniforms.count;
+        store_sum(2u * channels, uniforms.count);
     }
     for (var i = 0u; i < 4u; i++) {
         if i >= count { continue; }
         let c = 4u * quad + i;
         if from_sums {
-            sum[i] = sums[c];
-            sum_xhat[i] = sums[channels + c];
+            sum[i] = load_sum(c);
+            sum_xhat[i] = load_sum(channels + c);
         } else if to_sums {
-            sums[c] = sum[i];
-            sums[channels + c] = sum_xhat[i];
+            store_sum(c, sum[i]);
+            store_sum(channels + c, sum_xhat[i]);
         }
         if derive {
             let stats = load_workspace(uniforms.stats + c);

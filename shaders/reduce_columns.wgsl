@@ -45,8 +45,8 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override folded: bool = false;
-override paired: bool = false;
+override folded: bool = false; // a channel's columns are added before they are written
+override paired: bool = false; // columns are channels, two to a record
 
 @compute @workgroup_size(workgroup_size)
 fn reduce_columns(

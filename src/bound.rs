@@ -1,10 +1,9 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
 use crate::context::Held;
-use crate::kernels::{Access, Tensor, Variant};
+use crate::kernels::{Access, SHARED_REALS, Tensor, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
-use std::ops::Range;
 
 /// A caller's buffer, or a part of one.
 ///
@@ -232,8 +231,6 @@ struct Place<'a> {
     bytes: u64,
     /// Bytes from the offset to the end of the buffer.
     room: u64,
-    /// The plan put it inside of the workspace.
-    inside: bool,
 }
 
 impl Place<'_> {
@@ -305,9 +302,6 @@ pub(crate) fn bind(
     }
     Ok(Bound { steps, halves })
 }
-
-/// Reals that a kernel shares in workgroup memory for each invocation, at most.
-const SHARED_REALS: u64 = 8;
 
 /// A plan may have been made for another context, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
@@ -409,21 +403,10 @@ fn places<'a>(
     }
     for requirement in &plan.tensors {
         let tensor = requirement.tensor;
-        match (find(given, tensor), tensor) {
-            (Some(range), _) => places.push(check(tensor, range, requirement.bytes(), alignment)?),
-            (None, Tensor::Sums) => {
-                let workspace = place(&places, Tensor::Workspace)?;
-                let inside: &Range<u64> = &plan.sums_in_workspace;
-                places.push(Place {
-                    tensor,
-                    buffer: workspace.buffer,
-                    offset: workspace.offset + inside.start,
-                    bytes: inside.end - inside.start,
-                    room: inside.end - inside.start,
-                    inside: true,
-                });
-            }
-            (None, _) => {
+        match find(given, tensor) {
+            Some(range) => places.push(check(tensor, range, requirement.bytes(), alignment)?),
+            None if tensor == Tensor::Sums => {} // for the halves alone
+            None => {
                 return Err(Error::BufferPresence {
                     tensor: tensor.name(),
                     expected: true,
@@ -471,20 +454,17 @@ fn check<'a>(
         offset: range.offset,
         bytes: expected,
         room,
-        inside: false,
     })
 }
 
-/// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst and the
-/// sums that the plan keeps in its own workspace.
+/// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst.
 fn check_overlaps(places: &[Place<'_>]) -> Result<(), Error> {
     for (i, first) in places.iter().enumerate() {
         for second in places.iter().skip(i + 1) {
             let written = first.tensor.is_output() || second.tensor.is_output();
             let pair = [first.tensor, second.tensor];
             let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);
-            let inside = first.tensor == Tensor::Workspace && second.inside;
-            if written && first.overlaps(second) && !over_diff_dst && !inside {
+            if written && first.overlaps(second) && !over_diff_dst {
                 return Err(Error::Overlap {
                     first: first.tensor.name(),
                     second: second.tensor.name(),

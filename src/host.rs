@@ -51,10 +51,10 @@ pub(crate) async fn run(
             continue;
         }
         let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
+        buffers.push((tensor, buffer.clone()));
         if let Some((_, bytes)) = inputs.iter().find(|(t, _)| *t == tensor) {
             gpu.write_buffer(tensor.name(), &buffer, bytes)?;
         }
-        buffers.push((tensor, buffer));
     }
     let buffer_of = |tensor| {
         let stored = if tensor == Tensor::DiffSrc {

@@ -1,6 +1,7 @@
 //! What the plan knows of an adapter: limits, abilities, and the sizes that suit it. All tuning is
 //! here, as data.
 
+use crate::kernels::SHARED_REALS;
 use crate::{DType, Error};
 use std::fmt;
 use std::str::FromStr;
@@ -450,11 +451,9 @@ impl Profile {
 
     /// A workgroup size of the tuning, within the adapter's limits.
     pub(crate) fn workgroup(&self, size: u32) -> u32 {
-        // No kernel shares more than 64 bytes an invocation.
-        let limit = self
-            .max_invocations
-            .min(self.max_workgroup_storage / 64)
-            .max(4);
+        // Of any type's kernels, so that a tensor is divided alike whatever its type.
+        let shared = u64::from(self.max_workgroup_storage) / (SHARED_REALS * DType::F64.size());
+        let limit = u64::from(self.max_invocations).min(shared).max(4) as u32;
         let limit = 1 << limit.ilog2();
         size.clamp(4, limit).next_power_of_two().min(limit)
     }

@@ -137,8 +137,9 @@ impl GpuContext {
     ///
     /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
     /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
-    /// thread that it polls on. One that panics there costs the calls that are waiting an
-    /// [`Error::Gpu`]; one that waited there for a call of this crate would wait forever.
+    /// thread that it polls on. One that panics inside of a call unwinds through that call; on the polling
+    /// thread it costs the calls that are waiting an [`Error::Gpu`]. One that waited there for a call of this
+    /// crate would wait forever.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
@@ -227,21 +228,22 @@ impl GpuContext {
             return lost;
         }
         let device = &self.inner.device;
-        let probe = scope::scoped(device, || {
-            device.create_buffer(&wgpu::BufferDescriptor {
+        let mut probe = self.held::<Option<wgpu::Buffer>>();
+        let created = scope::scoped(device, || {
+            *probe = Some(device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some("probe"),
                 size: 4,
                 usage: wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
-            })
+            }));
         });
-        let used = probe.map(|buffer| {
-            scope::scoped(device, || {
-                self.inner.queue.write_buffer(&buffer, 0, &[0; 4]);
-            })
+        let used = scope::scoped(device, || {
+            if let Some(buffer) = &*probe {
+                self.inner.queue.write_buffer(buffer, 0, &[0; 4]);
+            }
         });
-        match used {
-            Ok(Err(_)) => Error::DeviceLost {
+        match (created, used) {
+            (Ok(()), Err(_)) => Error::DeviceLost {
                 reason: error.to_string(),
             },
             _ => error,

@@ -27,7 +27,7 @@ mod web {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
-    use super::super::scope::gl_turn;
+    use super::super::scope::{gl_turn, in_turn};
     use crate::Error;
     use futures_intrusive::channel::shared::{OneshotReceiver, OneshotSender, oneshot_channel};
     use std::any::Any;
@@ -105,8 +105,8 @@ mod native {
             let poll = move || {
                 for Request { submission, answer } in receiver {
                     // wgpu panics where the device is lost, and callbacks of the caller run here too. Going
-                    // on is sound: wgpu holds no lock of its own around callbacks, and nothing of ours is
-                    // changed in between.
+                    // on is sound: wgpu holds no lock of its own around either, and nothing of ours is changed
+                    // in between.
                     let waited = catch_unwind(AssertUnwindSafe(|| wait_for(&device, submission)));
                     let panicked = |panic| Err(format!("polling panicked: {}", text_of(panic)));
                     // The receiver is gone if the caller dropped the future.
@@ -132,8 +132,9 @@ mod native {
             let running = running.unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Running { requests, thread }) = running {
                 drop(requests);
-                // A callback may hold the last context; a thread cannot wait for itself.
-                if thread.thread().id() != thread::current().id() {
+                // A callback may hold the last context: its thread cannot wait for itself, and in a turn
+                // not for one that may wait for the turn.
+                if thread.thread().id() != thread::current().id() && !in_turn() {
                     let _ = thread.join();
                 }
             }

@@ -47,6 +47,11 @@ impl Drop for Turn {
     }
 }
 
+/// Whether this thread has a turn.
+pub(super) fn in_turn() -> bool {
+    IN_TURN.get()
+}
+
 /// Held around calls that may need the GL context; nothing on other backends and inside of a turn.
 pub(super) fn gl_turn(device: &wgpu::Device) -> Option<Turn> {
     if device.adapter_info().backend != wgpu::Backend::Gl || IN_TURN.get() {
@@ -61,14 +66,15 @@ pub(super) fn gl_turn(device: &wgpu::Device) -> Option<Turn> {
 /// future is dropped while it waits, or a function returns early.
 #[derive(Debug)]
 pub(crate) struct Held<T: Default> {
-    device: wgpu::Device,
+    /// Taken when dropped: it may be the device's last owner.
+    device: Option<wgpu::Device>,
     objects: T,
 }
 
 impl<T: Default> Held<T> {
     pub fn new(device: &wgpu::Device) -> Self {
         Self {
-            device: device.clone(),
+            device: Some(device.clone()),
             objects: T::default(),
         }
     }
@@ -76,8 +82,11 @@ impl<T: Default> Held<T> {
 
 impl<T: Default> Drop for Held<T> {
     fn drop(&mut self) {
-        let _turn = gl_turn(&self.device);
+        let device = self.device.take();
+        let turn = device.as_ref().and_then(gl_turn);
         drop(std::mem::take(&mut self.objects));
+        drop(device);
+        drop(turn);
     }
 }
 

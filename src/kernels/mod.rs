@@ -17,14 +17,17 @@
 //!   tensor's length.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
 //!   is `channels`, of a fused kernel's gamma over rows `gamma_length`.
-//! * The workspace is bound whole but for the sums at its end; the plan lays out every part with its
-//!   size rounded up to sixteen records, and kernels index a part below the size that the plan reserved:
-//!   records by channel or row, partial sums by (split, column) or (row, part), weights by (copy, quad of
+//! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
+//!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
+//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
+//!   (split, channel) where they are `folded`, or by (row, part), weights by (copy, quad of
 //!   columns) below `row_quads` for each copy, of which there is one if `aligned`.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
-//!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads.
+//!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
+//!   which one workgroup owns.
+//! * The sums have 2 · `channels` + 1 reals and are indexed below that.
 //! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
 //!   3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
@@ -60,6 +63,9 @@ pub(crate) enum Tensor {
     Sums,
     Workspace,
 }
+
+/// Reals of workgroup memory that a kernel has for each invocation, at most.
+pub(crate) const SHARED_REALS: u64 = 8;
 
 impl Tensor {
     pub const fn name(self) -> &'static str {
@@ -324,7 +330,7 @@ impl Kernel {
                     include_str!("../../shaders/finish.wgsl"),
                 ],
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
-                optional: &[DiffGamma, DiffBeta],
+                optional: &[Sums, DiffGamma, DiffBeta],
                 sizes: &["lanes"],
                 constants: &[
                     "plain",

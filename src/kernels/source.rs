@@ -58,8 +58,10 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
-        if self.access == Access::LongWords && self.accumulator() == DType::F64 {
-            self.access = Access::Quads; // of such words anyway
+        let by_words = |t: &Tensor| *t == Tensor::Sums || self.exact.contains(t);
+        // f64 has words of 64 bits anyway.
+        if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
+            self.access = Access::Quads;
         }
         if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
             self.params = self.accumulator();
@@ -193,8 +195,7 @@ impl Variant {
         }
     }
 
-    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes; none
-    /// of the sums.
+    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes.
     fn accessors(&self, tensor: Tensor) -> Vec<String> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
@@ -222,7 +223,8 @@ impl Variant {
             (true, Access::Exact) => include_str!("../../shaders/access/store_half_exact.wgsl"),
         };
         let templates = match tensor {
-            Tensor::Sums => vec![],
+            Tensor::Sums if bound => vec![include_str!("../../shaders/access/sums.wgsl")],
+            Tensor::Sums => vec![include_str!("../../shaders/access/sums_absent.wgsl")],
             Tensor::Workspace => vec![load, store],
             _ if tensor.is_output() => vec![store],
             _ => vec![load],

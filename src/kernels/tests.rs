@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::source::Target;
-use super::{Access, Kernel, Tensor, Uniforms, Variant};
+use super::{Access, Kernel, SHARED_REALS, Tensor, Uniforms, Variant};
 use crate::DType;
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -45,16 +45,17 @@ impl Kernel {
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in alone_and_together(entry.constants) {
-                    for choice in 0..14usize {
-                        let [in_place, pooled] =
-                            [0, 1].map(|bit| choice < 12 && choice >> bit & 1 == 1);
-                        // All exact, the parameters alone, the data alone.
+                    for choice in 0..18usize {
+                        let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
+                        // None exact, all, the data alone, the parameters alone.
                         let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
                             0..4 => (Access::Quads, |_| false),
                             4..8 => (Access::LongWords, |_| false),
                             8..12 => (Access::Quads, |_| true),
-                            12 => (Access::LongWords, |tensor| !tensor.is_data()),
-                            _ => (Access::Quads, |tensor| tensor.is_data()),
+                            12..14 => (Access::LongWords, |_| true),
+                            14 => (Access::Quads, |tensor| tensor.is_data()),
+                            15 | 16 => (Access::LongWords, |tensor| tensor.is_data()),
+                            _ => (Access::LongWords, |tensor| !tensor.is_data()),
                         };
                         // In place means that diff_src is wanted.
                         if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
@@ -268,12 +269,16 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
                 .size(compiled.module.to_ctx())
         });
     let shared: u32 = shared.sum();
-    ensure(shared <= 64 * variant.workgroup_size, || {
-        format!(
-            "{shared} bytes shared by {} invocations",
-            variant.workgroup_size
-        )
-    })?;
+    let reals = u64::from(variant.workgroup_size) * SHARED_REALS;
+    ensure(
+        u64::from(shared) <= reals * variant.accumulator().size(),
+        || {
+            format!(
+                "{shared} bytes shared by {} invocations",
+                variant.workgroup_size
+            )
+        },
+    )?;
     let size = compiled.module.entry_points[0].workgroup_size;
     ensure(size == [variant.workgroup_size, 1, 1], || {
         format!("workgroup size {size:?}")

@@ -216,8 +216,6 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     tensors.extend(diff_gamma);
     tensors.extend(diff_beta);
     let in_registers = planner.rows_in_registers(&by_row);
-    // Bound, but without halves never used.
-    tensors.push(requirement(Tensor::Sums, accumulator, 1));
     let mut area = Workspace::new(accumulator);
     let mut dispatches = Vec::new();
     let row_tensors = RowTensors {
@@ -295,22 +293,14 @@ impl Planner<'_> {
     fn complete(
         &self,
         tensors: Vec<Requirement>,
-        mut area: Workspace,
+        area: Workspace,
         params: DType,
         mut dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
-        // The sums come last and have a binding of their own, apart from that of the rest.
-        let records = 0..area.bytes();
-        let sums = tensors.iter().find(|r| r.tensor == Tensor::Sums);
-        let reals = sums.map_or(0, |sums| sums.elements);
-        let sums = area.reserve(reals.div_ceil(4))?;
-        let sums_in_workspace = area.bytes_of(sums, reals);
         let workspace_bytes = area.bytes();
         for binding in dispatches.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
-            match binding.tensor {
-                Tensor::Workspace => binding.bytes = records.clone(),
-                Tensor::Sums => binding.bytes = 0..reals * self.data.accumulator().size(),
-                _ => {}
+            if binding.tensor == Tensor::Workspace {
+                binding.bytes = 0..workspace_bytes;
             }
         }
         let plan = Plan {
@@ -319,7 +309,6 @@ impl Planner<'_> {
             tensors,
             workspace_bytes,
             word_bits: self.profile.word_bits(),
-            sums_in_workspace,
             dispatches,
         };
         plan.check_bindings(self.profile.max_binding)?;

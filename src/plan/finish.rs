@@ -103,13 +103,13 @@ impl Planner<'_> {
         let (coefficients, stats) = derived
             .coefficients
             .map_or((0, 0), |(c, s)| (c.first, s.first));
-        let mut bindings = vec![
-            workspace(),
-            Binding {
+        let mut bindings = vec![workspace()];
+        if from == From::Sums || to == To::Sums {
+            bindings.push(Binding {
                 tensor: Tensor::Sums,
-                bytes: 0..0,
-            },
-        ];
+                bytes: 0..(2 * u64::from(partials.channels) + 1) * self.data.accumulator().size(),
+            });
+        }
         if results {
             bindings.extend(derived.diff_gamma.map(whole));
             bindings.extend(derived.diff_beta.map(whole));

@@ -61,7 +61,8 @@ impl Planner<'_> {
         };
         let mut enabled = Vec::new();
         enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(tensors.enabled());
+        enabled.extend(tensors.gamma.map(|_| "scaled"));
+        enabled.extend(tensors.summed.then_some("summed"));
         let dispatches = windows(self.profile, tensors.src, tiles, start)?
             .into_iter()
             .map(|window| {

@@ -102,8 +102,6 @@ pub(crate) struct Plan {
     pub workspace_bytes: u64,
     /// Bits of the words that kernels read and write by.
     pub word_bits: u32,
-    /// Where the sums are in the workspace, if the caller keeps no buffer for them.
-    pub sums_in_workspace: Range<u64>,
     pub dispatches: Vec<(Phases, Dispatch)>,
 }
 

@@ -25,14 +25,6 @@ pub(crate) struct RowTensors<'a> {
     pub summed: bool,
 }
 
-impl RowTensors<'_> {
-    /// The override constants that are true for every kernel over rows.
-    pub fn enabled(&self) -> impl Iterator<Item = &'static str> {
-        let scaled = self.gamma.map(|_| "scaled");
-        scaled.into_iter().chain(self.summed.then_some("summed"))
-    }
-}
-
 /// The number of quads, of a few that kernels are compiled for, that holds so many.
 pub(super) fn quads_held(quads: u64, most: u64) -> u64 {
     const COMPILED: [u64; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];

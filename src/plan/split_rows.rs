@@ -129,7 +129,7 @@ impl Planner<'_> {
         let pass = Pass {
             kernel: Kernel::ReduceRows,
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            enabled: vec![],
+            enabled: tensors.summed.then_some("summed").into_iter().collect(),
             words: vec![
                 ("row_parts", word(row_parts)),
                 ("stats", stats.first),
@@ -197,7 +197,7 @@ impl Planner<'_> {
         let mut enabled = pass.enabled.clone();
         enabled.extend(rows.aligned().then_some("aligned"));
         enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(tensors.enabled());
+        enabled.extend(tensors.gamma.map(|_| "scaled"));
         let bind = |window: &Window, tensor: &Tensor| match tensor {
             Tensor::Src => window.bind(tensors.src),
             Tensor::DiffDst => window.bind(tensors.diff_dst),

@@ -1,7 +1,6 @@
 //! Lays out the workspace: records of four reals, parts one after another.
 
 use crate::{DType, Error};
-use std::ops::Range;
 
 /// Hands out parts of the workspace.
 pub(crate) struct Workspace {
@@ -39,12 +38,6 @@ impl Workspace {
                 available: u64::from(u32::MAX),
             }),
         }
-    }
-
-    /// The part's place in bytes; `reals` of its numbers count.
-    pub fn bytes_of(&self, part: Part, reals: u64) -> Range<u64> {
-        let start = u64::from(part.first) * self.record_bytes;
-        start..start + reals * self.record_bytes / 4
     }
 
     pub fn bytes(&self) -> u64 {

@@ -136,8 +136,10 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     let diff_src = tensor(subject, args.diff_dst);
     let mean = tensor(subject, args.mean);
     let variance = tensor(subject, args.variance);
-    let columns = || args.gamma.map(|gamma| tensor(subject, gamma));
-    let (gamma, diff_gamma, diff_beta) = (columns(), columns(), columns());
+    let gamma = args.gamma.map(|gamma| tensor(subject, gamma));
+    let output = |size: Option<u64>| size.map(|size| subject.buffer(size, &[]));
+    let sizes = plan.sizes();
+    let (diff_gamma, diff_beta) = (output(sizes.diff_gamma), output(sizes.diff_beta));
     let buffers = LayerNormBuffers {
         src: (&src).into(),
         diff_dst: (&diff_src).into(),

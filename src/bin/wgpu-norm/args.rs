@@ -58,15 +58,15 @@ pub enum Command {
     /// The gradient of batch normalization in training
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
-    /// names are ignored. OUT receives diff_src in src's element type, diff_gamma and diff_beta in
-    /// the parameters'. mean, variance (biased) and gamma are of shape [C], or (broadcast) of src's rank,
+    /// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
+    /// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C], or (broadcast) of src's rank,
     /// with size 1 along the axes that are reduced and src's size along the others.
     BatchNormBackward(BatchNormBackward),
     /// The gradient of layer normalization
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
-    /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine,
-    /// diff_gamma and diff_beta in gamma's shape and type. mean and variance (biased) have src's axes
+    /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
+    /// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and variance (biased) have src's axes
     /// before begin_norm_axis, gamma and beta the others; each may also have one axis for all of them.
     LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them

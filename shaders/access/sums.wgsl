@@ -1,0 +1,6 @@
+fn load_sum(index: u32) -> real {
+    return sums[index];
+}
+fn store_sum(index: u32, value: real) {
+    sums[index] = value;
+}
