@@ -172,20 +172,23 @@ impl Copier {
         Ok(set)
     }
 
-    /// The fastest kernels at these sizes, by the median of a few samples of each.
+    /// The fastest kernels at these sizes, by the median of a few samples of each, taken in turns: whatever
+    /// else the machine does for a while meets all kernels alike.
     pub fn choose(&self, clock: &Clock, copies: &Copies) -> Result<Choices, Error> {
-        let nothing = (f64::INFINITY, Choice(0));
-        let (mut of_all, mut portable) = (nothing, nothing);
-        for (index, kernel) in self.kernels.iter().enumerate() {
-            let mut samples = Vec::new();
-            for trial in 0..=TRIALS as usize {
+        let mut samples = vec![Vec::new(); self.kernels.len()];
+        for trial in 0..=TRIALS as usize {
+            for (index, samples) in samples.iter_mut().enumerate() {
                 let time = self.time(clock, Choice(index), copies, trial)?;
                 // The first may still compile.
                 if trial > 0 {
                     samples.push(time);
                 }
             }
-            let time = median_ms(&samples);
+        }
+        let nothing = (f64::INFINITY, Choice(0));
+        let (mut of_all, mut portable) = (nothing, nothing);
+        for (index, (kernel, samples)) in self.kernels.iter().zip(&samples).enumerate() {
+            let time = median_ms(samples);
             if time < of_all.0 {
                 of_all = (time, Choice(index));
             }
