@@ -1,9 +1,10 @@
 // The whole gradient in one dispatch, for channels that are runs of `inner` consecutive elements and
 // short enough that their second reading comes from a cache. A workgroup takes a block of channels, a
-// multiple of 4: it adds up Σ diff_dst and Σ diff_dst · x̂ of each, `lanes` invocations a channel, and
-// then, behind a barrier, writes diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b
-// of the sums. A block begins at a whole quad at every outer index, so that no other workgroup writes
-// to its quads.
+// multiple of 4, some of them at a time: it adds up Σ diff_dst and Σ diff_dst · x̂ of each, by
+// `outer_lanes` groups of `lanes` invocations, and then, behind a barrier, writes
+// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b of the sums: when it has those of
+// the whole block, as a quad may hold elements of two channels, or `in_turns` of the ones that it has just
+// read. A block begins at a whole quad at every outer index, so that no other workgroup writes to its quads.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
@@ -14,7 +15,8 @@ struct Uniforms {
     channels: u32,   // also the length of mean, variance and the parameter gradients
     inner: u32,
     block: u32,      // channels of a workgroup, at most workgroup_size
-    lanes: u32,
+    lanes: u32,      // invocations side by side on a run
+    outer_lanes: u32, // groups of them on a channel's runs, at most `outer`
     first_block: u32,
     end_block: u32,
     grid_width: u32, // workgroups along x
@@ -25,6 +27,7 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
+override in_turns: bool = false; // only where runs begin at quads
 
 var<workgroup> scratch: array<real2, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>;   // mean, r, gamma · r, 0
@@ -35,10 +38,10 @@ fn fused_runs(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let lanes = uniforms.lanes;
-    let lane = local % lanes;
-    let sublane = local / lanes;
-    let sublanes = workgroup_size / lanes;
+    let group = uniforms.lanes * uniforms.outer_lanes; // invocations of a channel
+    let member = local % group;
+    let sublane = local / group;
+    let sublanes = workgroup_size / group;
 
     let index = uniforms.first_block + tile_of(workgroup);
     if index >= uniforms.end_block { return; }
@@ -60,23 +63,26 @@ fn fused_runs(
         let i = turn + sublane;
         var sum = real2();
         if i < present {
-            sum = sums_of_channel(first + i, i, lane);
+            sum = sums_of_channel(first + i, i, member);
         }
         scratch[local] = sum;
         workgroupBarrier();
-        for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
-            if lane < stride {
+        for (var stride = group / 2u; stride > 0u; stride /= 2u) {
+            if member < stride {
                 scratch[local] += scratch[local + stride];
             }
             workgroupBarrier();
         }
-        if lane == 0u && i < uniforms.block {
+        if member == 0u && i < uniforms.block {
             totals[i] = scratch[local];
         }
         workgroupBarrier();
+        // The invocation writes what it read itself, so that diff_src may be written in diff_dst's place.
+        if in_turns && i < present {
+            apply_to_channel(first + i, i, member);
+        }
     }
 
-    storageBarrier(); // diff_dst was read before diff_src is written in its place
     for (var quad = local; quad < (present + 3u) / 4u; quad += workgroup_size) {
         let count = min(4u, present - 4u * quad);
         let i = 4u * quad;
@@ -85,8 +91,11 @@ fn fused_runs(
         store_part_diff_beta(first / 4u + quad, diff_beta, count);
         store_part_diff_gamma(first / 4u + quad, diff_gamma, count);
     }
-    for (var i = sublane; i < present; i += sublanes) {
-        apply_to_channel(first + i, i, lane);
+    if !in_turns {
+        storageBarrier(); // diff_dst was read before diff_src is written in its place
+        for (var i = sublane; i < present; i += sublanes) {
+            apply_to_channel(first + i, i, member);
+        }
     }
 }
 
@@ -96,12 +105,13 @@ fn run_start_of(n: u32, channel: u32) -> u32 {
 }
 
 // This invocation's share of a channel's sums.
-fn sums_of_channel(channel: u32, i: u32, lane: u32) -> real2 {
+fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
+    let lane = member % uniforms.lanes;
     let mean = stats[i].x;
     let r = stats[i].y;
     var sum = real4();
     var sum_xhat = real4();
-    for (var n = 0u; n < uniforms.outer; n++) {
+    for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let range = vec2(start, start + uniforms.inner);
         let end = (range.y + 3u) / 4u;
@@ -141,11 +151,12 @@ fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
     return ((d - real4(c.a)) - xhat * c.b) * c.scale;
 }
 
-fn apply_to_channel(channel: u32, i: u32, lane: u32) {
+fn apply_to_channel(channel: u32, i: u32, member: u32) {
+    let lane = member % uniforms.lanes;
     let own = coefficients_of(i);
     var next = own;
     if !aligned { next = coefficients_of(i + 1u); }
-    for (var n = 0u; n < uniforms.outer; n++) {
+    for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let run_end = start + uniforms.inner;
         // Quads that begin in the run. Where one ends behind it, that is in the run of the block's

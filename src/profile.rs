@@ -84,9 +84,17 @@ pub struct Tuning {
     /// Runs shorter than this are read as columns, unless the tensor is so small that one dispatch does it
     /// all.
     pub short_run: u32,
+    /// Invocations of a workgroup in the fused dispatch over runs. A power of two.
+    pub fused_workgroup: u32,
+    /// Elements of a tensor up to which that is used where channels are several runs each, which no
+    /// window can cut apart. Far fewer than a binding holds.
+    pub fused_tensor: u32,
     /// Elements of a workgroup's block of channels up to which its second reading is expected to come
     /// from a cache, so that one fused dispatch is the fastest.
     pub fused_block: u32,
+    /// The same of those channels of a block that a workgroup takes at a time, where all of them are too
+    /// many and runs begin at multiples of four elements. Its barriers are costly on software.
+    pub fused_turn: u32,
     /// Blocks below which the fused dispatch over runs would leave the adapter idle.
     pub fused_blocks: u32,
     /// Quads that an invocation of the fused dispatch over runs adds one after another, at most; up to 256.
@@ -115,7 +123,10 @@ impl Tuning {
         min_split: 16384,
         apply_tile: 16384,
         short_run: 64,
+        fused_workgroup: 8,
+        fused_tensor: 1 << 17,
         fused_block: 4096,
+        fused_turn: 0,
         fused_blocks: 4,
         fused_adds: 256,
         word_bits: 64,
@@ -136,7 +147,10 @@ impl Tuning {
         min_split: 4096,
         apply_tile: 8192,
         short_run: 32,
-        fused_block: 32768,
+        fused_workgroup: 512,
+        fused_tensor: 1 << 24,
+        fused_block: 12288,
+        fused_turn: 12288,
         fused_blocks: 96,
         fused_adds: 16,
         word_bits: 32,
@@ -189,7 +203,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 17] {
+    fn fields(&mut self) -> [Field<'_>; 20] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -211,7 +225,14 @@ impl Tuning {
             ("min_split", many, &mut self.min_split),
             ("apply_tile", Bounds::any(64, 1 << 20), &mut self.apply_tile),
             ("short_run", all, &mut self.short_run),
+            ("fused_workgroup", workgroup, &mut self.fused_workgroup),
+            (
+                "fused_tensor",
+                Bounds::any(0, 1 << 24),
+                &mut self.fused_tensor,
+            ),
             ("fused_block", all, &mut self.fused_block),
+            ("fused_turn", all, &mut self.fused_turn),
             ("fused_blocks", all, &mut self.fused_blocks),
             ("fused_adds", Bounds::any(1, 256), &mut self.fused_adds),
             (

@@ -234,6 +234,54 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
 }
 
 #[test]
+fn channels_that_a_cache_holds_take_one_dispatch() {
+    for subject in subjects() {
+        let set = |change: fn(&mut Tuning)| {
+            subject.with_profile("gpu", |profile| {
+                profile.tuning = Tuning::GPU;
+                change(&mut profile.tuning);
+            })
+        };
+        let kernels = |subject: &Subject, shape: &[usize]| {
+            let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
+            let plan = layer.plan(shape, f32::DTYPE, f32::DTYPE, true).unwrap();
+            plan.kernels()
+        };
+        let usual = set(|_| {});
+        // wgpu's GL backend offers fewer bindings than the kernel has.
+        let fits = usual.gpu.profile().max_storage_buffers >= 8;
+        // By blocks of four channels, then channel by channel.
+        for shape in [[50, 2048, 7, 7], [8, 512, 7, 7], [50, 1024, 14, 14]] {
+            assert_eq!(
+                kernels(&usual, &shape) == ["fused_runs"],
+                fits,
+                "{shape:?} on {}",
+                subject.name
+            );
+        }
+        // Channels too long, blocks too few, and runs that cannot be taken one by one.
+        for shape in [[50, 512, 28, 28], [50, 256, 14, 14], [50, 1024, 13, 15]] {
+            assert_eq!(kernels(&usual, &shape).len(), 4, "{shape:?}");
+        }
+        let few_blocks = set(|tuning| tuning.fused_blocks = 1);
+        for shape in [
+            [50, 12, 7, 7],
+            [50, 9, 14, 14],
+            [96, 9, 8, 8],
+            [3, 9, 52, 52],
+        ] {
+            assert_eq!(
+                kernels(&few_blocks, &shape) == ["fused_runs"],
+                fits,
+                "{shape:?}"
+            );
+            let case = Case::<f32, f32>::random(&shape, options_in(DataFormat::Ncx), 9);
+            case.check(&few_blocks, &format!("{shape:?} on {}", subject.name));
+        }
+    }
+}
+
+#[test]
 fn random_shapes_and_tunings() {
     let power = |from: u32, to: u32| (from..=to).prop_map(|exponent| 1u32 << exponent);
     let tunings = (
@@ -259,7 +307,10 @@ fn random_shapes_and_tunings() {
                 short_run,
                 word_bits: 32 << (sizes.0.ilog2() % 2),
                 window_unit,
+                fused_workgroup: sizes.3,
+                fused_tensor: window_unit,
                 fused_block,
+                fused_turn: splits.1,
                 fused_blocks: 0,
                 fused_adds: 256,
             },

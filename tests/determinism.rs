@@ -125,7 +125,10 @@ const SMALL_UNITS: Tuning = Tuning {
     short_run: 32,
     word_bits: 64,
     window_unit: 4096,
+    fused_workgroup: 16,
+    fused_tensor: 4096,
     fused_block: 4096,
+    fused_turn: 1024,
     fused_blocks: 1,
     fused_adds: 256,
 };

@@ -297,6 +297,7 @@ impl EveryPair for Isolation {
         };
         let fused = Tuning {
             short_run: 1,
+            fused_tensor: 1 << 24,
             fused_block: u32::MAX,
             fused_blocks: 0,
             fused_adds: 256,
@@ -305,6 +306,10 @@ impl EveryPair for Isolation {
         let runs = Tuning {
             fused_block: 0,
             ..fused
+        };
+        let in_turns = Tuning {
+            fused_turn: u32::MAX,
+            ..runs
         };
         let fused_columns = Tuning {
             short_run: u32::MAX,
@@ -315,6 +320,7 @@ impl EveryPair for Isolation {
             for (what, tuning) in [
                 ("runs", runs),
                 ("fused", fused),
+                ("fused in turns", in_turns),
                 ("columns", columns),
                 ("fused columns", fused_columns),
             ] {

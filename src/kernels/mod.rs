@@ -24,7 +24,8 @@
 //!   columns) below `row_quads` for each copy, of which there is one if `aligned`.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
-//!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`.
+//!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`, and so is
+//!   `lanes` · `outer_lanes`.
 //!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
@@ -433,13 +434,14 @@ impl Kernel {
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
                 sizes: &[],
-                constants: &["aligned", "narrow", "whole"],
+                constants: &["aligned", "narrow", "whole", "in_turns"],
                 words: &[
                     "outer",
                     "channels",
                     "inner",
                     "block",
                     "lanes",
+                    "outer_lanes",
                     "first_block",
                     "end_block",
                     "grid_width",

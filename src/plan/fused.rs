@@ -37,20 +37,68 @@ impl FusedTensors<'_> {
     }
 }
 
-/// How a workgroup divides its block.
+/// How a workgroup of the fused kernel over runs divides its block.
 struct Block {
+    workgroup_size: u32,
+    /// A multiple of four: blocks begin at whole quads.
     channels: u64,
     lanes: u32,
+    outer_lanes: u32,
+    /// Whether channels are read for the second time before the next ones are for the first.
+    in_turns: bool,
+    /// Whether the second reading is expected to come from a cache.
+    cached: bool,
+    /// Quads that an invocation adds one after another.
+    adds: u64,
+}
+
+impl Block {
+    fn count(&self, grid: &Grid) -> u64 {
+        div_ceil(u64::from(grid.channels), self.channels)
+    }
 }
 
 impl Planner<'_> {
-    fn block(&self, grid: &Grid, workgroup_size: u32) -> Block {
-        // As many invocations a channel as a run has quads, so that short runs share a workgroup.
+    fn block(&self, grid: &Grid) -> Block {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.fused_workgroup);
+        // As many invocations side by side as a run has quads, so that short runs share a workgroup.
         let lanes = self.lanes(workgroup_size, u64::from(grid.inner));
-        Block {
-            channels: u64::from(workgroup_size / lanes).max(4),
-            lanes,
+        let groups = workgroup_size / lanes;
+        let aligned = grid.inner.is_multiple_of(4);
+        let divided = |outer_lanes| {
+            let side = u64::from(groups / outer_lanes);
+            let channels = side.max(4);
+            let fits = |channels, most| channels * grid.count() <= u64::from(most);
+            let whole = fits(channels, tuning.fused_block);
+            Block {
+                workgroup_size,
+                channels,
+                lanes,
+                outer_lanes,
+                in_turns: aligned && !whole,
+                cached: whole || (aligned && fits(side, tuning.fused_turn)),
+                adds: div_ceil(u64::from(grid.outer), u64::from(outer_lanes))
+                    * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes)),
+            }
+        };
+        // No more of them on a channel's runs than suits: each makes a channel's sums a longer tree.
+        let mut block = divided(1);
+        let most = groups.min(1 << grid.outer.max(1).ilog2());
+        while block.outer_lanes < most && !self.suits(grid, &block) {
+            block = divided(2 * block.outer_lanes);
         }
+        block
+    }
+
+    /// Whether the second reading comes from a cache, no invocation adds for long, and there are blocks
+    /// enough to keep the adapter busy.
+    fn suits(&self, grid: &Grid, block: &Block) -> bool {
+        let tuning = &self.profile.tuning;
+        block.cached
+            && block.adds <= u64::from(tuning.fused_adds).min(MAX_SERIAL)
+            && (block.count(grid) >= u64::from(tuning.fused_blocks)
+                || grid.elements() <= u64::from(tuning.min_split))
     }
 
     /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
@@ -77,30 +125,18 @@ impl Planner<'_> {
         grid.elements() <= 8 * u64::from(self.profile.tuning.min_split)
     }
 
-    /// Whether the adapter allows so many bindings, blocks begin at whole quads, there are enough of them
-    /// and each fits a cache.
+    /// Whether the adapter allows so many bindings, blocks begin at whole quads and suit the adapter.
     fn fuses_runs(&self, layout: &Layout) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        let Block {
-            channels: block,
-            lanes,
-        } = self.block(grid, workgroup_size);
-        let adds = u64::from(grid.outer) * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes));
-        let blocks = div_ceil(u64::from(grid.channels), block);
-        let elements = block * grid.count();
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
         let small = grid.inner >= 4 && self.is_small(grid);
         layout.general.is_none()
             && (small || self.reads_runs(layout))
             && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
             && (grid.outer == 1
-                || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.window_unit)))
-            && elements <= u64::from(tuning.fused_block)
-            && adds <= u64::from(tuning.fused_adds).min(MAX_SERIAL)
-            && (blocks >= u64::from(tuning.fused_blocks)
-                || grid.elements() <= u64::from(tuning.min_split))
+                || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
+            && self.suits(grid, &self.block(grid))
     }
 
     /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
@@ -178,9 +214,8 @@ impl Planner<'_> {
         tensors: &FusedTensors<'_>,
         epsilon: f64,
     ) -> Result<Vec<Dispatch>, Error> {
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
-        let block = self.block(grid, workgroup_size);
-        let blocks = div_ceil(u64::from(grid.channels), block.channels);
+        let block = self.block(grid);
+        let blocks = block.count(grid);
         // Blocks of rows can be cut apart; at several outer indices a block is spread over the tensor.
         let (units, unit_blocks) = if grid.outer == 1 {
             (blocks, 1)
@@ -193,7 +228,8 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let kernel = Kernel::FusedRuns;
-        let enabled = enabled_for_runs(&(*grid).into());
+        let mut enabled = enabled_for_runs(&(*grid).into());
+        enabled.extend(block.in_turns.then_some("in_turns"));
         windows(self.profile, tensors.src, units, start)?
             .into_iter()
             .map(|window| {
@@ -207,7 +243,7 @@ impl Planner<'_> {
                 let bindings = tensors.all().map(bind).collect();
                 Ok(Dispatch {
                     kernel,
-                    workgroup_size,
+                    workgroup_size: block.workgroup_size,
                     sizes: vec![],
                     enabled: enabled.clone(),
                     bindings,
@@ -219,6 +255,7 @@ impl Planner<'_> {
                             ("inner", grid.inner),
                             ("block", word(block.channels)),
                             ("lanes", block.lanes),
+                            ("outer_lanes", block.outer_lanes),
                             ("first_block", word(first)),
                             ("end_block", word(end)),
                             ("grid_width", workgroups[0]),

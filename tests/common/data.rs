@@ -224,13 +224,17 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         short_run: 0,
         word_bits: 64,
         window_unit: 256,
+        fused_workgroup: 16,
+        fused_tensor: 4096,
         fused_block: 0,
+        fused_turn: 0,
         fused_blocks: 0,
         fused_adds: 256,
     };
     let runs = |tuning| Tuning {
         short_run: 1,
         fused_block: 0,
+        fused_turn: 0,
         ..tuning
     };
     let columns = |tuning| Tuning {
@@ -240,10 +244,17 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
     };
     let fused = |tuning| Tuning {
         short_run: 1,
+        fused_tensor: 1 << 24,
         fused_block: u32::MAX,
         fused_blocks: 0,
         fused_adds: 256,
         ..tuning
+    };
+    // As far as runs begin at quads.
+    let in_turns = |tuning| Tuning {
+        fused_block: 0,
+        fused_turn: u32::MAX,
+        ..fused(tuning)
     };
     let fused_columns = |tuning| Tuning {
         short_run: u32::MAX,
@@ -255,6 +266,8 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         ("software columns", columns(Tuning::SOFTWARE)),
         ("software fused", fused(Tuning::SOFTWARE)),
         ("gpu fused", fused(Tuning::GPU)),
+        ("software fused in turns", in_turns(Tuning::SOFTWARE)),
+        ("gpu fused in turns", in_turns(Tuning::GPU)),
         ("software fused columns", fused_columns(Tuning::SOFTWARE)),
         ("gpu fused columns", fused_columns(Tuning::GPU)),
         ("gpu runs", runs(Tuning::GPU)),

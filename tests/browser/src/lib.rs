@@ -70,6 +70,7 @@ fn tunings(own: Tuning) -> Vec<(&'static str, Tuning)> {
     let runs = |tuning| Tuning {
         short_run: 1,
         fused_block: 0,
+        fused_turn: 0,
         ..tuning
     };
     let columns = |tuning| Tuning {
