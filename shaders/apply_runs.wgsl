@@ -47,7 +47,7 @@ fn apply_runs(
     let sublane = local / uniforms.lanes;
     let sublanes = workgroup_size / uniforms.lanes;
 
-    let tile = uniforms.first_tile + tile_of(workgroup);
+    let tile = apply_tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let chunk = tile % uniforms.chunks;

@@ -81,6 +81,9 @@ pub struct Tuning {
     pub min_split: u32,
     /// Elements of a workgroup's tile in the elementwise kernels.
     pub apply_tile: u32,
+    /// 1 where those begin with the tiles that the reduction read last, which a large cache may still
+    /// hold; else 0.
+    pub apply_backwards: u32,
     /// Runs shorter than this are read as columns, unless the tensor is so small that one dispatch does it
     /// all.
     pub short_run: u32,
@@ -122,6 +125,7 @@ impl Tuning {
         busy_workgroups: 64,
         min_split: 16384,
         apply_tile: 16384,
+        apply_backwards: 0,
         short_run: 64,
         fused_workgroup: 8,
         fused_tensor: 1 << 17,
@@ -146,6 +150,7 @@ impl Tuning {
         busy_workgroups: 2048,
         min_split: 4096,
         apply_tile: 8192,
+        apply_backwards: 1,
         short_run: 32,
         fused_workgroup: 512,
         fused_tensor: 1 << 24,
@@ -203,7 +208,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 20] {
+    fn fields(&mut self) -> [Field<'_>; 21] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -224,6 +229,11 @@ impl Tuning {
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
             ("apply_tile", Bounds::any(64, 1 << 20), &mut self.apply_tile),
+            (
+                "apply_backwards",
+                Bounds::any(0, 1),
+                &mut self.apply_backwards,
+            ),
             ("short_run", all, &mut self.short_run),
             ("fused_workgroup", workgroup, &mut self.fused_workgroup),
             (

@@ -304,6 +304,7 @@ fn random_shapes_and_tunings() {
                 busy_workgroups: splits.0,
                 min_split: splits.1,
                 apply_tile: splits.2,
+                apply_backwards: sizes.0.ilog2() / 2 % 2,
                 short_run,
                 word_bits: 32 << (sizes.0.ilog2() % 2),
                 window_unit,

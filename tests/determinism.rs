@@ -122,6 +122,7 @@ const SMALL_UNITS: Tuning = Tuning {
     busy_workgroups: 64,
     min_split: 1024,
     apply_tile: 1024,
+    apply_backwards: 1,
     short_run: 32,
     word_bits: 64,
     window_unit: 4096,

@@ -360,6 +360,7 @@ impl Kernel {
                 name: "apply_runs",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/apply_tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
@@ -368,7 +369,14 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
                 sizes: &[],
-                constants: &["general", "aligned", "narrow", "whole", "batch_statistics"],
+                constants: &[
+                    "backwards",
+                    "general",
+                    "aligned",
+                    "narrow",
+                    "whole",
+                    "batch_statistics",
+                ],
                 words: &[
                     "runs",
                     "channels",
@@ -392,6 +400,7 @@ impl Kernel {
                 name: "apply_columns",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/apply_tiles.wgsl"),
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/columns.wgsl"),
                     include_str!("../../shaders/apply_columns.wgsl"),
@@ -399,7 +408,7 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
                 sizes: &["column_quads"],
-                constants: &["general", "whole", "batch_statistics"],
+                constants: &["backwards", "general", "whole", "batch_statistics"],
                 words: &[
                     "channels",
                     "inner",
@@ -524,6 +533,7 @@ impl Kernel {
                 name: "apply_rows",
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/apply_tiles.wgsl"),
                     include_str!("../../shaders/paired_sums.wgsl"),
                     include_str!("../../shaders/rows.wgsl"),
                     include_str!("../../shaders/split_rows.wgsl"),
@@ -532,7 +542,15 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[],
                 sizes: &["lanes", "column_quads"],
-                constants: &["complete", "scaled", "summed", "aligned", "narrow", "whole"],
+                constants: &[
+                    "backwards",
+                    "complete",
+                    "scaled",
+                    "summed",
+                    "aligned",
+                    "narrow",
+                    "whole",
+                ],
                 words: &[
                     "rows",
                     "columns",

@@ -324,6 +324,7 @@ impl Planner<'_> {
         let kernel = Kernel::ApplyColumns;
         let mut enabled = columns.enabled(layout);
         enabled.extend(src.map(|_| "batch_statistics"));
+        enabled.extend(self.apply_backwards());
         let row_tiles = word(div_ceil(columns.rows, tile_rows));
         self.areas(layout, diff_dst, &columns, tile_rows)?
             .into_iter()

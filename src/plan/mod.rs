@@ -168,6 +168,11 @@ impl Planner<'_> {
         }
         Ok([word(div_ceil(tiles, height)), word(height)])
     }
+
+    /// The override constant of elementwise passes that begin with what the reduction read last.
+    pub fn apply_backwards(&self) -> Option<&'static str> {
+        (self.profile.tuning.apply_backwards == 1).then_some("backwards")
+    }
 }
 
 /// ⌈a / b⌉, for b above 0.

@@ -191,6 +191,7 @@ impl Planner<'_> {
         let kernel = Kernel::ApplyRuns;
         let mut enabled = enabled_for_runs(layout);
         enabled.extend(src.map(|_| "batch_statistics"));
+        enabled.extend(self.apply_backwards());
         windows(self.profile, diff_dst, units, start)?
             .into_iter()
             .map(|window| {

@@ -166,6 +166,7 @@ impl Planner<'_> {
             enabled: facts
                 .into_iter()
                 .filter_map(|(name, on)| on.then_some(name))
+                .chain(self.apply_backwards())
                 .collect(),
             words: vec![("stats", stats.first), ("coefficients", coefficients.first)],
         };

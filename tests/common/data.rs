@@ -221,6 +221,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         busy_workgroups: 1 << 20,
         min_split: 64,
         apply_tile: 64,
+        apply_backwards: 1,
         short_run: 0,
         word_bits: 64,
         window_unit: 256,
