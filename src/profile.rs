@@ -65,7 +65,8 @@ pub struct Tuning {
     /// row whole.
     pub column_quads: u32,
     /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of
-    /// partial sums likewise, of which four count as a quad.
+    /// partial sums likewise, of which four count as a quad. Rows that one of the kernels over rows walks
+    /// at least.
     pub lane_quads: u32,
     /// Quads of a row held in registers that an invocation takes at least, before more share the row.
     pub row_lane_quads: u32,

@@ -4,9 +4,6 @@ use super::runs::MAX_SERIAL;
 use super::{Planner, Requirement, div_ceil, word};
 use crate::geometry::Grid;
 
-/// Rows that an invocation walks at least.
-const MIN_WALK: u64 = 8;
-
 /// Elements for each partial sum of a column at least, so that these stay a small part of the bytes moved,
 /// unless there are no more than `FEW_SUMS` of them.
 const SUM_OF: u64 = 32;
@@ -118,7 +115,8 @@ impl Planner<'_> {
         let window = u64::from(tuning.window_unit) / (step * rows.columns);
         busy.max(worth)
             .max(few_sums)
-            .clamp(MIN_WALK, MAX_SERIAL)
+            .max(u64::from(tuning.lane_quads))
+            .min(MAX_SERIAL)
             .min(window)
     }
 }
