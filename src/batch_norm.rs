@@ -1,7 +1,7 @@
 //! The gradient of batch normalization.
 
 use crate::bound::{self, Bound, BufferRange};
-use crate::geometry::{self, Grid, Layout};
+use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, BatchNormProblem, Plan, Requirement};
@@ -170,30 +170,18 @@ impl GpuBatchNorm {
         plan: &BatchNormPlan,
         args: BatchNormArgs<'_, T, P>,
     ) -> Result<BatchNormGrads<T, P>, Error> {
-        let channels = u64::from(plan.grid.channels);
-        geometry::check_length("src", plan.grid.elements(), args.src.len())?;
-        geometry::check_length("diff_dst", plan.grid.elements(), args.diff_dst.len())?;
-        geometry::check_length("mean", channels, args.mean.len())?;
-        geometry::check_length("variance", channels, args.variance.len())?;
-        if let Some(gamma) = args.gamma {
-            geometry::check_length("gamma", channels, gamma.len())?;
-        }
-        host::check_variance(args.variance, self.options.epsilon)?;
-        let mut inputs = vec![
-            (Tensor::Src, bytemuck::cast_slice(args.src)),
-            (Tensor::DiffDst, bytemuck::cast_slice(args.diff_dst)),
-            (Tensor::Mean, bytemuck::cast_slice(args.mean)),
-            (Tensor::Variance, bytemuck::cast_slice(args.variance)),
-        ];
-        inputs.extend(
-            args.gamma
-                .map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))),
-        );
-        let mut outputs = host::run(&self.gpu, &plan.plan, &inputs).await?;
+        let inputs = host::Inputs {
+            src: args.src,
+            diff_dst: args.diff_dst,
+            mean: args.mean,
+            variance: args.variance,
+            gamma: args.gamma,
+        };
+        let grads = host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await?;
         Ok(BatchNormGrads {
-            diff_src: outputs.take(Tensor::DiffSrc).unwrap_or_default(),
-            diff_gamma: outputs.take(Tensor::DiffGamma),
-            diff_beta: outputs.take(Tensor::DiffBeta),
+            diff_src: grads.diff_src,
+            diff_gamma: grads.diff_gamma,
+            diff_beta: grads.diff_beta,
         })
     }
 
@@ -253,7 +241,6 @@ impl GpuBatchNorm {
         };
         Ok(BatchNormPlan {
             plan: plan::batch_norm(profile, &problem)?,
-            grid: layout.grid,
         })
     }
 }
@@ -269,7 +256,6 @@ impl GpuBatchNorm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormPlan {
     plan: Plan,
-    grid: Grid,
 }
 
 /// The caller's buffers of a batch-norm gradient.

@@ -1,13 +1,13 @@
-//! Runs a plan on host memory: upload, record, read back.
+//! Runs a plan on host memory: check, upload, record, read back.
 
 use crate::bound::{self, BufferRange};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DType, Element, Error, GpuContext};
+use crate::{DType, Element, Error, GpuContext, ParamOf};
 
 /// variance + epsilon must be above 0 in every channel, as the kernels add them. NaN passes: it stays
 /// in its channel.
-pub(crate) fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error> {
+fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error> {
     let bad = |value: &P| match P::DTYPE.accumulator() {
         DType::F64 => value.to_f64() + epsilon <= 0.0,
         _ => value.to_f64() as f32 + epsilon as f32 <= 0.0,
@@ -22,24 +22,68 @@ pub(crate) fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result
     }
 }
 
-/// What a plan computed, as bytes.
-pub(crate) struct Outputs(Vec<(Tensor, Vec<u8>)>);
-
-impl Outputs {
-    /// An output's elements, if the plan has it.
-    pub fn take<T: Element>(&mut self, tensor: Tensor) -> Option<Vec<T>> {
-        let index = self.0.iter().position(|(t, _)| *t == tensor)?;
-        let (_, bytes) = self.0.swap_remove(index);
-        Some(bytemuck::pod_collect_to_vec(&bytes))
-    }
+/// An operator's inputs.
+pub(crate) struct Inputs<'a, T, P> {
+    pub src: &'a [T],
+    pub diff_dst: &'a [T],
+    pub mean: &'a [P],
+    pub variance: &'a [P],
+    /// Given exactly if the plan has it.
+    pub gamma: Option<&'a [P]>,
 }
 
-/// Runs a plan whose inputs were checked against it. diff_src is written over diff_dst.
-pub(crate) async fn run(
+/// What an operator computes: the parameter gradients if the plan has them.
+pub(crate) struct Gradients<T, P> {
+    pub diff_src: Vec<T>,
+    pub diff_gamma: Option<Vec<P>>,
+    pub diff_beta: Option<Vec<P>>,
+}
+
+/// Checks inputs against a plan and each other, and runs it on them.
+pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
     gpu: &GpuContext,
     plan: &Plan,
-    inputs: &[(Tensor, &[u8])],
-) -> Result<Outputs, Error> {
+    epsilon: f64,
+    inputs: Inputs<'_, T, P>,
+) -> Result<Gradients<T, P>, Error> {
+    let of_params = [
+        (Tensor::Mean, Some(inputs.mean)),
+        (Tensor::Variance, Some(inputs.variance)),
+        (Tensor::Gamma, inputs.gamma),
+    ];
+    plan.check_length(Tensor::Src, "src", inputs.src.len())?;
+    plan.check_length(Tensor::DiffDst, "diff_dst", inputs.diff_dst.len())?;
+    let mut bytes: Vec<(Tensor, &[u8])> = vec![
+        (Tensor::Src, bytemuck::cast_slice(inputs.src)),
+        (Tensor::DiffDst, bytemuck::cast_slice(inputs.diff_dst)),
+    ];
+    for (tensor, given) in of_params {
+        if let Some(given) = given {
+            plan.check_length(tensor, tensor.name(), given.len())?;
+            bytes.push((tensor, bytemuck::cast_slice(given)));
+        }
+    }
+    check_variance(inputs.variance, epsilon)?;
+    let mut outputs = run(gpu, plan, &bytes).await?;
+    Ok(Gradients {
+        diff_src: take(&mut outputs, Tensor::DiffSrc).unwrap_or_default(),
+        diff_gamma: take(&mut outputs, Tensor::DiffGamma),
+        diff_beta: take(&mut outputs, Tensor::DiffBeta),
+    })
+}
+
+/// Tensors that a plan computed, as bytes.
+type Outputs = Vec<(Tensor, Vec<u8>)>;
+
+/// An output's elements, if the plan has it.
+fn take<T: Element>(outputs: &mut Outputs, tensor: Tensor) -> Option<Vec<T>> {
+    let index = outputs.iter().position(|(t, _)| *t == tensor)?;
+    let (_, bytes) = outputs.swap_remove(index);
+    Some(bytemuck::pod_collect_to_vec(&bytes))
+}
+
+/// Runs a plan. diff_src is written over diff_dst.
+async fn run(gpu: &GpuContext, plan: &Plan, inputs: &[(Tensor, &[u8])]) -> Result<Outputs, Error> {
     let usage =
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
     let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
@@ -86,5 +130,5 @@ pub(crate) async fn run(
     let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
     let results = gpu.submit_and_read(watch, record, &reads).await?;
     let tensors = sources.iter().map(|&(tensor, _, _)| tensor);
-    Ok(Outputs(tensors.zip(results).collect()))
+    Ok(tensors.zip(results).collect())
 }

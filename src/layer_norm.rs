@@ -138,18 +138,11 @@ impl GpuLayerNorm {
         args: LayerNormArgs<'_, T, P>,
     ) -> Result<LayerNormGrads<T, P>, Error> {
         let plan = self.plan(args.shape, T::DTYPE, P::DTYPE)?;
-        let lengths = [
-            ("src", Tensor::Src, args.src.len()),
-            ("diff_dst", Tensor::DiffDst, args.diff_dst.len()),
-            ("mean", Tensor::Mean, args.mean.len()),
-            ("variance", Tensor::Variance, args.variance.len()),
-        ];
-        for (name, tensor, got) in lengths {
-            plan.check_length(name, tensor, got)?;
-        }
         for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
             match (given, self.options.use_affine) {
-                (Some(given), true) => plan.check_length(name, Tensor::Gamma, given.len())?,
+                (Some(given), true) => {
+                    plan.plan.check_length(Tensor::Gamma, name, given.len())?;
+                }
                 (None, false) => {}
                 (given, affine) => {
                     let words = |there: bool| if there { "a tensor" } else { "none" };
@@ -161,22 +154,18 @@ impl GpuLayerNorm {
                 }
             }
         }
-        host::check_variance(args.variance, self.options.epsilon)?;
-        let mut inputs = vec![
-            (Tensor::Src, bytemuck::cast_slice(args.src)),
-            (Tensor::DiffDst, bytemuck::cast_slice(args.diff_dst)),
-            (Tensor::Mean, bytemuck::cast_slice(args.mean)),
-            (Tensor::Variance, bytemuck::cast_slice(args.variance)),
-        ];
-        inputs.extend(
-            args.gamma
-                .map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))),
-        );
-        let mut outputs = host::run(&self.gpu, &plan.plan, &inputs).await?;
+        let inputs = host::Inputs {
+            src: args.src,
+            diff_dst: args.diff_dst,
+            mean: args.mean,
+            variance: args.variance,
+            gamma: args.gamma,
+        };
+        let grads = host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await?;
         Ok(LayerNormGrads {
-            diff_src: outputs.take(Tensor::DiffSrc).unwrap_or_default(),
-            diff_gamma: outputs.take(Tensor::DiffGamma),
-            diff_beta: outputs.take(Tensor::DiffBeta),
+            diff_src: grads.diff_src,
+            diff_gamma: grads.diff_gamma,
+            diff_beta: grads.diff_beta,
         })
     }
 
@@ -266,11 +255,6 @@ pub struct LayerNormSizes {
 }
 
 impl LayerNormPlan {
-    fn check_length(&self, name: &'static str, tensor: Tensor, got: usize) -> Result<(), Error> {
-        let expected = self.plan.requirement(tensor).map_or(0, |r| r.elements);
-        geometry::check_length(name, expected, got)
-    }
-
     /// Bytes that each buffer range must have, as
     /// [`BatchNormPlan::sizes`](crate::BatchNormPlan::sizes).
     pub fn sizes(&self) -> LayerNormSizes {

@@ -15,7 +15,7 @@ mod workspace;
 
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
-use crate::geometry::Layout;
+use crate::geometry::{self, Layout};
 use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
 use crate::{DType, Error, Profile};
 use std::ops::Range;
@@ -108,6 +108,17 @@ pub(crate) struct Plan {
 impl Plan {
     pub fn requirement(&self, tensor: Tensor) -> Option<&Requirement> {
         self.tensors.iter().find(|r| r.tensor == tensor)
+    }
+
+    /// An error if an argument that stands for a tensor has another number of elements.
+    pub fn check_length(
+        &self,
+        tensor: Tensor,
+        argument: &'static str,
+        got: usize,
+    ) -> Result<(), Error> {
+        let expected = self.requirement(tensor).map_or(0, |r| r.elements);
+        geometry::check_length(argument, expected, got)
     }
 
     /// Dispatches of the whole operator.
