@@ -71,20 +71,8 @@ fn apply_rows(
     }
 }
 
-struct Coefficients {
-    mean: real,
-    r: real,
-    a: real,
-    b: real,
-}
-
 fn coefficients_of(row: u32) -> Coefficients {
     let stats = load_workspace(uniforms.stats + row);
     let means = load_workspace(uniforms.coefficients + row);
-    return Coefficients(stats.x, stats.y, means.x, means.y);
-}
-
-fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
-    let xhat = (src - real4(c.mean)) * c.r;
-    return ((d - real4(c.a)) - xhat * c.b) * c.r;
+    return Coefficients(stats.x, stats.y, means.x, means.y, stats.y);
 }

@@ -67,19 +67,19 @@ fn apply_runs(
             var src = real4();
             if batch_statistics { src = load_src(quad); }
             if aligned {
-                store_diff_src(quad, gradient(d, src, own));
+                store_diff_src(quad, result_of(d, src, own));
                 continue;
             }
             var result = real4();
             if narrow {
                 for (var i = 0u; i < 4u; i++) {
                     let other = coefficients_of(run + (4u * quad + i - run_start) / uniforms.inner);
-                    result[i] = gradient(d, src, other)[i];
+                    result[i] = result_of(d, src, other)[i];
                 }
             } else {
                 let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
                 let behind = elements >= vec4(run_end);
-                result = select(gradient(d, src, own), gradient(d, src, next), behind);
+                result = select(result_of(d, src, own), result_of(d, src, next), behind);
             }
             if whole {
                 store_diff_src(quad, result);
@@ -90,24 +90,15 @@ fn apply_runs(
     }
 }
 
-struct Coefficients {
-    stats: real4, // mean, r, gamma
-    means: real4, // a, b, gamma · r
-}
-
 // Of the run's channel; past the last run there is nothing to write, so any will do.
 fn coefficients_of(run: u32) -> Coefficients {
     let channel = channel_of(min(run, uniforms.runs - 1u));
-    return Coefficients(
-        load_workspace(uniforms.stats + channel),
-        load_workspace(uniforms.coefficients + channel),
-    );
+    let stats = load_workspace(uniforms.stats + channel);
+    let means = load_workspace(uniforms.coefficients + channel);
+    return Coefficients(stats.x, stats.y, means.x, means.y, means.z);
 }
 
-fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
-    if !batch_statistics {
-        return d * c.means.z;
-    }
-    let xhat = (src - real4(c.stats.x)) * c.stats.y;
-    return ((d - real4(c.means.x)) - xhat * c.means.y) * c.means.z;
+fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {
+    if !batch_statistics { return d * c.scale; }
+    return gradient(d, src, c);
 }

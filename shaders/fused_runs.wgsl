@@ -131,24 +131,11 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
     return real2((sum.x + sum.y) + (sum.z + sum.w), (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w));
 }
 
-struct Coefficients {
-    mean: real,
-    r: real,
-    a: real,
-    b: real,
-    scale: real, // gamma · r
-}
-
 // Of the block's channel i; past the last there is nothing to write, so any will do.
 fn coefficients_of(i: u32) -> Coefficients {
     let k = min(i, uniforms.block - 1u);
     let means = totals[k] * uniforms.inverse_count;
     return Coefficients(stats[k].x, stats[k].y, means.x, means.y, stats[k].z);
-}
-
-fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
-    let xhat = (src - real4(c.mean)) * c.r;
-    return ((d - real4(c.a)) - xhat * c.b) * c.scale;
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {

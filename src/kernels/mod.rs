@@ -364,6 +364,7 @@ impl Kernel {
                     include_str!("../../shaders/axes.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
                     include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/gradient.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -436,6 +437,7 @@ impl Kernel {
                 text: &[
                     include_str!("../../shaders/tiles.wgsl"),
                     include_str!("../../shaders/quads.wgsl"),
+                    include_str!("../../shaders/gradient.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
                 ],
                 tensors: &[
@@ -537,6 +539,7 @@ impl Kernel {
                     include_str!("../../shaders/paired_sums.wgsl"),
                     include_str!("../../shaders/rows.wgsl"),
                     include_str!("../../shaders/split_rows.wgsl"),
+                    include_str!("../../shaders/gradient.wgsl"),
                     include_str!("../../shaders/apply_rows.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],

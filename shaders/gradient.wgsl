@@ -1,0 +1,14 @@
+// diff_src = scale · ((diff_dst − a) − x̂ · b) with x̂ = (src − mean) · r, of what one channel or row has.
+
+struct Coefficients {
+    mean: real,
+    r: real,
+    a: real,
+    b: real,
+    scale: real,
+}
+
+fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
+    let xhat = (src - real4(c.mean)) * c.r;
+    return ((d - real4(c.a)) - xhat * c.b) * c.scale;
+}
