@@ -1,0 +1,275 @@
+//! From a plan and buffers to bind groups that can be recorded again and again.
+
+mod places;
+mod steps;
+
+pub use places::BufferRange;
+
+use crate::context::Held;
+use crate::kernels::{SHARED_REALS, Tensor};
+use crate::plan::{Phases, Plan};
+use crate::{Error, GpuContext};
+use places::{Given, Places, find};
+use steps::{Binder, Step, UniformBuffer};
+
+/// A plan bound to buffers: everything is checked and created, so that recording it only writes
+/// commands. It can be recorded any number of times.
+#[derive(Debug)]
+pub struct Bound {
+    steps: Held<Vec<Step>>,
+    halves: Halves,
+}
+
+/// What there is of the two halves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Halves {
+    /// Both are bound.
+    Bound,
+    /// They have no buffer `sums` to meet at.
+    WithoutSums,
+    /// The operator has none: layer norm's sums are taken over rows and over columns.
+    None,
+}
+
+/// Recording into an encoder makes a compute pass for the call. The functions whose names end with `_in` record
+/// into a pass of the caller's, with the same results to the bit: for many layers in one pass, or a pass with
+/// `timestamp_writes`.
+impl Bound {
+    /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
+    ///
+    /// What it leaves in a bound buffer `sums` is not specified. Its results agree with those of the two
+    /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
+    pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        self.record_in(&mut begin_pass(encoder));
+    }
+
+    /// Records the whole operator into a compute pass, beside whatever else is in it.
+    ///
+    /// wgpu orders dispatches of one pass by the buffers that they share, as it orders passes: what a
+    /// dispatch writes the next ones see, so that one layer may feed another and layers may share a
+    /// workspace. The pass is left with a pipeline and a bind group 0 of this crate's: a dispatch of the
+    /// caller's after it sets its own again.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{ParamGrads, wgpu};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let device = gpu.device();
+    /// let buffer = || {
+    ///     device.create_buffer(&wgpu::BufferDescriptor {
+    ///         label: None,
+    ///         size: 48, // the largest tensor's: three samples of four channels
+    ///         usage: wgpu::BufferUsages::STORAGE,
+    ///         mapped_at_creation: false,
+    ///     })
+    /// };
+    /// let options = BatchNormOptions {
+    ///     param_grads: ParamGrads::Frozen,
+    ///     ..BatchNormOptions::new(1e-5)
+    /// };
+    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], DType::F32, DType::F32, false)?;
+    /// let gradients = [buffer(), buffer(), buffer()];
+    /// let mut layers = Vec::new();
+    /// for between in gradients.windows(2) {
+    ///     let (src, mean, variance) = (buffer(), buffer(), buffer());
+    ///     layers.push(plan.bind(
+    ///         &gpu,
+    ///         &BatchNormBuffers {
+    ///             src: (&src).into(),
+    ///             diff_dst: (&between[0]).into(),
+    ///             mean: (&mean).into(),
+    ///             variance: (&variance).into(),
+    ///             gamma: None,
+    ///             diff_src: (&between[1]).into(), // the diff_dst of the layer before
+    ///             diff_gamma: None,
+    ///             diff_beta: None,
+    ///             sums: None,
+    ///             workspace: None,
+    ///         },
+    ///     )?);
+    /// }
+    /// let mut encoder = device.create_command_encoder(&Default::default());
+    /// let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+    ///     label: Some("backward"),
+    ///     timestamp_writes: None, // of the whole backward pass, where the device has them
+    /// });
+    /// for layer in &layers {
+    ///     layer.record_in(&mut pass);
+    /// }
+    /// drop(pass);
+    /// gpu.queue().submit([encoder.finish()]);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    pub fn record_in(&self, pass: &mut wgpu::ComputePass<'_>) {
+        self.dispatch(pass, Phases::WHOLE);
+    }
+
+    /// Records the first half: the sums, into the buffer `sums`. Batch norm alone has halves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.check_halves()?;
+        self.record_reduce_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the first half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::REDUCE);
+        Ok(())
+    }
+
+    /// Records the second half: the gradients, from what is in `sums` by then. Batch norm alone has halves.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.check_halves()?;
+        self.record_apply_in(&mut begin_pass(encoder))
+    }
+
+    /// Records the second half into a compute pass, as [`record_in`](Self::record_in) does the whole.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
+        self.check_halves()?;
+        self.dispatch(pass, Phases::APPLY);
+        Ok(())
+    }
+
+    fn check_halves(&self) -> Result<(), Error> {
+        match self.halves {
+            Halves::Bound => Ok(()),
+            Halves::WithoutSums => Err(Error::BufferPresence {
+                tensor: Tensor::Sums.name(),
+                expected: true,
+            }),
+            Halves::None => Err(Error::Argument {
+                argument: "record_reduce, record_apply",
+                expected: "a bound plan of batch norm".to_owned(),
+                got: "one of layer norm, which has no halves".to_owned(),
+            }),
+        }
+    }
+
+    fn dispatch(&self, pass: &mut wgpu::ComputePass<'_>, phase: Phases) {
+        for step in self.steps.iter().filter(|step| step.phases.meets(phase)) {
+            pass.set_pipeline(&step.pipeline);
+            pass.set_bind_group(0, &step.bind_group, &[]);
+            let [width, height] = step.workgroups;
+            pass.dispatch_workgroups(width, height, 1);
+        }
+    }
+}
+
+fn begin_pass(encoder: &mut wgpu::CommandEncoder) -> wgpu::ComputePass<'_> {
+    encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+        label: Some("wgpu-norm"),
+        timestamp_writes: None,
+    })
+}
+
+/// Binds a plan's tensors; `given` names the caller's buffers.
+pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<Bound, Error> {
+    gpu.check_alive()?;
+    check_plan(gpu, plan)?;
+    let mut own_workspace = gpu.held::<Option<wgpu::Buffer>>();
+    if find(given, Tensor::Workspace).is_none() {
+        let usage = wgpu::BufferUsages::STORAGE;
+        *own_workspace = Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?);
+    }
+    let places = Places::new(gpu, plan, given, own_workspace.as_ref())?;
+    let mut buffers = gpu.held();
+    let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
+    // An operator with halves takes the sums as an argument, given or not.
+    let halves = match given.iter().find(|(tensor, _)| *tensor == Tensor::Sums) {
+        Some((_, Some(_))) => Halves::Bound,
+        Some((_, None)) => Halves::WithoutSums,
+        None => Halves::None,
+    };
+    let recorded = match halves {
+        Halves::Bound => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
+        Halves::WithoutSums | Halves::None => Phases::WHOLE,
+    };
+    let mut steps = gpu.held::<Vec<_>>();
+    for (index, &(phases, ref dispatch)) in plan.dispatches.iter().enumerate() {
+        if !phases.meets(recorded) {
+            continue;
+        }
+        let binder = Binder {
+            gpu,
+            plan,
+            phases,
+            dispatch,
+            places: &places,
+        };
+        steps.push(binder.step(uniforms.binding(index))?);
+    }
+    Ok(Bound { steps, halves })
+}
+
+/// A plan may have been made for another context, whose adapter allows more.
+fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
+    let profile = gpu.profile();
+    profile.check_dtypes(plan.data, plan.params)?;
+    let exceeded = |what: String, limit, needed, available| Error::Limit {
+        what,
+        limit,
+        needed,
+        available,
+    };
+    for (_, dispatch) in &plan.dispatches {
+        let workgroup = u64::from(dispatch.workgroup_size);
+        let [width, height] = dispatch.workgroups;
+        let limits = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                dispatch.bindings.len() as u64,
+                profile.max_storage_buffers,
+            ),
+            (
+                "max_compute_invocations_per_workgroup",
+                workgroup,
+                profile.max_invocations,
+            ),
+            (
+                "max_compute_workgroup_storage_size",
+                workgroup * SHARED_REALS * plan.data.accumulator().size(),
+                profile.max_workgroup_storage,
+            ),
+            (
+                "max_compute_workgroups_per_dimension",
+                width.max(height).into(),
+                profile.max_workgroups,
+            ),
+        ];
+        let what = || "a plan of another context".to_owned();
+        for (limit, needed, available) in limits {
+            let available = available.into();
+            if needed > available {
+                return Err(exceeded(what(), limit, needed, available));
+            }
+        }
+        // A sum over the subgroup stands for one over the workgroup.
+        let subgroup = profile.subgroup_size.into();
+        if dispatch.kernel.entry().subgroups && workgroup != subgroup {
+            return Err(exceeded(what(), "subgroup_size", workgroup, subgroup));
+        }
+    }
+    plan.check_bindings(profile.max_binding)
+}

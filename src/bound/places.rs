@@ -1,0 +1,199 @@
+//! A caller's buffers, checked against what a plan needs of them.
+
+use crate::kernels::Tensor;
+use crate::plan::Plan;
+use crate::{Error, GpuContext};
+
+/// A caller's buffer, or a part of one.
+///
+/// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
+/// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
+/// elements, as [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes) has it: it keeps its
+/// bytes, and lets the kernels load four elements at a time to the end.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferRange<'a> {
+    /// The buffer, with the usage STORAGE.
+    pub buffer: &'a wgpu::Buffer,
+    /// Where the tensor begins, in bytes.
+    pub offset: u64,
+    /// Bytes of the range; by default all from the offset on.
+    pub size: Option<u64>,
+}
+
+impl<'a> From<&'a wgpu::Buffer> for BufferRange<'a> {
+    fn from(buffer: &'a wgpu::Buffer) -> Self {
+        Self {
+            buffer,
+            offset: 0,
+            size: None,
+        }
+    }
+}
+
+impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
+    fn from(slice: wgpu::BufferSlice<'a>) -> Self {
+        Self {
+            buffer: slice.buffer(),
+            offset: slice.offset(),
+            size: Some(slice.size()),
+        }
+    }
+}
+
+/// A tensor's place: the buffer, and how far kernels may reach in it.
+pub(super) struct Place<'a> {
+    pub tensor: Tensor,
+    pub buffer: &'a wgpu::Buffer,
+    pub offset: u64,
+    /// The tensor's own bytes.
+    bytes: u64,
+    /// Bytes from the offset to the end of the buffer.
+    pub room: u64,
+}
+
+impl Place<'_> {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.buffer == other.buffer
+            && self.bytes > 0
+            && other.bytes > 0
+            && self.offset < other.offset + other.bytes
+            && other.offset < self.offset + self.bytes
+    }
+
+    fn same(&self, other: &Self) -> bool {
+        self.buffer == other.buffer && self.offset == other.offset && self.bytes == other.bytes
+    }
+}
+
+/// The tensors and the buffers that are given for them.
+pub(crate) type Given<'a> = [(Tensor, Option<BufferRange<'a>>)];
+
+/// The range that is given for a tensor.
+pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<'a>> {
+    given
+        .iter()
+        .find(|(t, _)| *t == tensor)
+        .and_then(|(_, range)| *range)
+}
+
+/// All of a plan's tensors.
+pub(super) struct Places<'a>(Vec<Place<'a>>);
+
+impl<'a> Places<'a> {
+    /// Checks every buffer against what the plan needs of it, and that none overlaps another.
+    pub fn new(
+        gpu: &GpuContext,
+        plan: &Plan,
+        given: &Given<'a>,
+        own_workspace: Option<&'a wgpu::Buffer>,
+    ) -> Result<Self, Error> {
+        for (tensor, range) in given {
+            let used = *tensor == Tensor::Workspace || plan.requirement(*tensor).is_some();
+            if range.is_some() && !used {
+                return Err(Error::BufferPresence {
+                    tensor: tensor.name(),
+                    expected: false,
+                });
+            }
+        }
+        let alignment = gpu.profile().alignment;
+        let workspace = find(given, Tensor::Workspace).or(own_workspace.map(BufferRange::from));
+        let mut places = Vec::new();
+        if let Some(range) = workspace {
+            let bytes = plan.workspace_bytes;
+            places.push(check(Tensor::Workspace, range, bytes, alignment)?);
+        }
+        for requirement in &plan.tensors {
+            let tensor = requirement.tensor;
+            match find(given, tensor) {
+                Some(range) => places.push(check(tensor, range, requirement.bytes(), alignment)?),
+                None if tensor == Tensor::Sums => {} // for the halves alone
+                None => {
+                    return Err(Error::BufferPresence {
+                        tensor: tensor.name(),
+                        expected: true,
+                    });
+                }
+            }
+        }
+        check_overlaps(&places)?;
+        Ok(Self(places))
+    }
+
+    /// The place of a tensor that a dispatch binds.
+    pub fn get(&self, tensor: Tensor) -> Result<&Place<'a>, Error> {
+        self.0
+            .iter()
+            .find(|place| place.tensor == tensor)
+            .ok_or(Error::BufferPresence {
+                tensor: tensor.name(),
+                expected: true,
+            })
+    }
+
+    /// Whether diff_src is written over diff_dst.
+    pub fn in_place(&self) -> bool {
+        match (self.get(Tensor::DiffSrc), self.get(Tensor::DiffDst)) {
+            (Ok(diff_src), Ok(diff_dst)) => diff_src.same(diff_dst),
+            _ => false,
+        }
+    }
+}
+
+fn check<'a>(
+    tensor: Tensor,
+    range: BufferRange<'a>,
+    expected: u64,
+    alignment: u64,
+) -> Result<Place<'a>, Error> {
+    let name = tensor.name();
+    let usage = wgpu::BufferUsages::STORAGE;
+    if !range.buffer.usage().contains(usage) {
+        return Err(Error::BufferUsage {
+            tensor: name,
+            expected: usage,
+            got: range.buffer.usage(),
+        });
+    }
+    if !range.offset.is_multiple_of(alignment) {
+        return Err(Error::BufferAlignment {
+            tensor: name,
+            offset: range.offset,
+            alignment,
+        });
+    }
+    let room = range.buffer.size().saturating_sub(range.offset);
+    let got = range.size.unwrap_or(room).min(room);
+    if got < expected {
+        return Err(Error::BufferSize {
+            tensor: name,
+            expected,
+            got,
+        });
+    }
+    Ok(Place {
+        tensor,
+        buffer: range.buffer,
+        offset: range.offset,
+        bytes: expected,
+        room,
+    })
+}
+
+/// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst.
+fn check_overlaps(places: &[Place<'_>]) -> Result<(), Error> {
+    for (i, first) in places.iter().enumerate() {
+        for second in places.iter().skip(i + 1) {
+            let written = first.tensor.is_output() || second.tensor.is_output();
+            let pair = [first.tensor, second.tensor];
+            let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);
+            if written && first.overlaps(second) && !over_diff_dst {
+                return Err(Error::Overlap {
+                    first: first.tensor.name(),
+                    second: second.tensor.name(),
+                });
+            }
+        }
+    }
+    Ok(())
+}

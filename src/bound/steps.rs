@@ -1,0 +1,191 @@
+//! One dispatch's pipeline and bind group.
+
+use super::places::{Place, Places};
+use crate::kernels::{Access, Tensor, Variant};
+use crate::plan::{Binding, Dispatch, Phases, Plan};
+use crate::{Error, GpuContext};
+
+/// The uniforms of all dispatches, one after another.
+pub(super) struct UniformBuffer {
+    buffer: wgpu::Buffer,
+    places: Vec<(u64, u64)>,
+}
+
+impl UniformBuffer {
+    /// `kept` holds the buffer too, and lets go of it last.
+    pub fn create(
+        gpu: &GpuContext,
+        plan: &Plan,
+        kept: &mut Vec<wgpu::Buffer>,
+    ) -> Result<Self, Error> {
+        let alignment = gpu
+            .device()
+            .limits()
+            .min_uniform_buffer_offset_alignment
+            .max(16) as usize;
+        let mut bytes = Vec::new();
+        let mut places = Vec::new();
+        for (_, dispatch) in &plan.dispatches {
+            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            bytes.resize(bytes.len().next_multiple_of(alignment), 0);
+            places.push((bytes.len() as u64, uniforms.len() as u64));
+            bytes.extend(uniforms);
+        }
+        let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
+        let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
+        kept.push(buffer.clone());
+        gpu.write_buffer("uniforms", &buffer, &bytes)?;
+        Ok(Self { buffer, places })
+    }
+
+    pub fn binding(&self, index: usize) -> wgpu::BindingResource<'_> {
+        let (offset, size) = self.places.get(index).copied().unwrap_or_default();
+        buffer_binding(&self.buffer, offset, size)
+    }
+}
+
+fn buffer_binding(buffer: &wgpu::Buffer, offset: u64, size: u64) -> wgpu::BindingResource<'_> {
+    wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+        buffer,
+        offset,
+        size: wgpu::BufferSize::new(size),
+    })
+}
+
+/// One dispatch, ready to be recorded.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub phases: Phases,
+    pub pipeline: wgpu::ComputePipeline,
+    pub bind_group: wgpu::BindGroup,
+    pub workgroups: [u32; 2],
+}
+
+/// Makes one dispatch's step.
+pub(super) struct Binder<'a> {
+    pub gpu: &'a GpuContext,
+    pub plan: &'a Plan,
+    pub phases: Phases,
+    pub dispatch: &'a Dispatch,
+    pub places: &'a Places<'a>,
+}
+
+impl Binder<'_> {
+    pub fn step(&self, uniforms: wgpu::BindingResource<'_>) -> Result<Step, Error> {
+        let is_diff_src = |binding: &Binding| binding.tensor == Tensor::DiffSrc;
+        let in_place = self.places.in_place() && self.dispatch.bindings.iter().any(is_diff_src);
+        let mut bound = Vec::new();
+        let mut exact = Vec::new();
+        for binding in &self.dispatch.bindings {
+            if in_place && is_diff_src(binding) {
+                continue;
+            }
+            let place = self.places.get(binding.tensor)?;
+            if binding.bytes.end > place.room {
+                exact.push(binding.tensor);
+            }
+            bound.push((binding, place));
+        }
+        let mut variant = Variant {
+            kernel: self.dispatch.kernel,
+            data: self.plan.data,
+            params: self.plan.params,
+            bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
+            in_place,
+            pooled: false,
+            // A plan may have been made for another context, whose adapter has longer words.
+            access: match self.plan.word_bits {
+                64 if self.gpu.profile().int64 => Access::LongWords,
+                _ => Access::Quads,
+            },
+            exact,
+            workgroup_size: self.dispatch.workgroup_size,
+            sizes: self.dispatch.sizes.clone(),
+            enabled: self.dispatch.enabled.clone(),
+        };
+        let written: Vec<_> = bound
+            .iter()
+            .filter(|(binding, _)| variant.writes(binding.tensor))
+            .map(|(_, place)| place.buffer)
+            .collect();
+        variant.pooled = bound.iter().any(|(binding, place)| {
+            !variant.writes(binding.tensor) && written.contains(&place.buffer)
+        });
+        let pipeline = self.gpu.pipeline(&variant.normalized())?;
+
+        let mut entries = vec![wgpu::BindGroupEntry {
+            binding: 0,
+            resource: uniforms,
+        }];
+        for (index, (binding, place)) in bound.iter().enumerate() {
+            let end = binding.bytes.end.min(place.room / 4 * 4);
+            entries.push(wgpu::BindGroupEntry {
+                binding: index as u32 + 1,
+                resource: buffer_binding(
+                    place.buffer,
+                    place.offset + binding.bytes.start,
+                    end.saturating_sub(binding.bytes.start),
+                ),
+            });
+        }
+        let device = self.gpu.device();
+        let name = self.dispatch.kernel.entry().name;
+        let bind_group = self
+            .gpu
+            .scoped(name, || {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: Some(name),
+                    layout: &pipeline.layout,
+                    entries: &entries,
+                })
+            })
+            .map_err(|error| self.blame(error, &bound))?;
+        Ok(Step {
+            phases: self.phases,
+            pipeline: pipeline.pipeline,
+            bind_group,
+            workgroups: self.dispatch.workgroups,
+        })
+    }
+
+    /// Finds the buffer that wgpu refuses: everything that we know to ask of one is right by now, so
+    /// it belongs to another device or is destroyed.
+    fn blame(&self, error: Error, bound: &[(&Binding, &Place<'_>)]) -> Error {
+        if !matches!(error, Error::Gpu { .. }) {
+            return error;
+        }
+        let device = self.gpu.device();
+        for (_, place) in bound {
+            let probe = self.gpu.scoped("probe", || {
+                let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: None,
+                    entries: &[wgpu::BindGroupLayoutEntry {
+                        binding: 0,
+                        visibility: wgpu::ShaderStages::COMPUTE,
+                        ty: wgpu::BindingType::Buffer {
+                            ty: wgpu::BufferBindingType::Storage { read_only: true },
+                            has_dynamic_offset: false,
+                            min_binding_size: None,
+                        },
+                        count: None,
+                    }],
+                });
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout: &layout,
+                    entries: &[wgpu::BindGroupEntry {
+                        binding: 0,
+                        resource: buffer_binding(place.buffer, place.offset, 4),
+                    }],
+                })
+            });
+            if let Err(Error::Gpu { message, .. }) = probe {
+                return Error::ForeignBuffer {
+                    tensor: place.tensor.name(),
+                    message,
+                };
+            }
+        }
+        error
+    }
+}
