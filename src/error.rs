@@ -19,7 +19,7 @@ pub enum Error {
         got: usize,
     },
     /// The rank of a shape is out of range.
-    #[error("{tensor}: expected a rank from {min} to {max}, got rank {got}")]
+    #[error("{tensor}: expected {}, got rank {got}", ranks(*.min, *.max))]
     Rank {
         /// The argument.
         tensor: &'static str,
@@ -31,25 +31,25 @@ pub enum Error {
         got: usize,
     },
     /// The parameters' element type does not go with the data's.
-    #[error("mean, variance and gamma: expected f32 or the type of src ({data}), got {params}")]
+    #[error("mean, variance and gamma: expected {} beside src of {data}, got {params}", params_of(*.data))]
     ParamDType {
         /// Element type of src.
         data: DType,
         /// Element type of the parameters.
         params: DType,
     },
-    /// The adapter cannot run this element type.
-    #[error("{dtype} tensors: expected an adapter with {needs}, got {adapter}, which lacks it")]
+    /// The adapter cannot run this element type, or its device was opened without what that takes.
+    #[error("{dtype} tensors: expected a device with {needs}, got one of {adapter} without it")]
     UnsupportedDType {
         /// The element type.
         dtype: DType,
-        /// The wgpu feature that it needs.
+        /// The wgpu feature or capability that it needs.
         needs: &'static str,
         /// The adapter's name.
         adapter: String,
     },
     /// epsilon is not finite and positive once rounded to the type that it is used in.
-    #[error("epsilon: expected a finite number above 0, got {got} ({used} as {dtype})")]
+    #[error("epsilon: expected a finite number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
     Epsilon {
         /// As given.
         got: f64,
@@ -71,7 +71,7 @@ pub enum Error {
         epsilon: f64,
     },
     /// A product of sizes does not fit.
-    #[error("{what}: expected a size below {limit}, got the product of {shape:?}")]
+    #[error("{what}: expected a size of at most {limit}, got the product of {shape:?}")]
     SizeOverflow {
         /// What the sizes are of.
         what: &'static str,
@@ -100,19 +100,33 @@ pub enum Error {
         /// What it was.
         got: String,
     },
-    /// Something is larger than the adapter allows.
-    #[error("{what}: needs {needed}, but the adapter's {limit} is {available}")]
+    /// Something is larger than the device allows.
+    #[error("{what}: needs {needed}, but the device's {limit} is {available}")]
     Limit {
         /// What is too large.
         what: String,
-        /// The adapter's limit.
+        /// The device's limit.
         limit: &'static str,
         /// What is needed.
         needed: u64,
         /// What is available.
         available: u64,
     },
-    /// A buffer's range is smaller than its tensor, or reaches beyond the buffer.
+    /// A range reaches beyond its buffer.
+    #[error(
+        "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from {offset} on"
+    )]
+    BufferRange {
+        /// The argument.
+        tensor: &'static str,
+        /// Where the range begins, in bytes.
+        offset: u64,
+        /// Its bytes.
+        size: u64,
+        /// Bytes of the buffer.
+        buffer: u64,
+    },
+    /// A buffer's range is smaller than its tensor.
     #[error("{tensor}: expected a buffer range of at least {expected} bytes, got {got}")]
     BufferSize {
         /// The argument.
@@ -206,4 +220,26 @@ pub enum Error {
         /// What wgpu said.
         message: String,
     },
+}
+
+fn ranks(min: usize, max: usize) -> String {
+    match min == max {
+        true => format!("rank {min}"),
+        false => format!("a rank from {min} to {max}"),
+    }
+}
+
+/// The types that parameters may have beside data of one.
+fn params_of(data: DType) -> String {
+    let all = DType::ALL.iter();
+    let names = all.filter(|&&params| data.accepts_params(params));
+    names.map(DType::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+/// What rounding made of a number, if it is another.
+fn as_used(got: f64, used: f64, dtype: DType) -> String {
+    match got == used || got.is_nan() {
+        true => String::new(),
+        false => format!(", which is {used:e} as {dtype}"),
+    }
 }

@@ -434,7 +434,17 @@ impl Profile {
     /// [`Error::Tuning`], naming what is wrong with the variable.
     pub fn with_env(mut self) -> Result<Self, Error> {
         match std::env::var(VARIABLE) {
-            Ok(text) => self.tuning = self.tuning.overridden(&text)?,
+            Ok(text) => {
+                let named = |error| match error {
+                    Error::Tuning { key, expected, got } => Error::Tuning {
+                        key: format!("{VARIABLE}: {key}"),
+                        expected,
+                        got,
+                    },
+                    error => error,
+                };
+                self.tuning = self.tuning.overridden(&text).map_err(named)?;
+            }
             Err(std::env::VarError::NotPresent) => {}
             Err(std::env::VarError::NotUnicode(text)) => {
                 return Err(Error::Tuning {

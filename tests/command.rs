@@ -321,6 +321,67 @@ fn f64_where_the_adapter_has_it() {
 }
 
 #[test]
+fn says_what_it_assumes() {
+    let square = |channels: usize| {
+        let mut draft = Draft::good();
+        for name in ["src", "diff_dst"] {
+            draft = draft.with(name, counting::<f32>(&[4, channels, 2]));
+        }
+        draft
+    };
+    let huge = Draft::good()
+        .with("src", counting::<f16>(&[3, 2]))
+        .with("diff_dst", tensor(&[3, 2], &[f16::MAX; 6]));
+    let constant = ["--statistics", "constant"];
+    let op = |op| Draft::good().attribute("op", op);
+    let cases: [(&str, Draft, &[&str], &str); 7] = [
+        (
+            "ambiguous",
+            square(2),
+            &[],
+            "data_format: not given, so NXC",
+        ),
+        ("told", square(2), &["--data-format", "NXC"], ""),
+        (
+            "ignored",
+            Draft::good(),
+            &["--param-grads", "neither"],
+            "gamma: ignored",
+        ),
+        ("frozen", Draft::good(), &["--param-grads", "frozen"], ""),
+        ("own", op("batch_norm_backward"), &[], ""),
+        (
+            "other",
+            op("layer_norm_backward"),
+            &[],
+            "metadata op: expected batch_norm_backward, got layer_norm_backward",
+        ),
+        (
+            "huge",
+            huge,
+            &constant,
+            "diff_src: 6 of 6 elements are not finite",
+        ),
+    ];
+    for (name, draft, arguments, warning) in cases {
+        let folder = folder(&format!("says-{name}"));
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, draft.bytes()).unwrap();
+        let result = backward(&input, &output, arguments);
+        assert_success(&result);
+        let message = stderr(&result);
+        let about = message.lines().filter(|line| {
+            let expected = ["data_format:", "gamma:", "metadata op:", "diff_"];
+            expected.iter().any(|start| line.contains(start))
+        });
+        let about = about.collect::<String>();
+        assert!(about.contains(warning), "{name}: {message}");
+        assert_eq!(about.is_empty(), warning.is_empty(), "{name}: {message}");
+        assert!(stdout(&result).contains(", NXC, epsilon 1e0, "), "{name}");
+    }
+}
+
+#[test]
 fn backends_by_flag() {
     let backends = [
         ("vulkan", wgpu::Backends::VULKAN),
@@ -707,14 +768,18 @@ fn refuses_malformed_files() {
     let cases = [
         ("empty", vec![], "at least 8 bytes"),
         ("no-header", cut(7), "at least 8 bytes"),
-        ("in-header", cut(40), "safetensors header of at most"),
+        (
+            "in-header",
+            cut(40),
+            "safetensors file, with a header of at most",
+        ),
         ("in-data", cut(good.len() - 1), "bytes of tensors"),
         ("trailing", trailing, "bytes of tensors"),
         ("not-utf8", not_utf8, "safetensors header"),
         (
             "header-huge",
             u64::MAX.to_le_bytes().to_vec(),
-            "safetensors header of at most",
+            "safetensors file, with a header of at most",
         ),
         ("not-json", raw("{]", 0), "safetensors header"),
         (
@@ -726,7 +791,7 @@ fn refuses_malformed_files() {
         (
             "text",
             b"This is not a safetensors file.".to_vec(),
-            "safetensors header of at most",
+            "safetensors file, with a header of at most",
         ),
         (
             "overlap",
@@ -817,7 +882,7 @@ fn refuses_sizes_that_overflow_beside_a_zero() {
         "overflow",
         &bytes,
         &["--epsilon", "1"],
-        &["src: expected a size below", "[0, "],
+        &["src: expected a size of at most", "[0, "],
     );
 }
 

@@ -163,7 +163,15 @@ fn check<'a>(
         });
     }
     let room = range.buffer.size().saturating_sub(range.offset);
-    let got = range.size.unwrap_or(room).min(room);
+    let got = range.size.unwrap_or(room);
+    if got > room || range.offset > range.buffer.size() {
+        return Err(Error::BufferRange {
+            tensor: name,
+            offset: range.offset,
+            size: got,
+            buffer: range.buffer.size(),
+        });
+    }
     if got < expected {
         return Err(Error::BufferSize {
             tensor: name,

@@ -6,13 +6,20 @@ use crate::Error;
 /// Which adapter a context is made on, and how.
 #[derive(Clone, Debug, Default)]
 pub struct ContextOptions {
-    /// Backends to look at; by default those of `WGPU_BACKEND`, else all.
+    /// Backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
+    /// it is set and not empty, else all.
     pub backends: Option<wgpu::Backends>,
     /// A part of the adapter's name, in any case; by default that of `WGPU_ADAPTER_NAME`, else any.
     pub adapter_name: Option<String>,
     /// How the device is used.
     pub device: DeviceOptions,
 }
+
+/// The environment variable that names backends.
+const BACKEND: &str = "WGPU_BACKEND";
+
+/// The environment variable that names an adapter.
+const ADAPTER: &str = "WGPU_ADAPTER_NAME";
 
 /// Storage buffers that every plan can do with, and none with fewer.
 pub(super) const STORAGE_BUFFERS: u32 = 4;
@@ -59,21 +66,39 @@ pub fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
 }
 
 impl ContextOptions {
+    /// The backends that are looked at: those given, else those of `WGPU_BACKEND`, else all.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] if `WGPU_BACKEND` names none.
+    pub fn chosen_backends(&self) -> Result<wgpu::Backends, Error> {
+        let variable = || std::env::var(BACKEND).ok().filter(|text| !text.is_empty());
+        match (self.backends, variable()) {
+            (Some(backends), _) => Ok(backends),
+            (None, None) => Ok(wgpu::Backends::all()),
+            (None, Some(text)) => match wgpu::Backends::from_comma_list(&text) {
+                backends if backends.is_empty() => Err(Error::Argument {
+                    argument: BACKEND,
+                    expected: "vulkan, gl, metal or dx12, or several with commas".to_owned(),
+                    got: text,
+                }),
+                backends => Ok(backends),
+            },
+        }
+    }
+
     /// The adapter that [`GpuContext::with_options`] makes a context on, for instance to adapt its
     /// [`Profile`](crate::Profile) first and go on with [`GpuContext::from_adapter`].
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`].
+    /// [`Error::NoAdapter`], and those of [`chosen_backends`](Self::chosen_backends).
     pub async fn adapter(&self) -> Result<wgpu::Adapter, Error> {
-        let backends = self
-            .backends
-            .or_else(wgpu::Backends::from_env)
-            .unwrap_or(wgpu::Backends::all());
+        let backends = self.chosen_backends()?;
         let name = self
             .adapter_name
             .clone()
-            .or_else(|| std::env::var("WGPU_ADAPTER_NAME").ok())
+            .or_else(|| std::env::var(ADAPTER).ok())
             .filter(|name| !name.is_empty());
         let wanted = name.as_deref().map(str::to_lowercase);
         let mut best: Option<(u8, wgpu::Adapter)> = None;
@@ -98,10 +123,17 @@ impl ContextOptions {
             }
         }
         let Some((_, adapter)) = best else {
-            let requested = match name {
-                Some(name) => format!("an adapter named like '{name}' on {backends:?}"),
-                None => format!("an adapter on {backends:?}"),
+            let variable = |own: bool, variable| match own {
+                true => String::new(),
+                false => format!(" ({variable})"),
             };
+            let named = name.map_or(String::new(), |name| {
+                let variable = variable(self.adapter_name.is_some(), ADAPTER);
+                format!(" named like '{name}'{variable}")
+            });
+            let all = backends == wgpu::Backends::all();
+            let variable = variable(self.backends.is_some() || all, BACKEND);
+            let requested = format!("an adapter{named} on {}{variable}", names(backends));
             let message = match seen.is_empty() {
                 true => "the machine has no graphics driver for these backends".to_owned(),
                 false => seen.join("; "),
@@ -117,6 +149,15 @@ impl ContextOptions {
         }
         Ok(adapter)
     }
+}
+
+/// Backends for people.
+fn names(backends: wgpu::Backends) -> String {
+    if backends == wgpu::Backends::all() {
+        return "any backend".to_owned();
+    }
+    let names = backends.iter_names().map(|(name, _)| name.to_lowercase());
+    names.collect::<Vec<_>>().join(" or ")
 }
 
 /// Smaller is better: the kind of device first, then native interfaces before GL.

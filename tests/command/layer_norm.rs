@@ -346,7 +346,7 @@ fn refuses_sizes_that_overflow_beside_a_zero() {
         entry("[2]", 8),
         r#"{"dtype":"F32","shape":[2],"data_offsets":[8,16]}"#
     );
-    let fragments = ["src: expected a size below", "[0, "];
+    let fragments = ["src: expected a size of at most", "[0, "];
     let bytes = raw(&header, 16);
     refuse_by(LAYER_NORM, "ln-overflow", &bytes, &[], &fragments);
 }

@@ -3,42 +3,34 @@
 use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::stdout;
-use wgpu_norm::{DType, Error, Profile};
+use wgpu_norm::{DType, Profile};
 
-/// Runs the subcommand.
+/// Runs the subcommand: all adapters of the backends, or those whose name `--adapter` gives a part of.
 pub fn run(args: &GpuArgs) -> Result<(), Failure> {
-    let backends = args.backends();
-    let wanted = args.adapter.as_deref().map(str::to_lowercase);
-    let all = pollster::block_on(wgpu_norm::adapters(backends));
-    let names: Vec<String> = all.iter().map(|adapter| adapter.get_info().name).collect();
-    let is_wanted = |name: &str| match &wanted {
-        Some(wanted) => name.to_lowercase().contains(wanted),
-        None => true,
+    let options = args.options();
+    let all = pollster::block_on(wgpu_norm::adapters(options.chosen_backends()?));
+    let chosen = pollster::block_on(options.adapter());
+    let is_chosen = |adapter: &wgpu::Adapter| {
+        let chosen = chosen.as_ref().map(wgpu::Adapter::get_info);
+        chosen.is_ok_and(|chosen| chosen == adapter.get_info())
     };
-    let mut found = false;
-    for adapter in &all {
-        if is_wanted(&adapter.get_info().name) {
-            found = true;
-            stdout::line(describe(adapter))?;
-        }
+    let wanted = args.adapter.as_deref().unwrap_or_default().to_lowercase();
+    let listed = all.iter().filter(|adapter| {
+        let name = adapter.get_info().name.to_lowercase();
+        name.contains(&wanted)
+    });
+    let mut any = false;
+    for adapter in listed {
+        any = true;
+        stdout::line(describe(adapter, is_chosen(adapter)))?;
     }
-    if found {
-        return Ok(());
+    match chosen {
+        Err(error) if !any => Err(error.into()),
+        _ => Ok(()),
     }
-    let requested = match (&args.adapter, args.backend) {
-        (None, None) => "one".to_owned(),
-        (None, Some(backend)) => format!("one by {backend:?}"),
-        (Some(name), None) => format!("one named like '{name}'"),
-        (Some(name), Some(backend)) => format!("one named like '{name}' by {backend:?}"),
-    };
-    let message = match names.is_empty() {
-        true => "the machine has no graphics driver for it".to_owned(),
-        false => format!("there is: {}", names.join("; ")),
-    };
-    Err(Error::NoAdapter { requested, message }.into())
 }
 
-fn describe(adapter: &wgpu::Adapter) -> String {
+fn describe(adapter: &wgpu::Adapter, chosen: bool) -> String {
     let info = adapter.get_info();
     let profile = Profile::for_adapter(adapter);
     let kind = match info.device_type {
@@ -57,7 +49,12 @@ fn describe(adapter: &wgpu::Adapter) -> String {
             runs.map(DType::to_string).collect::<Vec<_>>().join(" ")
         }
     };
+    let used = match chosen {
+        true => "by default",
+        false => "on request",
+    };
     let rows = [
+        ("used", used.to_owned()),
         ("backend", info.backend.to_string()),
         ("kind", kind.to_owned()),
         ("driver", driver.trim().to_owned()),

@@ -59,15 +59,20 @@ pub enum Command {
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
     /// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
-    /// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C], or (broadcast) of src's rank,
-    /// with size 1 along the axes that are reduced and src's size along the others.
+    /// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C],
+    /// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
+    ///
+    /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics.
     BatchNormBackward(BatchNormBackward),
     /// The gradient of layer normalization
     ///
     /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
     /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
-    /// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and variance (biased) have src's axes
-    /// before begin_norm_axis, gamma and beta the others; each may also have one axis for all of them.
+    /// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and
+    /// variance (biased) have src's axes before begin_norm_axis, gamma and beta the others; each may also have
+    /// one axis for all of them.
+    ///
+    /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon.
     LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
@@ -86,7 +91,7 @@ pub struct FileArgs {
     /// The safetensors file to read
     #[arg(value_name = "IN.safetensors")]
     pub input: PathBuf,
-    /// The safetensors file to write; it may be IN
+    /// The safetensors file to write; it may be IN, whose tensors are lost then
     #[arg(short, long, value_name = "OUT.safetensors")]
     pub output: PathBuf,
     /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
@@ -98,7 +103,7 @@ pub struct FileArgs {
 pub struct BatchNormBackward {
     #[command(flatten)]
     pub files: FileArgs,
-    /// Added to the variance; above 0 [default: the file's metadata, which must have it then]
+    /// Added to the variance; above 0 [required unless the file's metadata has it]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
     /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
@@ -110,8 +115,8 @@ pub struct BatchNormBackward {
     /// [default: the file's metadata, else batch]
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
     pub statistics: Option<Statistics>,
-    /// Whether diff_gamma and diff_beta are computed: both; neither, and gamma is ignored; or neither
-    /// while gamma still scales diff_src (frozen)
+    /// Whether diff_gamma and diff_beta are computed: both; neither while gamma still scales diff_src
+    /// (frozen); or neither, and gamma is ignored (neither)
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
@@ -132,8 +137,8 @@ pub struct LayerNormBackward {
     /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
-    /// Whether diff_gamma and diff_beta are computed: both; neither, and gamma is ignored; or neither
-    /// while gamma still scales diff_src (frozen)
+    /// Whether diff_gamma and diff_beta are computed: both; neither while gamma still scales diff_src
+    /// (frozen); or neither, and gamma is ignored (neither)
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,

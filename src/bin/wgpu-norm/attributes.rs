@@ -13,6 +13,16 @@ pub trait Choice: Copy + Send + Sync + 'static {
     /// Every value and its name.
     const VALUES: &'static [(&'static str, Self)];
 
+    /// The value's name.
+    fn name(self) -> &'static str
+    where
+        Self: PartialEq,
+    {
+        let mut values = Self::VALUES.iter();
+        let found = values.find(|(_, value)| *value == self);
+        found.map_or("", |&(name, _)| name)
+    }
+
     /// The value of a name, in any case.
     fn parse(name: &str) -> Option<Self> {
         let mut values = Self::VALUES.iter();
@@ -22,7 +32,7 @@ pub trait Choice: Copy + Send + Sync + 'static {
 }
 
 /// What tells the channels of src.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Format {
     /// One axis of it.
     Axis(DataFormat),

@@ -1,7 +1,7 @@
 //! `wgpu-norm batch-norm-backward`.
 
 use crate::args::{BatchNormBackward, GpuArgs};
-use crate::attributes::{self, Format};
+use crate::attributes::{self, Choice, Format};
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use crate::job::Job;
@@ -9,7 +9,8 @@ use crate::operator::{self, Grads, Operator};
 use crate::tensors::{Arguments, Values};
 use wgpu_norm::reference::{self, Gradients, channel_axes};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext, ParamOf,
+    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
+    ParamGrads, ParamOf,
 };
 
 /// The operator with its attributes.
@@ -30,6 +31,9 @@ pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
         options,
         broadcast: None,
     };
+    if format.is_none() {
+        warn_if_ambiguous(&job, &arguments);
+    }
     match format.unwrap_or_else(|| recognize(&arguments)) {
         Format::Axis(data_format) => {
             check_channels(&arguments, data_format)?;
@@ -65,6 +69,19 @@ fn recognize(arguments: &Arguments) -> Format {
         Format::Broadcast
     } else {
         Format::Axis(DataFormat::default())
+    }
+}
+
+/// The default is NXC; a file whose channels are as well axis 1 may mean that.
+fn warn_if_ambiguous(job: &Job, arguments: &Arguments) {
+    let (src, params) = (arguments.src.shape(), arguments.mean.shape());
+    if let ([_, second, .., last], [channels]) = (src, params)
+        && second == last
+        && last == channels
+    {
+        job.warn(
+            "data_format: not given, so NXC, channels last; axis 1 has as many (--data-format NCX)",
+        );
     }
 }
 
@@ -117,6 +134,25 @@ fn expect_broadcast(param: &Tensor, src: &Tensor) -> Result<(), Failure> {
 }
 
 impl Operator for BatchNorm {
+    const NAME: &'static str = "batch_norm_backward";
+
+    fn attributes(&self) -> String {
+        let format = match self.broadcast {
+            Some(_) => Format::Broadcast,
+            None => Format::Axis(self.options.data_format),
+        };
+        let statistics = self.options.statistics.name();
+        format!(
+            "{}, epsilon {:e}, {statistics} statistics",
+            format.name(),
+            self.options.epsilon
+        )
+    }
+
+    fn param_grads(&self) -> ParamGrads {
+        self.options.param_grads
+    }
+
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuBatchNorm::new(gpu, self.options)?;
         let (data, params) = arguments.dtypes();

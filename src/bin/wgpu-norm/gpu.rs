@@ -4,25 +4,24 @@ use crate::args::{Backend, GpuArgs};
 use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
 
 impl GpuArgs {
-    /// The backends that the flag names, else the environment, else all.
-    pub fn backends(&self) -> wgpu::Backends {
-        let flag = self.backend.map(|backend| match backend {
+    /// What the flags ask for.
+    pub fn options(&self) -> ContextOptions {
+        let backends = self.backend.map(|backend| match backend {
             Backend::Vulkan => wgpu::Backends::VULKAN,
             Backend::Gl => wgpu::Backends::GL,
             Backend::Metal => wgpu::Backends::METAL,
             Backend::Dx12 => wgpu::Backends::DX12,
         });
-        flag.or_else(wgpu::Backends::from_env)
-            .unwrap_or(wgpu::Backends::all())
+        ContextOptions {
+            backends,
+            adapter_name: self.adapter.clone(),
+            ..ContextOptions::default()
+        }
     }
 
     /// A context on the best adapter that fits. The flag's profile stands in the environment's place.
     pub fn open(&self) -> Result<GpuContext, Error> {
-        let options = ContextOptions {
-            backends: Some(self.backends()),
-            adapter_name: self.adapter.clone(),
-            ..ContextOptions::default()
-        };
+        let options = self.options();
         pollster::block_on(async {
             let adapter = options.adapter().await?;
             let profile = match &self.profile {

@@ -65,8 +65,8 @@ impl Input {
         let length = u64::from_le_bytes(prefix);
         let most = MAX_HEADER.min(size - PREFIX);
         if length > most {
-            let expected = format!("a safetensors header of at most {most} bytes");
-            return Err(malformed(expected, format!("{length} bytes")));
+            let expected = format!("a safetensors file, with a header of at most {most} bytes");
+            return Err(malformed(expected, format!("one of {length} bytes")));
         }
         let mut header = Vec::new();
         let read = file.by_ref().take(length).read_to_end(&mut header);

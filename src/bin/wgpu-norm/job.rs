@@ -48,6 +48,7 @@ impl Job {
         self,
         gpu: &GpuContext,
         src: &input::Tensor,
+        attributes: &str,
         results: &[output::Tensor<'_>],
         comparison: Option<Comparison>,
     ) -> Result<(), Failure> {
@@ -68,7 +69,7 @@ impl Job {
         let names: Vec<&str> = results.iter().map(output::Tensor::name).collect();
         let adapter = gpu.adapter_info();
         stdout::line(format_args!(
-            "{} of src {} {:?}, on {} ({}), in {}",
+            "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
             names.join(", "),
             src.dtype(),
             src.shape(),

@@ -84,6 +84,19 @@ fn expect_sizes(tensor: &Tensor, sizes: &[usize], why: &'static str) -> Result<(
 }
 
 impl Operator for LayerNormOptions {
+    const NAME: &'static str = "layer_norm_backward";
+
+    fn attributes(&self) -> String {
+        format!(
+            "begin_norm_axis {}, epsilon {:e}, use_affine {}",
+            self.begin_norm_axis, self.epsilon, self.use_affine
+        )
+    }
+
+    fn param_grads(&self) -> ParamGrads {
+        self.param_grads
+    }
+
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuLayerNorm::new(gpu, *self)?;
         let (data, params) = arguments.dtypes();

@@ -8,10 +8,19 @@ use crate::output;
 use crate::tensors::{Arguments, Values};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
-use wgpu_norm::{DType, Element, Error, GpuContext, ParamOf};
+use wgpu_norm::{DType, Element, Error, GpuContext, ParamGrads, ParamOf};
 
 /// An operator with its attributes.
 pub trait Operator {
+    /// Its name in a file's metadata.
+    const NAME: &'static str;
+
+    /// The attributes in force, for people.
+    fn attributes(&self) -> String;
+
+    /// What becomes of gamma and the parameter gradients.
+    fn param_grads(&self) -> ParamGrads;
+
     /// Refuses what cannot be computed, by shapes and element types alone.
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error>;
 
@@ -41,6 +50,12 @@ pub fn run<O: Operator>(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     arguments.check()?;
+    if let Some(op) = job.input.attribute("op").filter(|&op| op != O::NAME) {
+        job.warn(format_args!("metadata op: expected {}, got {op}", O::NAME));
+    }
+    if operator.param_grads() == ParamGrads::Neither && arguments.gamma.is_some() {
+        job.warn("gamma: ignored, as --param-grads is neither; frozen lets it count");
+    }
     let gpu = job.open_gpu(gpu)?;
     let compute = match arguments.dtypes() {
         (DType::F32, DType::F32) => compute::<O, f32, f32>,
@@ -66,6 +81,7 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>>(
     let values = Values::<T, P>::read(&job.input, arguments)?;
     job.progress.step("computing");
     let grads = operator.backward(gpu, &values)?;
+    grads.warn_of_lost_numbers(&job);
     let comparison = if job.check {
         job.progress.step("checking against the reference");
         let reference = operator.reference(&values.to_f64())?;
@@ -73,7 +89,9 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>>(
     } else {
         None
     };
-    job.finish(gpu, &arguments.src, &grads.outputs(arguments), comparison)
+    let outputs = grads.outputs(arguments);
+    let attributes = operator.attributes();
+    job.finish(gpu, &arguments.src, &attributes, &outputs, comparison)
 }
 
 impl<T: Element, P: ParamOf<T>> Grads<T, P> {
@@ -104,6 +122,17 @@ impl<T: Element, P: ParamOf<T>> Grads<T, P> {
         comparison
     }
 
+    /// Says where results are not finite: f16 overflows, and inputs may not be finite themselves.
+    fn warn_of_lost_numbers(&self, job: &Job) {
+        warn_of_lost_numbers(job, "diff_src", &self.diff_src);
+        for (name, values) in [
+            ("diff_gamma", &self.diff_gamma),
+            ("diff_beta", &self.diff_beta),
+        ] {
+            warn_of_lost_numbers(job, name, values.as_deref().unwrap_or_default());
+        }
+    }
+
     fn outputs<'a>(&'a self, arguments: &'a Arguments) -> Vec<output::Tensor<'a>> {
         let mut outputs = vec![output::Tensor::new(
             "diff_src",
@@ -120,5 +149,16 @@ impl<T: Element, P: ParamOf<T>> Grads<T, P> {
             outputs.extend(output.map(|values| output::Tensor::new(name, shape, values)));
         }
         outputs
+    }
+}
+
+fn warn_of_lost_numbers<T: Element>(job: &Job, tensor: &str, values: &[T]) {
+    let lost = values.iter().filter(|value| !value.to_f64().is_finite());
+    let lost = lost.count();
+    if lost > 0 {
+        let all = values.len();
+        job.warn(format_args!(
+            "{tensor}: {lost} of {all} elements are not finite"
+        ));
     }
 }

@@ -24,7 +24,8 @@ pub fn measure(
     rounds: Option<u32>,
 ) -> Result<Option<Around>, Error> {
     let info = gpu.adapter_info();
-    let mut adapters = pollster::block_on(wgpu_norm::adapters(args.backends())).into_iter();
+    let mut adapters =
+        pollster::block_on(wgpu_norm::adapters(args.options().chosen_backends()?)).into_iter();
     let Some(adapter) = adapters.find(|adapter| adapter.get_info() == info) else {
         return Ok(None);
     };

@@ -121,14 +121,18 @@ impl FromStr for Shape {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || "expected sizes of 1 or more like 32x64x56x56".to_owned();
-        let dims = text.split(['x', '×', '·']).map(|size| match size.parse() {
-            Ok(size) if size > 0 => Ok(size),
-            _ => Err(expected()),
-        });
+        let dims = text
+            .split(['x', 'X', '×', '·'])
+            .map(|size| match size.parse() {
+                Ok(size) if size > 0 => Ok(size),
+                _ => Err(expected()),
+            });
         let dims = dims.collect::<Result<Vec<usize>, String>>()?;
         match dims.len() {
             2..=8 => Ok(Self(dims)),
-            _ => Err("expected a rank from 2 to 8".to_owned()),
+            _ => Err(
+                "expected 2 to 8 sizes like 32x64x56x56; commas stand between shapes".to_owned(),
+            ),
         }
     }
 }
