@@ -12,16 +12,17 @@ use crate::{DType, DataFormat, Element, Error, GpuContext, ParamGrads, ParamOf, 
 pub struct BatchNormOptions {
     /// Added to the variance; finite and above 0.
     pub epsilon: f64,
-    /// Where the channel axis stands.
+    /// Where the channel axis stands: the last by default. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     pub data_format: DataFormat,
     /// What mean and variance are to the gradient.
     pub statistics: Statistics,
-    /// Which parameter gradients are computed.
+    /// Which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
+    /// [`ParamGrads::Neither`] a given gamma is ignored.
     pub param_grads: ParamGrads,
 }
 
 impl BatchNormOptions {
-    /// The operator document's defaults: [`DataFormat::Nxc`], batch statistics, both parameter
+    /// The defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter
     /// gradients. epsilon has no default there.
     pub const fn new(epsilon: f64) -> Self {
         Self {
@@ -36,7 +37,8 @@ impl BatchNormOptions {
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormArgs<'a, T, P> {
-    /// Shape of src, diff_dst and diff_src: rank 2 to 8.
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8. With an axis of size 0 there are no elements, and the
+    /// parameter gradients are 0.
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],
@@ -44,7 +46,8 @@ pub struct BatchNormArgs<'a, T, P> {
     pub diff_dst: &'a [T],
     /// Mean of each channel; `[C]`.
     pub mean: &'a [P],
-    /// Biased variance of each channel; `[C]`.
+    /// Biased variance of each channel; `[C]`. From a saved invstd = 1/√(variance + epsilon) it is
+    /// 1/invstd² − epsilon.
     pub variance: &'a [P],
     /// Scale of each channel; `[C]`. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
@@ -309,15 +312,15 @@ pub struct BatchNormSizes {
 }
 
 impl BatchNormPlan {
-    /// Bytes that each buffer range must have: the tensor's own, up to the next multiple of 4, which an odd
-    /// number of f16 or bf16 elements does not fill.
+    /// Bytes that each buffer range must have: the tensor's own, up to the next multiple of 4. Where an odd
+    /// number of f16 or bf16 elements does not fill the last 4, the rest of them is written as 0.
     pub fn sizes(&self) -> BatchNormSizes {
         self.sizes_by(Requirement::bytes)
     }
 
     /// Bytes that each buffer range had best have: those of the elements up to the next multiple of four.
-    /// Kernels load four elements at a time to the end then; without the padding they do so more slowly. Its
-    /// bytes are neither changed nor do they count.
+    /// Kernels load four elements at a time to the end then; without the padding they do so more slowly. What
+    /// is beyond [`sizes`](Self::sizes) is not changed and does not count.
     ///
     /// ```
     /// # pollster::block_on(async {

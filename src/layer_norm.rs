@@ -18,12 +18,13 @@ pub struct LayerNormOptions {
     pub use_affine: bool,
     /// Added to the variance; finite and above 0.
     pub epsilon: f64,
-    /// Which parameter gradients of an affine layer are computed, and whether gamma counts.
+    /// Which parameter gradients of an affine layer are computed, and whether gamma counts. For none of them
+    /// take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is batch norm's rule.
     pub param_grads: ParamGrads,
 }
 
 impl Default for LayerNormOptions {
-    /// The operator document's defaults, the last axis, affine, epsilon 1e-5, with both parameter gradients.
+    /// The defaults of oneDNN Graph's document, the last axis, affine, epsilon 1e-5, with both parameter gradients.
     fn default() -> Self {
         Self {
             begin_norm_axis: -1,
@@ -41,7 +42,8 @@ impl Default for LayerNormOptions {
 /// of the operator document serves too.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNormArgs<'a, T, P> {
-    /// Shape of src, diff_dst and diff_src: rank 1 to 8.
+    /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and the
+    /// parameter gradients are 0.
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],

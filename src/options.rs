@@ -8,7 +8,7 @@ use std::fmt;
 pub enum DataFormat {
     /// `(N, C, …)`: axis 1 is the channel.
     Ncx,
-    /// `(N, …, C)`: the last axis is the channel. The operator document's default.
+    /// `(N, …, C)`: the last axis is the channel. The default of oneDNN Graph's document.
     #[default]
     Nxc,
 }

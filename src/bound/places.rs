@@ -10,6 +10,8 @@ use crate::{Error, GpuContext};
 /// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
 /// elements, as [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes) has it: it keeps its
 /// bytes, and lets the kernels load four elements at a time to the end.
+///
+/// A whole buffer, or a slice of one, is a range: `(&buffer).into()`, `buffer.slice(256..1024).into()`.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRange<'a> {
     /// The buffer, with the usage STORAGE.
