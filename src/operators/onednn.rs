@@ -63,7 +63,8 @@ use crate::{
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormTrainingBackward {
-    /// Attribute `epsilon`, required: added to the variance; finite and above 0.
+    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32, as the document has
+    /// it, also beside f64 data.
     pub epsilon: f32,
     /// Attribute `data_format`: `NXC`, the default, or `NCX`.
     pub data_format: DataFormat,
@@ -198,7 +199,8 @@ pub struct LayerNormBackward {
     pub begin_norm_axis: i64,
     /// Attribute `use_affine`: whether there are gamma and beta; true by default.
     pub use_affine: bool,
-    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default.
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32, as the
+    /// document has it, also beside f64 data.
     pub epsilon: f32,
     /// Which outputs the operation has.
     pub outputs: LayerNormOutputs,

@@ -161,6 +161,9 @@ fn parameters_of_one_axis() {
     let want = diff_src("whole", &whole, &["--check"]);
     let flat = of_rank_3(&[6], &[4]);
     assert_eq!(diff_src("flat-statistics", &flat, &["--check"]), want);
+    // As frameworks hand them over.
+    let kept = of_rank_3(&[2, 3, 1], &[4]);
+    assert_eq!(diff_src("kept-axes", &kept, &["--check"]), want);
 
     let folder = folder("ln-flat");
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -298,7 +301,7 @@ fn refuses_shapes() {
     let fragments = ["diff_dst: expected", "[3, 2] as src", "got [2, 3]"];
     refuse("diff-dst", &draft, &[], &fragments);
     for (name, good_size, bad_shapes) in [
-        ("mean", 3, [vec![2], vec![3, 1]]),
+        ("mean", 3, [vec![2], vec![3, 1, 1]]),
         ("variance", 3, [vec![2], vec![1, 3]]),
         ("gamma", 2, [vec![3], vec![1, 2]]),
         ("beta", 2, [vec![1], vec![2, 1]]),

@@ -69,8 +69,8 @@ pub enum Command {
     /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
     /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
     /// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and
-    /// variance (biased) have src's axes before begin_norm_axis, gamma and beta the others; each may also have
-    /// one axis for all of them.
+    /// variance (biased) have src's axes before begin_norm_axis, with or without an axis of size 1 for each
+    /// other, gamma and beta the others; each may also have one axis for all of them.
     ///
     /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon.
     LayerNormBackward(LayerNormBackward),

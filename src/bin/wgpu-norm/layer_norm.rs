@@ -51,8 +51,11 @@ fn arguments(job: &Job, options: LayerNormOptions) -> Result<Arguments, Failure>
     let axis = first_normalized_axis(src.len(), options.begin_norm_axis);
     // Where src has no such axis, the library says so.
     if let Some((rows, columns)) = axis.and_then(|axis| src.split_at_checked(axis)) {
+        let kept = [rows, &vec![1; columns.len()]].concat();
         for statistic in [&found.mean, &found.variance] {
-            expect_sizes(statistic, rows, " (src's axes before begin_norm_axis)")?;
+            if statistic.shape() != kept {
+                expect_sizes(statistic, rows, " (src's axes before begin_norm_axis)")?;
+            }
         }
         for param in [&found.gamma, &found.beta].into_iter().flatten() {
             expect_sizes(param, columns, " (src's axes from begin_norm_axis on)")?;
