@@ -5,7 +5,7 @@ struct Coefficients {
     r: real,
     a: real,
     b: real,
-    scale: real,
+    scale: real, // gamma · r of a channel; r of a row, whose gamma is in diff_dst
 }
 
 fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {

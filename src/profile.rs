@@ -55,24 +55,27 @@ pub struct Profile {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Invocations of a workgroup in the kernels over runs and rows. A power of two.
+    /// Invocations of a workgroup in the kernels over rows (layer norm) and, but for the fused one, over
+    /// runs. A power of two.
     pub runs_workgroup: u32,
     /// Invocations of a workgroup in the kernels over columns. A power of two.
     pub columns_workgroup: u32,
-    /// How many of those stand side by side in a row. A power of two.
+    /// How many of `columns_workgroup` stand side by side in a row. A power of two.
     pub column_lanes: u32,
-    /// Quads of a row that an invocation of those owns, at most; up to 16. Twice as many where that makes a
-    /// row whole.
+    /// Quads of a row that an invocation of the kernels over columns owns, at most; up to 16. Twice as many
+    /// where that makes a row whole.
     pub column_quads: u32,
     /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of
-    /// partial sums likewise, of which four count as a quad. Rows that one of the kernels over rows walks
-    /// at least.
+    /// partial sums likewise, of which four count as a quad.
     pub lane_quads: u32,
     /// Quads of a row held in registers that an invocation takes at least, before more share the row.
     pub row_lane_quads: u32,
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
+    /// Rows that an invocation of the kernels over rows walks at least, within a window and 256: each walk
+    /// ends with a partial sum for each column.
+    pub row_walk: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
@@ -82,28 +85,34 @@ pub struct Tuning {
     pub min_split: u32,
     /// Elements of a workgroup's tile in the elementwise kernels.
     pub apply_tile: u32,
-    /// 1 where those begin with the tiles that the reduction read last, which a large cache may still
-    /// hold; else 0.
+    /// 1 where elementwise kernels begin with the tiles that the reduction read last, which a large cache
+    /// may still hold; else 0.
     pub apply_backwards: u32,
     /// Runs shorter than this are read as columns, unless the tensor is so small that one dispatch does it
     /// all.
     pub short_run: u32,
-    /// Invocations of a workgroup in the fused dispatch over runs. A power of two.
+    /// Invocations of a workgroup in the fused kernel over runs, which computes the whole gradient of a block
+    /// of four channels or more in one dispatch. A power of two.
     pub fused_workgroup: u32,
-    /// Elements of a tensor up to which that is used where channels are several runs each, which no
-    /// window can cut apart. Far fewer than a binding holds.
+    /// Elements of a tensor with several outer indices up to which the fused kernel over runs may take it. It
+    /// binds such a tensor at once: far fewer than a binding holds.
     pub fused_tensor: u32,
-    /// Elements of a workgroup's block of channels up to which its second reading is expected to come
-    /// from a cache, so that one fused dispatch is the fastest.
+    /// Elements of a block up to which the fused kernel over runs takes it whole: its second reading is
+    /// expected to come from a cache.
     pub fused_block: u32,
-    /// The same of those channels of a block that a workgroup takes at a time, where all of them are too
-    /// many and runs begin at multiples of four elements. Its barriers are costly on software.
+    /// Elements of the channels that the fused kernel over runs takes at a time, each turn with both
+    /// readings, where a block is more than `fused_block` and runs begin at multiples of four elements; 0
+    /// where the barriers of turns cost more than they save. Below a quarter of `fused_block` it has no
+    /// effect.
     pub fused_turn: u32,
-    /// Blocks below which the fused dispatch over runs would leave the adapter idle.
+    /// Blocks below which the fused kernel over runs would leave the adapter idle.
     pub fused_blocks: u32,
-    /// Quads that an invocation of the fused dispatch over runs adds one after another, at most; up to 256.
+    /// Quads that an invocation of the fused kernel over runs adds one after another, at most; up to 256.
     /// Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
+    /// Elements of a workgroup's columns up to which the fused kernel over columns takes a small tensor with
+    /// the channels last.
+    pub fused_columns: u32,
     /// Bits of the words that tensors and the workspace are read and written by, where the adapter has such
     /// integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
     pub word_bits: u32,
@@ -122,6 +131,7 @@ impl Tuning {
         lane_quads: 8,
         row_lane_quads: 8,
         row_quads: 32,
+        row_walk: 8,
         finish_workgroup: 8,
         busy_workgroups: 64,
         min_split: 16384,
@@ -134,6 +144,7 @@ impl Tuning {
         fused_turn: 0,
         fused_blocks: 4,
         fused_adds: 256,
+        fused_columns: 4096,
         word_bits: 64,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -147,6 +158,7 @@ impl Tuning {
         lane_quads: 1,
         row_lane_quads: 4,
         row_quads: 8,
+        row_walk: 1,
         finish_workgroup: 256,
         busy_workgroups: 2048,
         min_split: 4096,
@@ -159,6 +171,7 @@ impl Tuning {
         fused_turn: 12288,
         fused_blocks: 96,
         fused_adds: 16,
+        fused_columns: 32768,
         word_bits: 32,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -209,7 +222,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 21] {
+    fn fields(&mut self) -> [Field<'_>; 23] {
         let workgroup = Bounds::power_of_two(4, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -226,6 +239,7 @@ impl Tuning {
             ("lane_quads", many, &mut self.lane_quads),
             ("row_lane_quads", many, &mut self.row_lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
+            ("row_walk", many, &mut self.row_walk),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
@@ -246,6 +260,7 @@ impl Tuning {
             ("fused_turn", all, &mut self.fused_turn),
             ("fused_blocks", all, &mut self.fused_blocks),
             ("fused_adds", Bounds::any(1, 256), &mut self.fused_adds),
+            ("fused_columns", all, &mut self.fused_columns),
             (
                 "word_bits",
                 Bounds::power_of_two(32, 64),

@@ -150,7 +150,7 @@ struct EveryKernel {
 
 impl EveryPair for EveryKernel {
     fn pair<T: Element, P: ParamOf<T>>(&self) {
-        let shapes: [&[usize]; 10] = [
+        let shapes: [&[usize]; 13] = [
             &[1, 32, 30],
             &[5, 27, 7],
             &[9, 128, 1],
@@ -161,6 +161,10 @@ impl EveryPair for EveryKernel {
             &[1, 19, 4, 6, 6],
             &[2, 3, 71, 71],
             &[999, 3],
+            // Channels in turns, several outer indices.
+            &[9, 6, 20],
+            &[17, 33, 8],
+            &[13, 8, 3],
         ];
         for (seed, shape) in shapes.iter().enumerate() {
             for data_format in FORMATS {
@@ -202,7 +206,7 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             let usual = set(|_| {});
             // wgpu's GL backend offers fewer bindings than the kernel has.
             let fits = usual.gpu.profile().max_storage_buffers >= 8;
-            for shape in [&[64, 128][..], &[4, 4, 4, 64]] {
+            for shape in [&[64, 128][..], &[128, 128], &[4, 4, 4, 64]] {
                 assert_eq!(
                     kernels(&usual, shape) == ["fused_columns"],
                     fits,
@@ -215,7 +219,7 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             }
             let few_buffers = set(|profile| profile.max_storage_buffers = 4);
             assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
-            let unwanted = set(|profile| profile.tuning.fused_block = 0);
+            let unwanted = set(|profile| profile.tuning.fused_columns = 0);
             assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
         }
         // However it is tuned, sums stay within the tolerance where all roundings have one sign.
@@ -250,25 +254,40 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         let usual = set(|_| {});
         // wgpu's GL backend offers fewer bindings than the kernel has.
         let fits = usual.gpu.profile().max_storage_buffers >= 8;
+        let bytes = |shape: &[usize]| 4 * shape.iter().product::<usize>() as u64;
+        let binds = |shape: &[usize]| bytes(shape) <= usual.gpu.profile().max_binding;
         // By blocks of four channels, then channel by channel.
-        for shape in [[50, 2048, 7, 7], [8, 512, 7, 7], [50, 1024, 14, 14]] {
+        for shape in [
+            [50, 2048, 7, 7],
+            [8, 512, 7, 7],
+            [1, 544, 15, 15],
+            [50, 1024, 14, 14],
+        ] {
             assert_eq!(
                 kernels(&usual, &shape) == ["fused_runs"],
-                fits,
+                fits && binds(&shape),
                 "{shape:?} on {}",
                 subject.name
             );
         }
-        // Channels too long, blocks too few, and runs that cannot be taken one by one.
+        // Channels too long, blocks too few, runs that cannot be taken one by one, and a binding that is
+        // too small for a tensor that cannot be cut.
         for shape in [[50, 512, 28, 28], [50, 256, 14, 14], [50, 1024, 13, 15]] {
-            assert_eq!(kernels(&usual, &shape).len(), 4, "{shape:?}");
+            assert_ne!(kernels(&usual, &shape), ["fused_runs"], "{shape:?}");
         }
+        let small_bindings = subject.with_profile("gpu, small bindings", |profile| {
+            profile.tuning = Tuning::GPU;
+            profile.max_binding = 32 << 20;
+        });
+        let cut = kernels(&small_bindings, &[50, 1024, 14, 14]);
+        assert!(cut.len() > 4, "{cut:?}");
         let few_blocks = set(|tuning| tuning.fused_blocks = 1);
         for shape in [
             [50, 12, 7, 7],
             [50, 9, 14, 14],
             [96, 9, 8, 8],
             [3, 9, 52, 52],
+            [1, 44, 15, 15],
         ] {
             assert_eq!(
                 kernels(&few_blocks, &shape) == ["fused_runs"],
@@ -289,10 +308,10 @@ fn random_shapes_and_tunings() {
         (power(0, 14), power(0, 12), power(4, 14)),
         prop_oneof![Just(1), Just(32), Just(u32::MAX), 2..40u32],
         power(2, 20),
-        prop_oneof![Just(0), Just(u32::MAX)],
+        prop_oneof![Just([0, 0]), Just([0, u32::MAX]), Just([u32::MAX, 0])],
     )
         .prop_map(
-            |(sizes, splits, short_run, window_unit, fused_block)| Tuning {
+            |(sizes, splits, short_run, window_unit, [fused_block, fused_turn])| Tuning {
                 runs_workgroup: sizes.0,
                 columns_workgroup: sizes.1,
                 column_lanes: sizes.2,
@@ -300,6 +319,7 @@ fn random_shapes_and_tunings() {
                 lane_quads: 1 + sizes.1 % 5,
                 row_lane_quads: 1 + sizes.1 % 5,
                 row_quads: 8,
+                row_walk: 1 + sizes.1 % 5,
                 finish_workgroup: sizes.3,
                 busy_workgroups: splits.0,
                 min_split: splits.1,
@@ -309,14 +329,16 @@ fn random_shapes_and_tunings() {
                 word_bits: 32 << (sizes.0.ilog2() % 2),
                 window_unit,
                 fused_workgroup: sizes.3,
-                fused_tensor: window_unit,
+                fused_tensor: 1 << 24,
                 fused_block,
-                fused_turn: splits.1,
+                fused_turn,
                 fused_blocks: 0,
                 fused_adds: 256,
+                fused_columns: fused_block,
             },
         );
-    let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize];
+    let quads = (1..9usize).prop_map(|quads| 4 * quads);
+    let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize, 1 => quads];
     let shapes = prop::collection::vec(dims, 2..6).prop_filter("too large to be quick", |shape| {
         shape.iter().product::<usize>() <= 20_000
     });

@@ -118,6 +118,7 @@ const SMALL_UNITS: Tuning = Tuning {
     lane_quads: 1,
     row_lane_quads: 1,
     row_quads: 2,
+    row_walk: 1,
     finish_workgroup: 16,
     busy_workgroups: 64,
     min_split: 1024,
@@ -128,10 +129,11 @@ const SMALL_UNITS: Tuning = Tuning {
     window_unit: 4096,
     fused_workgroup: 16,
     fused_tensor: 4096,
-    fused_block: 4096,
-    fused_turn: 1024,
+    fused_block: 1024,
+    fused_turn: 4096,
     fused_blocks: 1,
     fused_adds: 256,
+    fused_columns: 4096,
 };
 
 /// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.
@@ -157,6 +159,7 @@ impl EveryPair for Windows {
             &[50_011, 3],      // rows made of many outer indices, the last one partial
             &[60_001, 4],      // rows of whole quads
             &[1, 701, 200],    // one outer index
+            &[1, 301, 520],    // channels in turns
             &[700, 61, 2],     // rows of odd width, several outer indices a row
             &[2000, 64],       // whole rows
             &[7, 100, 331],    // channels · inner larger than a window, as runs
@@ -230,6 +233,8 @@ fn windows_give_the_bits_of_the_whole() {
             subject.with_profile(&format!("in windows of {window} bytes"), |profile| {
                 profile.tuning = SMALL_UNITS;
                 profile.max_binding = window;
+                // Folded, so that there are workgroups without a tile beside a window.
+                profile.max_workgroups = 255;
             })
         });
         let test = Windows {

@@ -528,19 +528,23 @@ fn layers_in_one_pass() {
             (DataFormat::Nxc, Statistics::Batch),
             (DataFormat::Ncx, Statistics::Constant),
         ] {
-            // Split and fused, whatever the adapter's own sizes are.
-            for fused_block in [0, u32::MAX] {
+            // Split, fused, and fused in turns, whatever the adapter's own sizes are.
+            for (fused_block, fused_turn) in [(0, 0), (u32::MAX, 0), (0, u32::MAX)] {
                 let subject = subject.with_profile("layers", |profile| {
                     profile.tuning.fused_block = fused_block;
+                    profile.tuning.fused_turn = fused_turn;
+                    profile.tuning.fused_columns = fused_block;
+                    profile.tuning.fused_tensor = 1 << 24;
                     profile.tuning.fused_blocks = 0;
-                    profile.tuning.min_split = 256;
+                    profile.tuning.fused_adds = 256;
+                    profile.tuning.min_split = 512;
                 });
                 let options = BatchNormOptions {
                     statistics,
                     ..options_in(data_format)
                 };
-                let shape = in_format(&[4, 6, 93], data_format);
-                let what = format!("{options:?} {fused_block} on {}", subject.name);
+                let shape = in_format(&[4, 8, 92], data_format);
+                let what = format!("{options:?} {fused_block} {fused_turn} on {}", subject.name);
                 let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
                     let cases =
                         [1, 2, 3].map(|seed| Case::<f32, f32>::random(&shape, options, seed));
@@ -551,6 +555,13 @@ fn layers_in_one_pass() {
                         layers[i].diff_dst = layers[i - 1].diff_src.clone();
                     }
                     let plan = plan(&subject, &cases[0]);
+                    if statistics == Statistics::Batch
+                        && subject.gpu.profile().max_storage_buffers >= 8
+                    {
+                        let in_turns = fused_turn > 0 && data_format == DataFormat::Ncx;
+                        let fused = fused_block > 0 || in_turns;
+                        assert_eq!(plan.dispatches() == 1, fused, "{what}");
+                    }
                     let workspace = subject.buffer(plan.workspace_size(), &[]);
                     let sums = subject.buffer(plan.sums_size(), &[]);
                     let bound = layers.each_ref().map(|buffers| {

@@ -121,6 +121,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         } else {
             planner.apply_columns(layout, src, &diff_dst, &diff_src, stats, coefficients)?
         };
+        let apply = planner.apply_order(apply);
         split.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
     }
     let fused = FusedTensors {
@@ -258,13 +259,8 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         };
         let finish = planner.finish(&of_rows, columns, &derived, From::Partials, To::Results)?;
         dispatches.push(finish);
-        dispatches.extend(planner.apply_rows(
-            &split,
-            &row_tensors,
-            stats,
-            coefficients,
-            weights,
-        )?);
+        let apply = planner.apply_rows(&split, &row_tensors, stats, coefficients, weights)?;
+        dispatches.extend(planner.apply_order(apply));
     }
     if both && columns > 0 {
         let derived = Derived {

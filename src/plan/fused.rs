@@ -61,13 +61,12 @@ impl Block {
 impl Planner<'_> {
     fn block(&self, grid: &Grid) -> Block {
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.fused_workgroup);
+        let widest = self.profile.workgroup(tuning.fused_workgroup);
         // As many invocations side by side as a run has quads, so that short runs share a workgroup.
-        let lanes = self.lanes(workgroup_size, u64::from(grid.inner));
-        let groups = workgroup_size / lanes;
+        let lanes = self.lanes(widest, u64::from(grid.inner));
         let aligned = grid.inner.is_multiple_of(4);
-        let divided = |outer_lanes| {
-            let side = u64::from(groups / outer_lanes);
+        let divided = |workgroup_size, outer_lanes| {
+            let side = u64::from(workgroup_size / (lanes * outer_lanes));
             let channels = side.max(4);
             let fits = |channels, most| channels * grid.count() <= u64::from(most);
             let whole = fits(channels, tuning.fused_block);
@@ -82,11 +81,15 @@ impl Planner<'_> {
                     * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes)),
             }
         };
-        // No more of them on a channel's runs than suits: each makes a channel's sums a longer tree.
-        let mut block = divided(1);
-        let most = groups.min(1 << grid.outer.max(1).ilog2());
+        // No more of them on a channel's runs than suits: each makes a channel's sums a longer tree. Where
+        // there are no more runs, a narrower workgroup for more blocks.
+        let mut block = divided(widest, 1);
+        let most = (widest / lanes).min(1 << grid.outer.max(1).ilog2());
         while block.outer_lanes < most && !self.suits(grid, &block) {
-            block = divided(2 * block.outer_lanes);
+            block = divided(widest, 2 * block.outer_lanes);
+        }
+        while block.channels > 4 && !self.suits(grid, &block) {
+            block = divided(block.workgroup_size / 2, block.outer_lanes);
         }
         block
     }
@@ -110,7 +113,7 @@ impl Planner<'_> {
         epsilon: f64,
     ) -> Result<Option<Vec<Dispatch>>, Error> {
         let grid = &layout.grid;
-        if self.fuses_runs(layout) {
+        if self.fuses_runs(layout, tensors.src) {
             self.fused_runs(grid, tensors, epsilon).map(Some)
         } else if self.fuses_columns(layout, tensors.src) {
             let dispatch = self.fused_columns(grid, tensors, epsilon)?;
@@ -125,18 +128,29 @@ impl Planner<'_> {
         grid.elements() <= 8 * u64::from(self.profile.tuning.min_split)
     }
 
-    /// Whether the adapter allows so many bindings, blocks begin at whole quads and suit the adapter.
-    fn fuses_runs(&self, layout: &Layout) -> bool {
+    /// Whether the adapter allows so many bindings, blocks begin at whole quads, what cannot be cut fits a
+    /// binding, and blocks suit the adapter.
+    fn fuses_runs(&self, layout: &Layout, src: &Requirement) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
         let small = grid.inner >= 4 && self.is_small(grid);
+        let block = self.block(grid);
+        // One outer index can be cut between blocks, which begin somewhere in a window's alignment.
+        let (bound, cuttable) = match grid.outer {
+            1 => {
+                let bytes = block.channels * u64::from(grid.inner) * src.dtype.size();
+                (bytes + 2 * self.profile.alignment.max(256), true)
+            }
+            _ => (src.padded_bytes(), false),
+        };
         layout.general.is_none()
             && (small || self.reads_runs(layout))
             && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
-            && (grid.outer == 1
+            && (cuttable
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
-            && self.suits(grid, &self.block(grid))
+            && bound <= self.profile.max_binding
+            && self.suits(grid, &block)
     }
 
     /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
@@ -167,7 +181,7 @@ impl Planner<'_> {
             && self.profile.max_storage_buffers as usize
                 >= Kernel::FusedColumns.entry().tensors.len()
             && src.padded_bytes() <= self.profile.max_binding
-            && part <= u64::from(tuning.fused_block)
+            && part <= u64::from(tuning.fused_columns)
             && blocks <= MAX_SERIAL / 2
             && self.is_small(grid)
     }

@@ -184,6 +184,14 @@ impl Planner<'_> {
     pub fn apply_backwards(&self) -> Option<&'static str> {
         (self.profile.tuning.apply_backwards == 1).then_some("backwards")
     }
+
+    /// The dispatches of such a pass, one a window, in the same order.
+    pub fn apply_order(&self, mut dispatches: Vec<Dispatch>) -> Vec<Dispatch> {
+        if self.apply_backwards().is_some() {
+            dispatches.reverse();
+        }
+        dispatches
+    }
 }
 
 /// ⌈a / b⌉, for b above 0.

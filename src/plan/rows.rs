@@ -115,7 +115,7 @@ impl Planner<'_> {
         let window = u64::from(tuning.window_unit) / (step * rows.columns);
         busy.max(worth)
             .max(few_sums)
-            .max(u64::from(tuning.lane_quads))
+            .max(u64::from(tuning.row_walk))
             .min(MAX_SERIAL)
             .min(window)
     }

@@ -217,6 +217,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         lane_quads: 2,
         row_lane_quads: 2,
         row_quads: 3,
+        row_walk: 1,
         finish_workgroup: 4,
         busy_workgroups: 1 << 20,
         min_split: 64,
@@ -231,16 +232,20 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         fused_turn: 0,
         fused_blocks: 0,
         fused_adds: 256,
+        fused_columns: 0,
     };
     let runs = |tuning| Tuning {
         short_run: 1,
         fused_block: 0,
         fused_turn: 0,
+        fused_columns: 0,
         ..tuning
     };
     let columns = |tuning| Tuning {
         short_run: u32::MAX,
         fused_block: 0,
+        fused_turn: 0,
+        fused_columns: 0,
         ..tuning
     };
     let fused = |tuning| Tuning {
@@ -259,7 +264,9 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
     };
     let fused_columns = |tuning| Tuning {
         short_run: u32::MAX,
-        fused_block: u32::MAX,
+        fused_block: 0,
+        fused_turn: 0,
+        fused_columns: u32::MAX,
         ..tuning
     };
     vec![

@@ -71,11 +71,14 @@ fn tunings(own: Tuning) -> Vec<(&'static str, Tuning)> {
         short_run: 1,
         fused_block: 0,
         fused_turn: 0,
+        fused_columns: 0,
         ..tuning
     };
     let columns = |tuning| Tuning {
         short_run: u32::MAX,
         fused_block: 0,
+        fused_turn: 0,
+        fused_columns: 0,
         ..tuning
     };
     let splits = |tuning| Tuning {
