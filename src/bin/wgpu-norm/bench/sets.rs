@@ -131,7 +131,8 @@ impl FromStr for Shape {
         match dims.len() {
             2..=8 => Ok(Self(dims)),
             _ => Err(
-                "expected 2 to 8 sizes like 32x64x56x56; commas stand between shapes".to_owned(),
+                "expected a rank from 2 to 8, like 32x64x56x56; commas stand between shapes"
+                    .to_owned(),
             ),
         }
     }
