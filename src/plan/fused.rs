@@ -105,7 +105,7 @@ impl Planner<'_> {
     }
 
     /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
-    /// geometry and profile alone.
+    /// geometry and profile alone, but where a binding is too small for an element type.
     pub fn fused(
         &self,
         layout: &Layout,
@@ -136,18 +136,18 @@ impl Planner<'_> {
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
         let small = grid.inner >= 4 && self.is_small(grid);
         let block = self.block(grid);
-        // One outer index can be cut between blocks, which begin somewhere in a window's alignment.
-        let (bound, cuttable) = match grid.outer {
+        // What one binding has to hold: all, or, where windows can begin at blocks, one with its surroundings.
+        let bound = match grid.outer {
             1 => {
                 let bytes = block.channels * u64::from(grid.inner) * src.dtype.size();
-                (bytes + 2 * self.profile.alignment.max(256), true)
+                bytes + 2 * self.profile.alignment.max(256)
             }
-            _ => (src.padded_bytes(), false),
+            _ => src.padded_bytes(),
         };
         layout.general.is_none()
             && (small || self.reads_runs(layout))
             && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
-            && (cuttable
+            && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
             && bound <= self.profile.max_binding
             && self.suits(grid, &block)
