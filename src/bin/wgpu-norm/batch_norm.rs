@@ -22,7 +22,7 @@ struct BatchNorm {
 
 /// Runs the subcommand.
 pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.files)?;
+    let job = Job::start(&command.files, BatchNorm::NAME)?;
     let options = options(command, &job.input)?;
     let format = attributes::named(command.data_format, &job.input, "data_format")?;
     let mut arguments = Arguments::find(&job.input)?;

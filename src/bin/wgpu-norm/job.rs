@@ -22,14 +22,19 @@ pub struct Job {
 }
 
 impl Job {
-    /// Opens the input and looks where the output will go.
-    pub fn start(files: &FileArgs) -> Result<Self, Failure> {
-        Ok(Self {
+    /// Opens the input and looks where the output will go. A file that was made for another operator than
+    /// `operator` is not refused, but what fails next may be due to that.
+    pub fn start(files: &FileArgs, operator: &str) -> Result<Self, Failure> {
+        let job = Self {
             input: Input::open(&files.input)?,
             output: Output::prepare(&files.output)?,
             progress: Progress::new(),
             check: files.check,
-        })
+        };
+        if let Some(op) = job.input.attribute("op").filter(|&op| op != operator) {
+            job.warn(format_args!("metadata op: expected {operator}, got {op}"));
+        }
+        Ok(job)
     }
 
     /// Opens the adapter.

@@ -14,7 +14,7 @@ use wgpu_norm::{
 
 /// Runs the subcommand.
 pub fn run(command: &LayerNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.files)?;
+    let job = Job::start(&command.files, LayerNormOptions::NAME)?;
     let options = options(command, &job.input)?;
     let arguments = arguments(&job, options)?;
     operator::run(job, gpu, &options, &arguments)

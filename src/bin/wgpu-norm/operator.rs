@@ -50,9 +50,6 @@ pub fn run<O: Operator>(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     arguments.check()?;
-    if let Some(op) = job.input.attribute("op").filter(|&op| op != O::NAME) {
-        job.warn(format_args!("metadata op: expected {}, got {op}", O::NAME));
-    }
     if operator.param_grads() == ParamGrads::Neither && arguments.gamma.is_some() {
         job.warn("gamma: ignored, as --param-grads is neither; frozen lets it count");
     }
