@@ -141,11 +141,8 @@ impl ContextOptions {
             return Err(Error::NoAdapter { requested, message });
         };
         let info = adapter.get_info();
-        if info.device_type == wgpu::DeviceType::Cpu {
-            log::warn!(
-                "no GPU found: running on the software adapter {}",
-                info.name
-            );
+        if name.is_none() && info.device_type == wgpu::DeviceType::Cpu {
+            log::warn!("no GPU found: {} is software, right but slow", info.name);
         }
         Ok(adapter)
     }

@@ -5,10 +5,11 @@ mod pipelines;
 mod poller;
 mod readback;
 mod scope;
+mod turn;
 
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
-pub(crate) use scope::Held;
+pub(crate) use turn::Held;
 
 use crate::kernels::Variant;
 use crate::{DType, Error, Profile};
@@ -20,7 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
 ///
 /// Cloning is cheap and shares everything. A context may be used from several threads at once and
-/// from any executor.
+/// from any executor. Dropping the last clone waits for GPU work of calls whose futures were dropped before
+/// it was done.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wgpu_norm::Error> {
@@ -55,7 +57,7 @@ pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
     /// Use this instead of the profile that the device suggests, and whatever `WGPU_NORM_PROFILE` says.
-    /// Limits beyond the device's become the device's, sizes of the tuning out of their bounds the bounds.
+    /// Limits above the device's are lowered to it, sizes of the tuning out of range are moved into it.
     pub profile: Option<Profile>,
 }
 
@@ -100,15 +102,13 @@ impl GpuContext {
     /// [`Error::Tuning`] where `WGPU_NORM_PROFILE` makes no sense.
     pub async fn from_adapter(
         adapter: &wgpu::Adapter,
-        mut options: DeviceOptions,
+        options: DeviceOptions,
     ) -> Result<Self, Error> {
-        if options.profile.is_none() {
-            options.profile = Some(Profile::for_adapter(adapter).with_env()?);
-        }
+        let profile = match options.profile {
+            Some(profile) => profile,
+            None => Profile::for_adapter(adapter).with_env()?,
+        };
         let (device, queue) = adapter::open(adapter).await?;
-        let profile = options
-            .profile
-            .unwrap_or_else(|| Profile::for_adapter(adapter));
         let options = DeviceOptions {
             profile: Some(profile),
             ..options
@@ -138,8 +138,8 @@ impl GpuContext {
     /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
     /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
     /// thread that it polls on. One that panics inside of a call unwinds through that call; on the polling
-    /// thread it costs the calls that are waiting an [`Error::Gpu`]. One that waited there for a call of this
-    /// crate would wait forever.
+    /// thread it makes the waiting calls fail with [`Error::Gpu`]. A callback must not wait for a call of this
+    /// crate: that deadlocks.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }

@@ -1,6 +1,7 @@
 //! Pipelines, compiled when first needed and kept.
 
-use super::scope::{Held, gl_turn, scoped};
+use super::scope::scoped;
+use super::turn::{Held, gl_turn};
 use crate::Error;
 use crate::kernels::Variant;
 use std::collections::HashMap;

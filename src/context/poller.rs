@@ -27,7 +27,7 @@ mod web {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
-    use super::super::scope::{gl_turn, in_turn};
+    use super::super::turn::{gl_turn, in_turn};
     use crate::Error;
     use futures_intrusive::channel::shared::{OneshotReceiver, OneshotSender, oneshot_channel};
     use std::any::Any;
