@@ -36,6 +36,8 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
+override narrow: bool = false; // runs are shorter than a quad
+override whole: bool = false;  // the tensor ends with a quad
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)

@@ -1,22 +1,22 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
 // of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written `paired`, from
-// workspace[partials + tile · gamma_length / 2] on. A row begins at a quad.
+// workspace[partials + tile · columns / 2] on. A row begins at a quad.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
 // Moves 2 n elements in, n out.
 
 struct Uniforms {
-    channels: u32,     // rows: the length of mean and variance
-    gamma_length: u32, // columns
+    rows: u32,
+    columns: u32,
     row_quads: u32,
-    tile_rows: u32,    // rows of a tile, a multiple of those that a workgroup does at once
+    tile_rows: u32,  // rows of a tile, a multiple of those that a workgroup does at once
     first_tile: u32,
     end_tile: u32,
-    grid_width: u32,   // workgroups along x
+    grid_width: u32, // workgroups along x
     window: u32,
-    length: u32,       // elements from the window's start to the tensor's end
+    length: u32,     // elements from the window's start to the tensor's end
     partials: u32,
     epsilon: real,
     inverse_count: real,
@@ -45,12 +45,11 @@ fn fused_rows(
 
     var d: array<real4, column_quads>;
     var xhat: array<real4, column_quads>;
-    let rows = uniforms.channels;
-    let end = min(rows, (tile + 1u) * uniforms.tile_rows);
+    let end = min(uniforms.rows, (tile + 1u) * uniforms.tile_rows);
     for (var first = tile * uniforms.tile_rows; first < end; first += sublanes) {
         // Past the last row, that one stands in and counts 0: barriers want all invocations.
         let own = first + local / lanes;
-        let row = min(own, rows - 1u);
+        let row = min(own, uniforms.rows - 1u);
         let mean = load_mean(row / 4u)[row % 4u];
         let r = real(1.0) / sqrt(load_variance(row / 4u)[row % 4u] + uniforms.epsilon);
         let row_start = row * uniforms.row_quads - uniforms.window / 4u;
@@ -67,8 +66,8 @@ fn fused_rows(
                 var counted = diff_dst;
                 var counted_xhat = diff_dst_xhat;
                 if lanes < workgroup_size {
-                    counted = select(real4(), counted, own < rows);
-                    counted_xhat = select(real4(), counted_xhat, own < rows);
+                    counted = select(real4(), counted, own < uniforms.rows);
+                    counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
                 }
                 sum[k] += counted;
                 sum_xhat[k] += counted_xhat;
@@ -91,14 +90,14 @@ fn fused_rows(
         )) * uniforms.inverse_count;
         for (var k = 0u; k < column_quads; k++) {
             let column = lane + k * lanes;
-            if (complete || column <= last_column) && (lanes == workgroup_size || own < rows) {
+            if (complete || column <= last_column) && (lanes == workgroup_size || own < uniforms.rows) {
                 store_diff_src(row_start + column, ((d[k] - real4(means.x)) - xhat[k] * means.y) * r);
             }
         }
     }
 
     if !summed { return; }
-    let count = uniforms.gamma_length;
+    let count = uniforms.columns;
     let part = uniforms.partials + tile * (count / 2u);
     for (var k = 0u; k < column_quads; k++) {
         write_columns(local, lanes, true, part, 4u * (lane + k * lanes), count, sum[k], sum_xhat[k]);

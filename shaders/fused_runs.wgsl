@@ -27,6 +27,8 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
+override narrow: bool = false; // runs are shorter than a quad
+override whole: bool = false;  // the tensor ends with a quad
 override in_turns: bool = false; // only where runs begin at quads
 
 var<workgroup> scratch: array<real2, workgroup_size>;

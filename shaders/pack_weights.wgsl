@@ -3,10 +3,10 @@
 // 4q − s + 3. Behind the row's end the next row begins; before its start any column will do.
 // An invocation does a quad of all copies.
 //
-// Bindings: gamma read; workspace written. Moves C elements in, C out for each copy.
+// Bindings: gamma read; workspace written. Moves a row's length in elements in, as many out for each copy.
 
 struct Uniforms {
-    channels: u32,
+    columns: u32,
     row_quads: u32,
     weights: u32,
     grid_width: u32, // workgroups along x
@@ -28,7 +28,7 @@ fn pack_weights(
         return;
     }
     // Columns 4q − 3 to 4q + 3, of which every copy has four.
-    let columns = uniforms.channels;
+    let columns = uniforms.columns;
     let before = (columns + 2u) / columns * columns; // as many rows as three columns before one reach
     var weights: array<real, 7>;
     for (var i = 0u; i < 7u; i++) {

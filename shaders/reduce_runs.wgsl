@@ -77,7 +77,7 @@ fn reduce_runs(
     workgroup_sum(local, real2(
         (sum.x + sum.y) + (sum.z + sum.w),
         (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w),
-    ), 1u);
+    ));
     if local == 0u {
         let split = block * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;

@@ -1,13 +1,15 @@
 //! What the plan knows of an adapter: limits, abilities, and the sizes that suit it. All tuning is
 //! here, as data.
 
-use crate::kernels::SHARED_REALS;
 use crate::{DType, Error};
 use std::fmt;
 use std::str::FromStr;
 
 /// The environment variable that overrides an adapter's tuning.
 const VARIABLE: &str = "WGPU_NORM_PROFILE";
+
+/// Reals of workgroup memory that a kernel has for each invocation, at most.
+pub(crate) const SHARED_REALS: u64 = 8;
 
 /// An adapter as the plan sees it: plain data, so that making a plan touches no GPU.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +44,8 @@ pub struct Profile {
 }
 
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
-/// them.
+/// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
+/// [`overridden`](Self::overridden), which the next version is likely to take too.
 ///
 /// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
 ///
@@ -62,19 +65,19 @@ pub struct Tuning {
     pub columns_workgroup: u32,
     /// How many of `columns_workgroup` stand side by side in a row. A power of two.
     pub column_lanes: u32,
-    /// Quads of a row that an invocation of the kernels over columns owns, at most; up to 16. Twice as many
-    /// where that makes a row whole.
+    /// Most quads of a row, 1 to 16, that an invocation of the kernels over columns owns; doubled where that
+    /// spares cutting the row in two.
     pub column_quads: u32,
-    /// Quads that an invocation of the kernels over runs takes at least, before more share a run; of
-    /// partial sums likewise, of which four count as a quad.
+    /// Fewest quads of a run for each invocation of the kernels over runs: only a longer run is shared by
+    /// more. So too for partial sums, where four count as a quad.
     pub lane_quads: u32,
-    /// Quads of a row held in registers that an invocation takes at least, before more share the row.
+    /// Fewest quads of a row held in registers for each invocation: only a longer row is shared by more.
     pub row_lane_quads: u32,
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
-    /// Rows that an invocation of the kernels over rows walks at least, within a window and 256: each walk
-    /// ends with a partial sum for each column.
+    /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256 or a window
+    /// has. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
@@ -149,7 +152,8 @@ impl Tuning {
         window_unit: 1 << 23, // 32 MiB of f32
     };
 
-    /// For GPUs: wide workgroups, enough of them to fill every compute unit.
+    /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, not measured: no GPU has
+    /// been at hand yet. `wgpu-norm bench --tune` searches better ones.
     pub const GPU: Self = Self {
         runs_workgroup: 256,
         columns_workgroup: 256,
@@ -340,7 +344,7 @@ impl fmt::Display for Tuning {
     }
 }
 
-/// From a text that sets every field.
+/// From a text that sets every field that this version has.
 impl FromStr for Tuning {
     type Err = Error;
 

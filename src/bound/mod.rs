@@ -6,8 +6,9 @@ mod steps;
 pub use places::BufferRange;
 
 use crate::context::Held;
-use crate::kernels::{SHARED_REALS, Tensor};
+use crate::kernels::Tensor;
 use crate::plan::{Phases, Plan};
+use crate::profile::SHARED_REALS;
 use crate::{Error, GpuContext};
 use places::{Given, Places, find};
 use steps::{Binder, Step, UniformBuffer};
@@ -15,6 +16,7 @@ use steps::{Binder, Step, UniformBuffer};
 /// A plan bound to buffers: everything is checked and created, so that recording it only writes
 /// commands. It can be recorded any number of times.
 #[derive(Debug)]
+#[must_use = "nothing is computed until it is recorded and submitted"]
 pub struct Bound {
     steps: Held<Vec<Step>>,
     halves: Halves,
@@ -203,7 +205,7 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
         None => Halves::None,
     };
     let recorded = match halves {
-        Halves::Bound => Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY),
+        Halves::Bound => Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY),
         Halves::WithoutSums | Halves::None => Phases::WHOLE,
     };
     let mut steps = gpu.held::<Vec<_>>();

@@ -16,7 +16,7 @@
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
 //!   tensor's length.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
-//!   is `channels`, of a fused kernel's gamma over rows `gamma_length`.
+//!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
@@ -31,8 +31,9 @@
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
 //! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
 //!   3 − copy + 0 to 3, of 4 copies.
-//! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more, which
-//!   return at once, in finish and in the fused kernel over columns after standing in for the last channel.
+//! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
+//!   at once; in finish and fused_columns they first compute for the last channel, and store nothing.
+//! * What a clamped load reads, another invocation may be writing in place. It is never used.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
 //! * Where a window begins inside a row, the row's first quad relative to it wraps below 0; the quads of the
@@ -64,9 +65,6 @@ pub(crate) enum Tensor {
     Sums,
     Workspace,
 }
-
-/// Reals of workgroup memory that a kernel has for each invocation, at most.
-pub(crate) const SHARED_REALS: u64 = 8;
 
 impl Tensor {
     pub const fn name(self) -> &'static str {
@@ -121,7 +119,7 @@ pub(crate) enum Kernel {
 pub(crate) struct Entry {
     /// Name of its file and entry point.
     pub name: &'static str,
-    /// Its text, helpers first.
+    /// Its text: files of `shaders/parts/`, then its own.
     pub text: &'static [&'static str],
     /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
     pub tensors: &'static [Tensor],
@@ -172,10 +170,10 @@ impl Entry {
 const FUSED_ROWS: Entry = Entry {
     name: "fused_rows",
     text: &[
-        include_str!("../../shaders/tiles.wgsl"),
-        include_str!("../../shaders/paired_sums.wgsl"),
-        include_str!("../../shaders/rows.wgsl"),
-        include_str!("../../shaders/row_sum_workgroup.wgsl"),
+        include_str!("../../shaders/parts/tiles.wgsl"),
+        include_str!("../../shaders/parts/paired_sums.wgsl"),
+        include_str!("../../shaders/parts/rows.wgsl"),
+        include_str!("../../shaders/parts/row_sum_workgroup.wgsl"),
         include_str!("../../shaders/fused_rows.wgsl"),
     ],
     tensors: &[
@@ -191,8 +189,8 @@ const FUSED_ROWS: Entry = Entry {
     sizes: &["lanes", "column_quads"],
     constants: &["complete", "scaled", "summed"],
     words: &[
-        "channels",
-        "gamma_length",
+        "rows",
+        "columns",
         "row_quads",
         "tile_rows",
         "first_tile",
@@ -230,7 +228,7 @@ impl Kernel {
             Self::PackStatistics => &Entry {
                 name: "pack_statistics",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/pack_statistics.wgsl"),
                 ],
                 tensors: &[Mean, Variance, Gamma, Workspace],
@@ -244,31 +242,31 @@ impl Kernel {
             Self::PackWeights => &Entry {
                 name: "pack_weights",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/pack_weights.wgsl"),
                 ],
                 tensors: &[Gamma, Workspace],
                 optional: &[],
                 sizes: &[],
                 constants: &["aligned"],
-                words: &["channels", "row_quads", "weights", "grid_width"],
+                words: &["columns", "row_quads", "weights", "grid_width"],
                 reals: &[],
                 subgroups: false,
             },
             Self::ReduceRuns => &Entry {
                 name: "reduce_runs",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/workgroup_sum.wgsl"),
-                    include_str!("../../shaders/axes.wgsl"),
-                    include_str!("../../shaders/quads.wgsl"),
-                    include_str!("../../shaders/runs.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/workgroup_sum.wgsl"),
+                    include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/quads.wgsl"),
+                    include_str!("../../shaders/parts/runs.wgsl"),
                     include_str!("../../shaders/reduce_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
                 sizes: &[],
-                constants: &["general", "aligned", "narrow", "whole"],
+                constants: &["general", "aligned"],
                 words: &[
                     "outer",
                     "channels",
@@ -291,11 +289,11 @@ impl Kernel {
             Self::ReduceColumns => &Entry {
                 name: "reduce_columns",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/axes.wgsl"),
-                    include_str!("../../shaders/columns.wgsl"),
-                    include_str!("../../shaders/stacked_sum.wgsl"),
-                    include_str!("../../shaders/paired_sums.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/columns.wgsl"),
+                    include_str!("../../shaders/parts/stacked_sum.wgsl"),
+                    include_str!("../../shaders/parts/paired_sums.wgsl"),
                     include_str!("../../shaders/reduce_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -327,7 +325,7 @@ impl Kernel {
             Self::Finish => &Entry {
                 name: "finish",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/finish.wgsl"),
                 ],
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
@@ -359,12 +357,12 @@ impl Kernel {
             Self::ApplyRuns => &Entry {
                 name: "apply_runs",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/apply_tiles.wgsl"),
-                    include_str!("../../shaders/axes.wgsl"),
-                    include_str!("../../shaders/quads.wgsl"),
-                    include_str!("../../shaders/runs.wgsl"),
-                    include_str!("../../shaders/gradient.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
+                    include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/quads.wgsl"),
+                    include_str!("../../shaders/parts/runs.wgsl"),
+                    include_str!("../../shaders/parts/gradient.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -400,10 +398,10 @@ impl Kernel {
             Self::ApplyColumns => &Entry {
                 name: "apply_columns",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/apply_tiles.wgsl"),
-                    include_str!("../../shaders/axes.wgsl"),
-                    include_str!("../../shaders/columns.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
+                    include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/columns.wgsl"),
                     include_str!("../../shaders/apply_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -435,9 +433,9 @@ impl Kernel {
             Self::FusedRuns => &Entry {
                 name: "fused_runs",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/quads.wgsl"),
-                    include_str!("../../shaders/gradient.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/quads.wgsl"),
+                    include_str!("../../shaders/parts/gradient.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
                 ],
                 tensors: &[
@@ -465,8 +463,8 @@ impl Kernel {
             Self::FusedColumns => &Entry {
                 name: "fused_columns",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/stacked_sum.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/stacked_sum.wgsl"),
                     include_str!("../../shaders/fused_columns.wgsl"),
                 ],
                 tensors: &[
@@ -484,10 +482,10 @@ impl Kernel {
                 &const {
                     Entry {
                         text: &[
-                            include_str!("../../shaders/tiles.wgsl"),
-                            include_str!("../../shaders/paired_sums.wgsl"),
-                            include_str!("../../shaders/rows.wgsl"),
-                            include_str!("../../shaders/row_sum_subgroup.wgsl"),
+                            include_str!("../../shaders/parts/tiles.wgsl"),
+                            include_str!("../../shaders/parts/paired_sums.wgsl"),
+                            include_str!("../../shaders/parts/rows.wgsl"),
+                            include_str!("../../shaders/parts/row_sum_subgroup.wgsl"),
                             include_str!("../../shaders/fused_rows.wgsl"),
                         ],
                         subgroups: true,
@@ -498,10 +496,10 @@ impl Kernel {
             Self::ReduceRows => &Entry {
                 name: "reduce_rows",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/paired_sums.wgsl"),
-                    include_str!("../../shaders/rows.wgsl"),
-                    include_str!("../../shaders/split_rows.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/paired_sums.wgsl"),
+                    include_str!("../../shaders/parts/rows.wgsl"),
+                    include_str!("../../shaders/parts/split_rows.wgsl"),
                     include_str!("../../shaders/reduce_rows.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
@@ -534,12 +532,12 @@ impl Kernel {
             Self::ApplyRows => &Entry {
                 name: "apply_rows",
                 text: &[
-                    include_str!("../../shaders/tiles.wgsl"),
-                    include_str!("../../shaders/apply_tiles.wgsl"),
-                    include_str!("../../shaders/paired_sums.wgsl"),
-                    include_str!("../../shaders/rows.wgsl"),
-                    include_str!("../../shaders/split_rows.wgsl"),
-                    include_str!("../../shaders/gradient.wgsl"),
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
+                    include_str!("../../shaders/parts/paired_sums.wgsl"),
+                    include_str!("../../shaders/parts/rows.wgsl"),
+                    include_str!("../../shaders/parts/split_rows.wgsl"),
+                    include_str!("../../shaders/parts/gradient.wgsl"),
                     include_str!("../../shaders/apply_rows.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],

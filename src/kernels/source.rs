@@ -231,7 +231,13 @@ impl Variant {
         };
         let length = match (self.kernel, tensor) {
             (_, tensor) if tensor.is_data() => "length",
-            (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Gamma) => "gamma_length", // along a row
+            (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Mean | Tensor::Variance) => {
+                "rows"
+            }
+            (
+                Kernel::FusedRows | Kernel::FusedRowsSubgroup | Kernel::PackWeights,
+                Tensor::Gamma,
+            ) => "columns",
             _ => "channels",
         };
         let dtype = self.dtype(tensor).to_string();

@@ -3,8 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::source::Target;
-use super::{Access, Kernel, SHARED_REALS, Tensor, Uniforms, Variant};
+use super::{Access, Kernel, Tensor, Uniforms, Variant};
 use crate::DType;
+use crate::profile::SHARED_REALS;
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
@@ -653,26 +654,38 @@ fn writes_every_text_for_tint() {
     }
 }
 
-#[test]
-fn headers_name_the_bindings() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("shaders");
-    let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
-    entries.retain(|entry| !entry.subgroups); // it has the file of the kernel that it is a form of
-    for file in fs::read_dir(folder).unwrap() {
-        let path = file.unwrap().path();
-        if path.is_dir() {
-            continue;
-        }
+/// Name, text and opening comment of every WGSL file of a folder.
+fn files(folder: &str) -> Vec<(String, String, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let paths = fs::read_dir(folder)
+        .unwrap()
+        .map(|file| file.unwrap().path());
+    let read = |path: std::path::PathBuf| {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         let text = fs::read_to_string(&path).unwrap();
         let header: Vec<_> = text.lines().map_while(|l| l.strip_prefix("//")).collect();
         let header = header.join("\n");
         assert!(!header.is_empty(), "{name}: no header");
-        let Some(index) = entries.iter().position(|entry| entry.name == name) else {
-            let used = Kernel::ALL.iter().any(|k| k.entry().text.contains(&&*text));
-            assert!(used, "{name}: neither a kernel nor a part of one");
-            continue;
-        };
+        (name, text, header)
+    };
+    paths.filter(|path| path.is_file()).map(read).collect()
+}
+
+#[test]
+fn every_part_is_of_a_kernel() {
+    for (name, text, _) in files("shaders/parts") {
+        let used = Kernel::ALL.iter().any(|k| k.entry().text.contains(&&*text));
+        assert!(used, "{name}");
+    }
+}
+
+#[test]
+fn headers_name_the_bindings() {
+    let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
+    entries.retain(|entry| !entry.subgroups); // it has the file of the kernel that it is a form of
+    for (name, text, header) in files("shaders") {
+        let index = entries.iter().position(|entry| entry.name == name);
+        let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
         let entry = entries.swap_remove(index);
         assert_eq!(entry.text.last(), Some(&&*text), "{name}: another text");
         let (_, bindings) = header

@@ -1,11 +1,11 @@
 //! Rows, tiles, splits and windows of the kernels over columns.
 
 use super::finish::Partials;
-use super::pack::workspace;
-use super::runs::MAX_SERIAL;
-use super::windows::{bind_elements, windows};
+use super::windows::windows;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Planner, Requirement, axes_words, div_ceil, word};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled, word,
+};
 use crate::Error;
 use crate::geometry::Layout;
 use crate::kernels::{Kernel, Uniforms};
@@ -36,23 +36,19 @@ impl Columns {
     /// The override constants that are true for both kernels.
     fn enabled(&self, layout: &Layout) -> Vec<&'static str> {
         let complete = layout.grid.elements().is_multiple_of(4 * self.width_quads);
-        let facts = [("general", layout.general.is_some()), ("whole", complete)];
-        facts
-            .into_iter()
-            .filter_map(|(name, on)| on.then_some(name))
-            .collect()
+        enabled(&[("general", layout.general.is_some()), ("whole", complete)])
     }
 }
 
 /// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
-struct Area {
+struct Share {
     tiles: Range<u64>,
     quads: Range<u64>,
     column_tiles: u64,
     elements: Range<u64>,
 }
 
-impl Area {
+impl Share {
     /// What both kernels are told.
     fn words(
         &self,
@@ -166,20 +162,20 @@ impl Planner<'_> {
     }
 
     /// Dispatches over blocks of `block` rows.
-    fn areas(
+    fn shares(
         &self,
         layout: &Layout,
         tensor: &Requirement,
         columns: &Columns,
         block: u64,
-    ) -> Result<Vec<Area>, Error> {
+    ) -> Result<Vec<Share>, Error> {
         let grid = &layout.grid;
         if layout.general.is_some() {
             // Rows of a batch are not in one piece, so nothing can be cut.
             let column_tiles = div_ceil(columns.width_quads, columns.tile());
             let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
             let whole = windows(self.profile, tensor, 1, |unit| unit * grid.elements())?;
-            let whole = whole.into_iter().map(|window| Area {
+            let whole = whole.into_iter().map(|window| Share {
                 tiles: tiles.clone(),
                 quads: 0..columns.width_quads,
                 column_tiles,
@@ -200,12 +196,12 @@ impl Planner<'_> {
             (row + unit % segments * segment * 4).min(grid.elements())
         };
         let windows = windows(self.profile, tensor, blocks * segments, start)?;
-        let mut areas = Vec::new();
+        let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
             if whole_rows {
                 let column_tiles = div_ceil(columns.width_quads, columns.tile());
-                areas.push(Area {
+                shares.push(Share {
                     tiles: window.units.start * column_tiles..window.units.end * column_tiles,
                     quads: 0..columns.width_quads,
                     column_tiles,
@@ -218,7 +214,7 @@ impl Planner<'_> {
                 let quads = first..(first + segment).min(columns.width_quads);
                 let column_tiles = div_ceil(quads.end - quads.start, columns.tile());
                 let row = unit / segments;
-                areas.push(Area {
+                shares.push(Share {
                     tiles: row * column_tiles..(row + 1) * column_tiles,
                     quads,
                     column_tiles,
@@ -226,7 +222,7 @@ impl Planner<'_> {
                 });
             }
         }
-        Ok(areas)
+        Ok(shares)
     }
 
     /// The reduction of a tensor's columns into partial sums.
@@ -236,7 +232,7 @@ impl Planner<'_> {
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
-        area: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
@@ -256,16 +252,16 @@ impl Planner<'_> {
         let folded = self.folds(layout, &columns, workgroup_size);
         let partials = if folded {
             let channels = u64::from(grid.channels);
-            let part = area.reserve(splits * channels)?;
+            let part = workspace.reserve(splits * channels)?;
             Partials::plain(part, grid.channels, splits, channels)
         } else if columns.repeats * u64::from(grid.inner) == 1 {
-            let part = area.reserve(splits * u64::from(grid.channels) / 2)?;
+            let part = workspace.reserve(splits * u64::from(grid.channels) / 2)?;
             Partials::paired(part, grid.channels, splits)
         } else {
-            let width = columns.batches * 4 * columns.width_quads;
+            let width = 4 * columns.width_quads;
             Partials {
                 paired: false,
-                part: area.reserve(splits * width)?,
+                part: workspace.reserve(splits * width)?,
                 channels: grid.channels,
                 channel_stride: u64::from(grid.inner),
                 parts: splits * columns.repeats * u64::from(grid.inner),
@@ -280,11 +276,11 @@ impl Planner<'_> {
         enabled.extend(folded.then_some("folded"));
         enabled.extend(partials.paired.then_some("paired"));
         let dispatches = self
-            .areas(layout, src, &columns, split_rows)?
+            .shares(layout, src, &columns, split_rows)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor| bind_elements(tensor, &share.elements);
+                let bind = |tensor| Binding::elements(tensor, &share.elements);
                 let mut words = share.words(layout, &columns, workgroups, stats);
                 words.extend([
                     ("split_rows", word(split_rows)),
@@ -296,7 +292,7 @@ impl Planner<'_> {
                     workgroup_size,
                     sizes: vec![("column_quads", word(columns.column_quads))],
                     enabled: enabled.clone(),
-                    bindings: vec![bind(src), bind(diff_dst), workspace()],
+                    bindings: vec![bind(src), bind(diff_dst), Binding::workspace()],
                     uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
@@ -326,14 +322,14 @@ impl Planner<'_> {
         enabled.extend(src.map(|_| "batch_statistics"));
         enabled.extend(self.apply_backwards());
         let row_tiles = word(div_ceil(columns.rows, tile_rows));
-        self.areas(layout, diff_dst, &columns, tile_rows)?
+        self.shares(layout, diff_dst, &columns, tile_rows)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor| bind_elements(tensor, &share.elements);
+                let bind = |tensor| Binding::elements(tensor, &share.elements);
                 let mut bindings: Vec<_> = src.map(bind).into_iter().collect();
                 bindings.push(bind(diff_dst));
-                bindings.push(workspace());
+                bindings.push(Binding::workspace());
                 bindings.push(bind(diff_src));
                 let mut words = share.words(layout, &columns, workgroups, stats);
                 words.extend([

@@ -1,13 +1,21 @@
 //! Operators as sequences of dispatches.
 
-use super::finish::{Derived, From, Partials, To};
-use super::fused::FusedTensors;
-use super::rows::RowTensors;
+use super::finish::{Derived, Partials, Route};
+use super::tensors::Tensors;
 use super::workspace::Workspace;
-use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement, word};
+use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
 use crate::{DType, Error, ParamGrads, Profile, Statistics};
+
+/// Requirements of one element type and length, for a tensor each.
+fn of(dtype: DType, elements: u64) -> impl Fn(Tensor) -> Requirement {
+    move |tensor| Requirement {
+        tensor,
+        dtype,
+        elements,
+    }
+}
 
 /// A batch-norm gradient, folded.
 #[derive(Clone, Copy, Debug)]
@@ -21,132 +29,50 @@ pub(crate) struct BatchNormProblem {
     pub param_grads: ParamGrads,
 }
 
-/// The dispatches of a batch-norm gradient.
-pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
-    let &BatchNormProblem {
-        ref layout,
-        data,
-        params,
-        ..
-    } = problem;
-    let grid = layout.grid;
-    let planner = Planner { profile, data };
-    let accumulator = data.accumulator();
-    let channels = u64::from(grid.channels);
-    let of_data = |tensor| Requirement {
-        tensor,
-        dtype: data,
-        elements: grid.elements(),
-    };
-    let of_params = |tensor| Requirement {
-        tensor,
-        dtype: params,
-        elements: channels,
-    };
-    let sums = Requirement {
-        tensor: Tensor::Sums,
-        dtype: accumulator,
-        elements: 2 * channels + 1,
-    };
-    let (src, diff_dst, diff_src) = (
-        of_data(Tensor::Src),
-        of_data(Tensor::DiffDst),
-        of_data(Tensor::DiffSrc),
-    );
-    let (mean, variance) = (of_params(Tensor::Mean), of_params(Tensor::Variance));
-    let both = problem.param_grads == ParamGrads::Both;
-    let batch = problem.statistics == Statistics::Batch;
-    let gamma = problem.has_gamma.then(|| of_params(Tensor::Gamma));
-    let diff_gamma = both.then(|| of_params(Tensor::DiffGamma));
-    let diff_beta = both.then(|| of_params(Tensor::DiffBeta));
-
-    let mut tensors = vec![src, diff_dst, mean, variance];
-    tensors.extend(gamma);
-    tensors.push(diff_src);
-    tensors.extend(diff_gamma);
-    tensors.extend(diff_beta);
-    tensors.push(sums);
-
-    let mut area = Workspace::new(accumulator);
-    let stats = area.reserve(channels)?;
-    let coefficients = area.reserve(channels)?;
-
-    let empty = grid.elements() == 0;
-    // Where oneDNN Graph's rule holds, a given gamma is ignored.
-    let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
-    // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
-    let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planner.reads_runs(layout));
-    let (reduces, applies) = match one_pass {
-        true => (Phases::REDUCE, Phases::APPLY),
-        false => (
-            Phases::WHOLE.and(Phases::REDUCE),
-            Phases::WHOLE.and(Phases::APPLY),
-        ),
-    };
-    let mut split = Vec::new();
-    if channels > 0 {
-        let pack = Phases::WHOLE.and(Phases::REDUCE).and(Phases::APPLY);
-        let epsilon = problem.epsilon;
-        let gamma = used_gamma.as_ref();
-        split.push((
-            pack,
-            planner.pack_statistics(&mean, &variance, gamma, epsilon, stats)?,
-        ));
-        let (reduce, partials) = if empty || !(both || batch) {
-            (vec![], Partials::none(grid.channels, stats))
-        } else if planner.reads_runs(layout) {
-            planner.reduce_runs(layout, &src, &diff_dst, stats, &mut area)?
-        } else {
-            planner.reduce_columns(layout, &src, &diff_dst, stats, &mut area)?
-        };
-        if one_pass {
-            split.extend(reduce.iter().map(|d| (Phases::WHOLE, writing_diff_src(d))));
+impl BatchNormProblem {
+    fn tensors(&self) -> Tensors {
+        let grid = &self.layout.grid;
+        let channels = u64::from(grid.channels);
+        let of_data = of(self.data, grid.elements());
+        let of_params = of(self.params, channels);
+        let of_sums = of(self.data.accumulator(), 2 * channels + 1);
+        let both = self.param_grads == ParamGrads::Both;
+        Tensors {
+            src: of_data(Tensor::Src),
+            diff_dst: of_data(Tensor::DiffDst),
+            mean: of_params(Tensor::Mean),
+            variance: of_params(Tensor::Variance),
+            gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
+            gamma_counts: self.param_grads != ParamGrads::Neither,
+            diff_src: of_data(Tensor::DiffSrc),
+            diff_gamma: both.then(|| of_params(Tensor::DiffGamma)),
+            diff_beta: both.then(|| of_params(Tensor::DiffBeta)),
+            sums: Some(of_sums(Tensor::Sums)),
         }
-        split.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
-        let derived = Derived {
-            diff_gamma: diff_gamma.as_ref(),
-            diff_beta: diff_beta.as_ref(),
-            coefficients: (!empty).then_some((coefficients, stats)),
-            constant_statistics: !batch,
-        };
-        let finish = |from, to| planner.finish(&partials, grid.count(), &derived, from, to);
-        split.push((Phases::WHOLE, finish(From::Partials, To::Results)?));
-        split.push((Phases::REDUCE, finish(From::Partials, To::Sums)?));
-        split.push((Phases::APPLY, finish(From::Sums, To::Results)?));
     }
-    if !empty {
-        let src = batch.then_some(&src);
-        let apply = if planner.reads_runs(layout) {
-            planner.apply_runs(layout, src, &diff_dst, &diff_src, stats, coefficients)?
-        } else {
-            planner.apply_columns(layout, src, &diff_dst, &diff_src, stats, coefficients)?
-        };
-        let apply = planner.apply_order(apply);
-        split.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
-    }
-    let fused = FusedTensors {
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &mean,
-        variance: &variance,
-        gamma: used_gamma.as_ref(),
-        diff_src: &diff_src,
-        diff_gamma: diff_gamma.as_ref(),
-        diff_beta: diff_beta.as_ref(),
-    };
-    let whole = match !empty && batch {
-        true => planner.fused(layout, &fused, problem.epsilon)?,
+}
+
+/// The dispatches of a batch-norm gradient: a reduction and an elementwise pass, which are also its two
+/// halves, or for the whole of it a fused kernel where one is faster.
+pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
+    let data = problem.data;
+    let planner = Planner { profile, data };
+    let tensors = problem.tensors();
+    let mut workspace = Workspace::new(data.accumulator());
+    let mut dispatches = planner.split_batch_norm(problem, &tensors, &mut workspace)?;
+    let fusible = tensors.src.elements > 0 && problem.statistics == Statistics::Batch;
+    let fused = match fusible {
+        true => planner.fused(&problem.layout, &tensors, problem.epsilon)?,
         false => None,
     };
-    if let Some(whole) = whole {
-        // For the whole operator; the split kernels stay for its two halves.
-        split = split
+    if let Some(fused) = fused {
+        dispatches = dispatches
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
-            .chain(whole.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
+            .chain(fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
     }
-    planner.complete(tensors, area, params, split)
+    planner.complete(problem.params, &tensors, &workspace, dispatches)
 }
 
 /// A reduction that writes diff_src as far as it reads diff_dst.
@@ -175,106 +101,63 @@ pub(crate) struct LayerNormProblem {
     pub param_grads: ParamGrads,
 }
 
+impl LayerNormProblem {
+    fn tensors(&self) -> Tensors {
+        let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
+        let of_data = of(self.data, rows * columns);
+        let of_statistics = of(self.params, rows);
+        let of_params = of(self.params, columns);
+        let both = self.use_affine && self.param_grads == ParamGrads::Both;
+        Tensors {
+            src: of_data(Tensor::Src),
+            diff_dst: of_data(Tensor::DiffDst),
+            mean: of_statistics(Tensor::Mean),
+            variance: of_statistics(Tensor::Variance),
+            gamma: self.use_affine.then(|| of_params(Tensor::Gamma)),
+            gamma_counts: self.param_grads != ParamGrads::Neither,
+            diff_src: of_data(Tensor::DiffSrc),
+            diff_gamma: both.then(|| of_params(Tensor::DiffGamma)),
+            diff_beta: both.then(|| of_params(Tensor::DiffBeta)),
+            sums: None,
+        }
+    }
+}
+
 /// The dispatches of a layer-norm gradient: everything in one reading where rows fit registers; else a
 /// reduction of rows and columns alike, then the elementwise pass.
 pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
-    let &LayerNormProblem {
-        rows,
-        columns,
-        data,
-        params,
-        epsilon,
-        ..
-    } = problem;
+    let data = problem.data;
     let planner = Planner { profile, data };
-    let accumulator = data.accumulator();
-    // The same elements, grouped by row for the statistics and by column for the parameters.
+    let tensors = problem.tensors();
+    // The elements grouped by row, for the statistics; the parameters go by column.
     let by_row = Grid {
         outer: 1,
-        channels: rows,
-        inner: columns,
+        channels: problem.rows,
+        inner: problem.columns,
     };
-    let requirement = |tensor, dtype, elements| Requirement {
-        tensor,
-        dtype,
-        elements,
-    };
-    let (n, rows, columns) = (by_row.elements(), u64::from(rows), u64::from(columns));
-    let src = requirement(Tensor::Src, data, n);
-    let diff_dst = requirement(Tensor::DiffDst, data, n);
-    let diff_src = requirement(Tensor::DiffSrc, data, n);
-    let mean = requirement(Tensor::Mean, params, rows);
-    let variance = requirement(Tensor::Variance, params, rows);
-    let of_params = |there: bool, tensor| there.then(|| requirement(tensor, params, columns));
-    let both = problem.use_affine && problem.param_grads == ParamGrads::Both;
-    let gamma = of_params(problem.use_affine, Tensor::Gamma);
-    let diff_gamma = of_params(both, Tensor::DiffGamma);
-    let diff_beta = of_params(both, Tensor::DiffBeta);
-    let used_gamma = gamma.filter(|_| problem.param_grads != ParamGrads::Neither);
-    let mut tensors = vec![src, diff_dst, mean, variance];
-    tensors.extend(gamma);
-    tensors.push(diff_src);
-    tensors.extend(diff_gamma);
-    tensors.extend(diff_beta);
-    let in_registers = planner.rows_in_registers(&by_row);
-    let mut area = Workspace::new(accumulator);
+    let mut workspace = Workspace::new(data.accumulator());
     let mut dispatches = Vec::new();
-    let row_tensors = RowTensors {
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &mean,
-        variance: &variance,
-        gamma: used_gamma.as_ref(),
-        diff_src: &diff_src,
-        summed: both,
-    };
-    let mut of_columns = Partials::none(word(columns), area.reserve(0)?);
-    if let (Some(fused), 1..) = (in_registers, n) {
-        let (fused, partials) = planner.fused_rows(&fused, &row_tensors, epsilon, &mut area)?;
-        dispatches.extend(fused);
-        of_columns = partials;
-    } else if n > 0 {
-        let split = planner.split_rows(&by_row);
-        let stats = area.reserve(rows)?;
-        dispatches.push(planner.pack_statistics(&mean, &variance, None, epsilon, stats)?);
-        let weights = match &used_gamma {
-            Some(gamma) => {
-                let (copies, quads) = split.weights();
-                let weights = area.reserve(copies * quads)?;
-                dispatches.push(planner.pack_weights(gamma, copies, quads, weights)?);
-                Some(weights)
-            }
-            None => None,
-        };
-        let coefficients = area.reserve(rows)?;
-        let (reduce, of_rows, partials) =
-            planner.reduce_rows(&split, &row_tensors, stats, weights, &mut area)?;
-        dispatches.extend(reduce);
-        of_columns = partials;
-        let derived = Derived {
-            diff_gamma: None,
-            diff_beta: None,
-            coefficients: Some((coefficients, stats)),
-            constant_statistics: false,
-        };
-        let finish = planner.finish(&of_rows, columns, &derived, From::Partials, To::Results)?;
-        dispatches.push(finish);
-        let apply = planner.apply_rows(&split, &row_tensors, stats, coefficients, weights)?;
-        dispatches.extend(planner.apply_order(apply));
+    let mut of_columns = Partials::none(problem.columns, workspace.reserve(0)?);
+    let epsilon = problem.epsilon;
+    if let (Some(rows), 1..) = (planner.rows_in_registers(&by_row), by_row.elements()) {
+        (dispatches, of_columns) = planner.fused_rows(&rows, &tensors, epsilon, &mut workspace)?;
+    } else if by_row.elements() > 0 {
+        (dispatches, of_columns) =
+            planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?;
     }
-    if both && columns > 0 {
+    if tensors.param_grads() && problem.columns > 0 {
         let derived = Derived {
-            diff_gamma: diff_gamma.as_ref(),
-            diff_beta: diff_beta.as_ref(),
+            diff_gamma: tensors.diff_gamma.as_ref(),
+            diff_beta: tensors.diff_beta.as_ref(),
             coefficients: None,
             constant_statistics: false,
         };
-        let finish = planner.finish(&of_columns, rows, &derived, From::Partials, To::Results)?;
-        dispatches.push(finish);
+        let rows = u64::from(problem.rows);
+        dispatches.push(planner.finish(&of_columns, rows, &derived, Route::Whole)?);
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(tensors, area, params, dispatches)
+    planner.complete(problem.params, &tensors, &workspace, dispatches)
 }
 
 impl Planner<'_> {
@@ -286,14 +169,124 @@ impl Planner<'_> {
         }
     }
 
+    /// Reduction, sums, elementwise pass: the whole of them and the two halves.
+    fn split_batch_norm(
+        &self,
+        problem: &BatchNormProblem,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<(Phases, Dispatch)>, Error> {
+        let layout = &problem.layout;
+        let grid = &layout.grid;
+        let (src, diff_dst, diff_src) = (&tensors.src, &tensors.diff_dst, &tensors.diff_src);
+        let empty = src.elements == 0;
+        let batch = problem.statistics == Statistics::Batch;
+        let both = tensors.param_grads();
+        let runs = self.reads_runs(layout);
+        // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
+        let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !runs);
+        let (reduces, applies) = match one_pass {
+            true => (Phases::REDUCE, Phases::APPLY),
+            false => (
+                Phases::WHOLE.with(Phases::REDUCE),
+                Phases::WHOLE.with(Phases::APPLY),
+            ),
+        };
+        let stats = workspace.reserve(tensors.mean.elements)?;
+        let coefficients = workspace.reserve(tensors.mean.elements)?;
+        let mut dispatches = Vec::new();
+        if grid.channels > 0 {
+            let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
+            let gamma = tensors.used_gamma();
+            dispatches.push((
+                all,
+                self.pack_statistics(tensors, gamma, problem.epsilon, stats)?,
+            ));
+            let (reduce, partials) = if empty || !(both || batch) {
+                (vec![], Partials::none(grid.channels, stats))
+            } else if runs {
+                self.reduce_runs(layout, src, diff_dst, stats, workspace)?
+            } else {
+                self.reduce_columns(layout, src, diff_dst, stats, workspace)?
+            };
+            if one_pass {
+                let writing = reduce.iter().map(writing_diff_src);
+                dispatches.extend(writing.map(|dispatch| (Phases::WHOLE, dispatch)));
+            }
+            dispatches.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
+            let derived = Derived {
+                diff_gamma: tensors.diff_gamma.as_ref(),
+                diff_beta: tensors.diff_beta.as_ref(),
+                coefficients: (!empty).then_some((coefficients, stats)),
+                constant_statistics: !batch,
+            };
+            for (phases, route) in [
+                (Phases::WHOLE, Route::Whole),
+                (Phases::REDUCE, Route::ToSums),
+                (Phases::APPLY, Route::FromSums),
+            ] {
+                let finish = self.finish(&partials, grid.count(), &derived, route)?;
+                dispatches.push((phases, finish));
+            }
+        }
+        if !empty {
+            let src = batch.then_some(src);
+            let apply = match runs {
+                true => self.apply_runs(layout, src, diff_dst, diff_src, stats, coefficients)?,
+                false => {
+                    self.apply_columns(layout, src, diff_dst, diff_src, stats, coefficients)?
+                }
+            };
+            let apply = self.apply_order(apply).into_iter();
+            dispatches.extend(apply.map(|dispatch| (applies, dispatch)));
+        }
+        Ok(dispatches)
+    }
+
+    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns are left
+    /// as partial sums.
+    fn split_layer_norm(
+        &self,
+        by_row: &Grid,
+        tensors: &Tensors,
+        epsilon: f64,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let split = self.split_rows(by_row);
+        let stats = workspace.reserve(tensors.mean.elements)?;
+        let mut dispatches = vec![self.pack_statistics(tensors, None, epsilon, stats)?];
+        let mut weights = None;
+        if let Some(gamma) = tensors.used_gamma() {
+            let (copies, quads) = split.weights();
+            let part = workspace.reserve(copies * quads)?;
+            dispatches.push(self.pack_weights(gamma, copies, quads, part)?);
+            weights = Some(part);
+        }
+        let coefficients = workspace.reserve(tensors.mean.elements)?;
+        let (reduce, of_rows, of_columns) =
+            self.reduce_rows(&split, tensors, stats, weights, workspace)?;
+        dispatches.extend(reduce);
+        let derived = Derived {
+            diff_gamma: None,
+            diff_beta: None,
+            coefficients: Some((coefficients, stats)),
+            constant_statistics: false,
+        };
+        let columns = u64::from(by_row.inner);
+        dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
+        let apply = self.apply_rows(&split, tensors, stats, coefficients, weights)?;
+        dispatches.extend(self.apply_order(apply));
+        Ok((dispatches, of_columns))
+    }
+
     fn complete(
         &self,
-        tensors: Vec<Requirement>,
-        area: Workspace,
         params: DType,
+        tensors: &Tensors,
+        workspace: &Workspace,
         mut dispatches: Vec<(Phases, Dispatch)>,
     ) -> Result<Plan, Error> {
-        let workspace_bytes = area.bytes();
+        let workspace_bytes = workspace.bytes();
         for binding in dispatches.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
             if binding.tensor == Tensor::Workspace {
                 binding.bytes = 0..workspace_bytes;
@@ -302,7 +295,7 @@ impl Planner<'_> {
         let plan = Plan {
             data: self.data,
             params,
-            tensors,
+            tensors: tensors.all(),
             workspace_bytes,
             word_bits: self.profile.word_bits(),
             dispatches,

@@ -1,8 +1,8 @@
 //! The dispatches that add partial sums and derive what follows from the sums.
 
-use super::pack::{PACK_WORKGROUP, whole, workspace};
+use super::pack::PACK_WORKGROUP;
 use super::workspace::Part;
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, enabled, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -51,18 +51,15 @@ impl Partials {
     }
 }
 
-/// Where a channel's sums come from.
+/// Where a channel's sums come from, and where they go.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum From {
-    Partials,
-    Sums,
-}
-
-/// What becomes of them.
-#[derive(Clone, Copy, PartialEq)]
-pub(crate) enum To {
-    Sums,
-    Results,
+pub(crate) enum Route {
+    /// From partial sums to the results.
+    Whole,
+    /// From partial sums to the buffer `sums`.
+    ToSums,
+    /// From the buffer `sums` to the results.
+    FromSums,
 }
 
 /// What the sums become.
@@ -75,22 +72,20 @@ pub(crate) struct Derived<'a> {
 }
 
 impl Planner<'_> {
-    /// Adds up `from`, and writes `to`.
+    /// Adds partial sums, and derives what follows from the sums.
     pub fn finish(
         &self,
         partials: &Partials,
         count: u64,
         derived: &Derived<'_>,
-        from: From,
-        to: To,
+        route: Route,
     ) -> Result<Dispatch, Error> {
-        let results = to == To::Results;
+        let results = route != Route::ToSums;
         let kernel = Kernel::Finish;
         let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
-        let parts = if from == From::Partials {
-            partials.parts
-        } else {
-            0
+        let parts = match route {
+            Route::Whole | Route::ToSums => partials.parts,
+            Route::FromSums => 0,
         };
         // Four parts count as a quad: both are four additions.
         let lanes = self.lanes(most, parts);
@@ -103,33 +98,30 @@ impl Planner<'_> {
         let (coefficients, stats) = derived
             .coefficients
             .map_or((0, 0), |(c, s)| (c.first, s.first));
-        let mut bindings = vec![workspace()];
-        if from == From::Sums || to == To::Sums {
+        let mut bindings = vec![Binding::workspace()];
+        if route != Route::Whole {
             bindings.push(Binding {
                 tensor: Tensor::Sums,
                 bytes: 0..(2 * u64::from(partials.channels) + 1) * self.data.accumulator().size(),
             });
         }
         if results {
-            bindings.extend(derived.diff_gamma.map(whole));
-            bindings.extend(derived.diff_beta.map(whole));
+            bindings.extend(derived.diff_gamma.map(Binding::whole));
+            bindings.extend(derived.diff_beta.map(Binding::whole));
         }
-        let facts = [
+        let enabled = enabled(&[
             ("plain", partials.repeats * u64::from(partials.inner) == 1),
             ("paired", partials.paired),
-            ("from_sums", from == From::Sums),
-            ("to_sums", to == To::Sums),
+            ("from_sums", route == Route::FromSums),
+            ("to_sums", route == Route::ToSums),
             ("derive", results && derived.coefficients.is_some()),
             ("constant_statistics", derived.constant_statistics),
-        ];
+        ]);
         Ok(Dispatch {
             kernel,
             workgroup_size,
             sizes: vec![("lanes", lanes)],
-            enabled: facts
-                .into_iter()
-                .filter_map(|(name, on)| on.then_some(name))
-                .collect(),
+            enabled,
             bindings,
             uniforms: Uniforms::new(
                 kernel,

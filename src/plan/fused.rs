@@ -1,9 +1,10 @@
 //! The fused kernels of batch norm: when one fits, its blocks and windows.
 
-use super::pack::whole;
-use super::runs::MAX_SERIAL;
+use super::tensors::Tensors;
 use super::windows::windows;
-use super::{Dispatch, Planner, Requirement, div_ceil, enabled_for_runs, word};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, enabled_for_runs, word,
+};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
@@ -11,30 +12,14 @@ use crate::kernels::{Kernel, Uniforms};
 /// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
 
-/// The tensors of a fused dispatch.
-pub(crate) struct FusedTensors<'a> {
-    pub src: &'a Requirement,
-    pub diff_dst: &'a Requirement,
-    pub mean: &'a Requirement,
-    pub variance: &'a Requirement,
-    pub gamma: Option<&'a Requirement>,
-    pub diff_src: &'a Requirement,
-    pub diff_gamma: Option<&'a Requirement>,
-    pub diff_beta: Option<&'a Requirement>,
-}
-
-impl FusedTensors<'_> {
-    /// In binding order.
-    fn all(&self) -> impl Iterator<Item = &Requirement> {
-        let inputs = [self.src, self.diff_dst, self.mean, self.variance];
-        let gamma = self.gamma.into_iter();
-        let gradients = self.diff_gamma.into_iter().chain(self.diff_beta);
-        inputs
-            .into_iter()
-            .chain(gamma)
-            .chain([self.diff_src])
-            .chain(gradients)
-    }
+/// What a dispatch of the whole gradient binds, in order.
+fn bound_at_once(tensors: &Tensors) -> Vec<Requirement> {
+    let bound = Tensors {
+        gamma: tensors.used_gamma().copied(),
+        sums: None,
+        ..*tensors
+    };
+    bound.all()
 }
 
 /// How a workgroup of the fused kernel over runs divides its block.
@@ -81,8 +66,8 @@ impl Planner<'_> {
                     * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes)),
             }
         };
-        // No more of them on a channel's runs than suits: each makes a channel's sums a longer tree. Where
-        // there are no more runs, a narrower workgroup for more blocks.
+        // Groups of invocations are added to a channel only until the block suits: each doubling deepens its
+        // tree of sums. With no more runs to share, narrow the workgroup, which makes more blocks.
         let mut block = divided(widest, 1);
         let most = (widest / lanes).min(1 << grid.outer.max(1).ilog2());
         while block.outer_lanes < most && !self.suits(grid, &block) {
@@ -109,13 +94,13 @@ impl Planner<'_> {
     pub fn fused(
         &self,
         layout: &Layout,
-        tensors: &FusedTensors<'_>,
+        tensors: &Tensors,
         epsilon: f64,
     ) -> Result<Option<Vec<Dispatch>>, Error> {
         let grid = &layout.grid;
-        if self.fuses_runs(layout, tensors.src) {
+        if self.fuses_runs(layout, &tensors.src) {
             self.fused_runs(grid, tensors, epsilon).map(Some)
-        } else if self.fuses_columns(layout, tensors.src) {
+        } else if self.fuses_columns(layout, &tensors.src) {
             let dispatch = self.fused_columns(grid, tensors, epsilon)?;
             Ok(Some(vec![dispatch]))
         } else {
@@ -146,7 +131,7 @@ impl Planner<'_> {
         };
         layout.general.is_none()
             && (small || self.reads_runs(layout))
-            && self.profile.max_storage_buffers as usize >= Kernel::FusedRuns.entry().tensors.len()
+            && self.can_bind(Kernel::FusedRuns)
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
             && bound <= self.profile.max_binding
@@ -178,8 +163,7 @@ impl Planner<'_> {
         layout.general.is_none()
             && grid.inner == 1
             && grid.channels.is_multiple_of(4)
-            && self.profile.max_storage_buffers as usize
-                >= Kernel::FusedColumns.entry().tensors.len()
+            && self.can_bind(Kernel::FusedColumns)
             && src.padded_bytes() <= self.profile.max_binding
             && part <= u64::from(tuning.fused_columns)
             && blocks <= MAX_SERIAL / 2
@@ -189,7 +173,7 @@ impl Planner<'_> {
     fn fused_columns(
         &self,
         grid: &Grid,
-        tensors: &FusedTensors<'_>,
+        tensors: &Tensors,
         epsilon: f64,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::FusedColumns;
@@ -202,7 +186,7 @@ impl Planner<'_> {
             workgroup_size,
             sizes: vec![],
             enabled: stacked.then_some("stacked").into_iter().collect(),
-            bindings: tensors.all().map(whole).collect(),
+            bindings: bound_at_once(tensors).iter().map(Binding::whole).collect(),
             uniforms: Uniforms::new(
                 kernel,
                 &[
@@ -225,7 +209,7 @@ impl Planner<'_> {
     fn fused_runs(
         &self,
         grid: &Grid,
-        tensors: &FusedTensors<'_>,
+        tensors: &Tensors,
         epsilon: f64,
     ) -> Result<Vec<Dispatch>, Error> {
         let block = self.block(grid);
@@ -244,7 +228,7 @@ impl Planner<'_> {
         let kernel = Kernel::FusedRuns;
         let mut enabled = enabled_for_runs(&(*grid).into());
         enabled.extend(block.in_turns.then_some("in_turns"));
-        windows(self.profile, tensors.src, units, start)?
+        windows(self.profile, &tensors.src, units, start)?
             .into_iter()
             .map(|window| {
                 let first = window.units.start * unit_blocks;
@@ -252,9 +236,9 @@ impl Planner<'_> {
                 let workgroups = self.workgroups(end - first)?;
                 let bind = |tensor: &Requirement| match tensor.tensor.is_data() {
                     true => window.bind(tensor),
-                    false => whole(tensor),
+                    false => Binding::whole(tensor),
                 };
-                let bindings = tensors.all().map(bind).collect();
+                let bindings = bound_at_once(tensors).iter().map(bind).collect();
                 Ok(Dispatch {
                     kernel,
                     workgroup_size: block.workgroup_size,

@@ -1,12 +1,11 @@
 //! The fused kernel over rows: when registers hold them, tiles and windows.
 
 use super::finish::Partials;
-use super::pack::{whole, workspace};
-use super::rows::{RowTensors, Rows, quads_held};
-use super::runs::lanes;
+use super::rows::{Rows, quads_held};
+use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Workspace;
-use super::{Dispatch, Planner, div_ceil, word};
+use super::{Binding, Dispatch, Planner, div_ceil, enabled, lanes, word};
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 use crate::{DType, Error};
@@ -34,7 +33,7 @@ impl Planner<'_> {
         let fits = rows.aligned()
             && rows.column_quads <= most
             && rows.tile_quads() >= rows.row_quads
-            && self.profile.max_storage_buffers as usize >= Kernel::FusedRows.entry().tensors.len();
+            && self.can_bind(Kernel::FusedRows);
         fits.then_some(rows)
     }
 
@@ -42,39 +41,41 @@ impl Planner<'_> {
     pub fn fused_rows(
         &self,
         rows: &Rows,
-        tensors: &RowTensors<'_>,
+        tensors: &Tensors,
         epsilon: f64,
-        area: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let tile_rows = self.walk(rows, 1, rows.at_once()).max(1) * rows.at_once();
         let tiles = div_ceil(rows.rows, tile_rows);
-        let records = match tensors.summed {
+        let records = match tensors.param_grads() {
             true => tiles * rows.columns / 2,
             false => 0,
         };
-        let partials = Partials::paired(area.reserve(records)?, word(rows.columns), tiles);
+        let partials = Partials::paired(workspace.reserve(records)?, word(rows.columns), tiles);
         let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
         let alone = rows.lanes == 1 || rows.at_once() == 1;
         let kernel = match alone && self.one_subgroup(rows.workgroup_size) {
             true => Kernel::FusedRowsSubgroup,
             false => Kernel::FusedRows,
         };
-        let mut enabled = Vec::new();
-        enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(tensors.gamma.map(|_| "scaled"));
-        enabled.extend(tensors.summed.then_some("summed"));
-        let dispatches = windows(self.profile, tensors.src, tiles, start)?
+        let gamma = tensors.used_gamma();
+        let enabled = enabled(&[
+            ("complete", rows.complete()),
+            ("scaled", gamma.is_some()),
+            ("summed", tensors.param_grads()),
+        ]);
+        let dispatches = windows(self.profile, &tensors.src, tiles, start)?
             .into_iter()
             .map(|window| {
                 let workgroups = self.workgroups(window.units.end - window.units.start)?;
                 let mut bindings = vec![
-                    window.bind(tensors.src),
-                    window.bind(tensors.diff_dst),
-                    whole(tensors.mean),
-                    whole(tensors.variance),
+                    window.bind(&tensors.src),
+                    window.bind(&tensors.diff_dst),
+                    Binding::whole(&tensors.mean),
+                    Binding::whole(&tensors.variance),
                 ];
-                bindings.extend(tensors.gamma.map(whole));
-                bindings.extend([workspace(), window.bind(tensors.diff_src)]);
+                bindings.extend(gamma.map(Binding::whole));
+                bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
                 Ok(Dispatch {
                     kernel,
                     workgroup_size: rows.workgroup_size,
@@ -84,8 +85,8 @@ impl Planner<'_> {
                     uniforms: Uniforms::new(
                         kernel,
                         &[
-                            ("channels", word(rows.rows)),
-                            ("gamma_length", word(rows.columns)),
+                            ("rows", word(rows.rows)),
+                            ("columns", word(rows.columns)),
                             ("row_quads", word(rows.row_quads)),
                             ("tile_rows", word(tile_rows)),
                             ("first_tile", word(window.units.start)),

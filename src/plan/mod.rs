@@ -10,6 +10,7 @@ mod pack;
 mod rows;
 mod runs;
 mod split_rows;
+mod tensors;
 mod windows;
 mod workspace;
 
@@ -33,7 +34,7 @@ impl Phases {
     pub const APPLY: Self = Self(4);
 
     /// These and those.
-    pub const fn and(self, other: Self) -> Self {
+    pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
@@ -56,6 +57,30 @@ impl Phases {
 pub(crate) struct Binding {
     pub tensor: Tensor,
     pub bytes: Range<u64>,
+}
+
+impl Binding {
+    /// All of a tensor.
+    pub fn whole(tensor: &Requirement) -> Self {
+        Self::elements(tensor, &(0..tensor.elements.next_multiple_of(4)))
+    }
+
+    /// Some elements of a tensor.
+    pub fn elements(tensor: &Requirement, elements: &Range<u64>) -> Self {
+        let size = tensor.dtype.size();
+        Self {
+            tensor: tensor.tensor,
+            bytes: elements.start * size..elements.end * size,
+        }
+    }
+
+    /// The workspace, whose size is known when the plan is complete.
+    pub fn workspace() -> Self {
+        Self {
+            tensor: Tensor::Workspace,
+            bytes: 0..0,
+        }
+    }
 }
 
 /// One dispatch of a kernel.
@@ -155,6 +180,10 @@ impl Plan {
     }
 }
 
+/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
+/// roundings are too, and the error is a quarter of this in units of the last place.
+const MAX_SERIAL: u64 = 256;
+
 /// What the planning functions share.
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
@@ -162,6 +191,11 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
+    /// Whether the adapter allows a kernel all of its bindings.
+    fn can_bind(&self, kernel: Kernel) -> bool {
+        self.profile.max_storage_buffers as usize >= kernel.entry().tensors.len()
+    }
+
     /// A workgroup for each tile, folded into two dimensions where one does not hold so many: a loop
     /// over tiles in the kernel would keep a software driver from holding anything in registers beside
     /// a barrier (measured: the reduction took 1.7 times as long).
@@ -204,6 +238,21 @@ pub(crate) fn word(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// Invocations that share so many elements, with so many quads for each at least: a power of two.
+fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
+    word(div_ceil(elements, 4 * u64::from(quads.max(1))))
+        .max(1)
+        .checked_next_power_of_two()
+        .unwrap_or(u32::MAX)
+        .min(workgroup_size)
+}
+
+/// The override constants of those facts that hold.
+fn enabled(facts: &[(&'static str, bool)]) -> Vec<&'static str> {
+    let holding = facts.iter().filter(|(_, holds)| *holds);
+    holding.map(|(name, _)| *name).collect()
+}
+
 /// The uniforms that describe general axes.
 pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
     match &layout.general {
@@ -218,14 +267,10 @@ pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
 /// The override constants that a layout makes true, of those that kernels over runs have.
 pub(crate) fn enabled_for_runs(layout: &Layout) -> Vec<&'static str> {
     let grid = &layout.grid;
-    let facts = [
+    enabled(&[
         ("general", layout.general.is_some()),
         ("aligned", grid.inner.is_multiple_of(4)),
         ("narrow", grid.inner < 4),
         ("whole", grid.elements().is_multiple_of(4)),
-    ];
-    facts
-        .into_iter()
-        .filter_map(|(name, on)| on.then_some(name))
-        .collect()
+    ])
 }

@@ -1,46 +1,33 @@
 //! The dispatches that gather parameters in the workspace.
 
+use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::kernels::{Kernel, Tensor, Uniforms};
+use crate::kernels::{Kernel, Uniforms};
 
 /// Invocations of a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;
-
-/// A parameter tensor, bound whole.
-pub(crate) fn whole(tensor: &Requirement) -> Binding {
-    Binding {
-        tensor: tensor.tensor,
-        bytes: 0..tensor.padded_bytes(),
-    }
-}
-
-/// The workspace: its size is known when the plan is complete.
-pub(crate) fn workspace() -> Binding {
-    Binding {
-        tensor: Tensor::Workspace,
-        bytes: 0..0,
-    }
-}
 
 impl Planner<'_> {
     /// Records (mean, r, gamma) of every group of statistics.
     pub fn pack_statistics(
         &self,
-        mean: &Requirement,
-        variance: &Requirement,
+        tensors: &Tensors,
         gamma: Option<&Requirement>,
         epsilon: f64,
         stats: Part,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackStatistics;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let tiles = div_ceil(mean.elements, 4 * u64::from(workgroup_size));
+        let tiles = div_ceil(tensors.mean.elements, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
-        let mut bindings = vec![whole(mean), whole(variance)];
-        bindings.extend(gamma.map(whole));
-        bindings.push(workspace());
+        let mut bindings = vec![
+            Binding::whole(&tensors.mean),
+            Binding::whole(&tensors.variance),
+        ];
+        bindings.extend(gamma.map(Binding::whole));
+        bindings.push(Binding::workspace());
         Ok(Dispatch {
             kernel,
             workgroup_size,
@@ -50,7 +37,7 @@ impl Planner<'_> {
             uniforms: Uniforms::new(
                 kernel,
                 &[
-                    ("channels", word(mean.elements)),
+                    ("channels", word(tensors.mean.elements)),
                     ("stats", stats.first),
                     ("grid_width", workgroups[0]),
                 ],
@@ -77,11 +64,11 @@ impl Planner<'_> {
             workgroup_size,
             sizes: vec![],
             enabled: if copies == 1 { vec!["aligned"] } else { vec![] },
-            bindings: vec![whole(gamma), workspace()],
+            bindings: vec![Binding::whole(gamma), Binding::workspace()],
             uniforms: Uniforms::new(
                 kernel,
                 &[
-                    ("channels", word(gamma.elements)),
+                    ("columns", word(gamma.elements)),
                     ("row_quads", word(quads)),
                     ("weights", weights.first),
                     ("grid_width", workgroups[0]),

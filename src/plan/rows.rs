@@ -1,26 +1,12 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
-use super::runs::MAX_SERIAL;
-use super::{Planner, Requirement, div_ceil, word};
+use super::{MAX_SERIAL, Planner, div_ceil, word};
 use crate::geometry::Grid;
 
-/// Elements for each partial sum of a column at least, so that these stay a small part of the bytes moved,
-/// unless there are no more than `FEW_SUMS` of them.
+/// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
+/// up to `FEW_SUMS` sums are always allowed.
 const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
-
-/// The tensors of a gradient of rows.
-#[derive(Clone, Copy)]
-pub(crate) struct RowTensors<'a> {
-    pub src: &'a Requirement,
-    pub diff_dst: &'a Requirement,
-    pub mean: &'a Requirement,
-    pub variance: &'a Requirement,
-    pub gamma: Option<&'a Requirement>,
-    pub diff_src: &'a Requirement,
-    /// Whether sums of columns are wanted.
-    pub summed: bool,
-}
 
 /// The number of quads, of a few that kernels are compiled for, that holds so many.
 pub(super) fn quads_held(quads: u64, most: u64) -> u64 {

@@ -1,17 +1,15 @@
 //! Tiles, splits and windows of the kernels over runs.
 
 use super::finish::Partials;
-use super::pack::workspace;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Planner, Requirement, axes_words, div_ceil, enabled_for_runs, word};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled,
+    enabled_for_runs, lanes, word,
+};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, Uniforms};
-
-/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
-/// roundings are too, and the error is a quarter of this in units of the last place.
-pub(super) const MAX_SERIAL: u64 = 256;
 
 /// How runs are cut into tiles: some runs, or one chunk of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,15 +43,6 @@ impl Tiles {
         words.extend(axes_words(layout));
         words
     }
-}
-
-/// Invocations that share so many elements, with so many quads for each at least: a power of two.
-pub(super) fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
-    word(div_ceil(elements, 4 * u64::from(quads.max(1))))
-        .max(1)
-        .checked_next_power_of_two()
-        .unwrap_or(u32::MAX)
-        .min(workgroup_size)
 }
 
 impl Planner<'_> {
@@ -102,7 +91,7 @@ impl Planner<'_> {
         src: &Requirement,
         diff_dst: &Requirement,
         stats: Part,
-        area: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
@@ -111,7 +100,7 @@ impl Planner<'_> {
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
         let splits = blocks * tiles.chunks;
-        let part = area.reserve(splits * channels)?;
+        let part = workspace.reserve(splits * channels)?;
         let partials = Partials::plain(part, grid.channels, splits, channels);
         // Between two cuts: a block of outer indices, or where that is one, a single tile. With general
         // axes neither is in one piece.
@@ -127,7 +116,10 @@ impl Planner<'_> {
         };
         let lanes = self.lanes(workgroup_size, tiles.chunk);
         let kernel = Kernel::ReduceRuns;
-        let enabled = enabled_for_runs(layout);
+        let enabled = enabled(&[
+            ("general", layout.general.is_some()),
+            ("aligned", grid.inner.is_multiple_of(4)),
+        ]);
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
             .map(|window| {
@@ -149,7 +141,11 @@ impl Planner<'_> {
                     workgroup_size,
                     sizes: vec![],
                     enabled: enabled.clone(),
-                    bindings: vec![window.bind(src), window.bind(diff_dst), workspace()],
+                    bindings: vec![
+                        window.bind(src),
+                        window.bind(diff_dst),
+                        Binding::workspace(),
+                    ],
                     uniforms: Uniforms::new(kernel, &words, &[]),
                     workgroups,
                 })
@@ -199,7 +195,7 @@ impl Planner<'_> {
                 let workgroups = self.workgroups(end - first)?;
                 let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
                 bindings.push(window.bind(diff_dst));
-                bindings.push(workspace());
+                bindings.push(Binding::workspace());
                 bindings.push(window.bind(diff_src));
                 let mut words = tiles.words(layout, &window, (first, end), workgroups);
                 words.extend([

@@ -2,16 +2,16 @@
 //! allows too few bindings: tiles and windows of the reduction and the elementwise pass.
 
 use super::finish::Partials;
-use super::pack::workspace;
-use super::rows::{RowTensors, Rows};
+use super::rows::Rows;
+use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Planner, div_ceil, word};
+use super::{Binding, Dispatch, Planner, div_ceil, enabled, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
-/// Quads of a row that an invocation holds at most: more do not pay on any adapter measured.
+/// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured.
 const MOST_QUADS: u64 = 8;
 
 /// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's quads of columns.
@@ -54,7 +54,7 @@ impl SplitRows {
     }
 }
 
-/// What a dispatch over split rows has that another has not.
+/// In what the two kernels over split rows differ.
 struct Pass<'a> {
     kernel: Kernel,
     /// Bound as far as the window reaches, in the kernel's order, around the workspace.
@@ -100,36 +100,41 @@ impl Planner<'_> {
     pub fn reduce_rows(
         &self,
         split: &SplitRows,
-        tensors: &RowTensors<'_>,
+        tensors: &Tensors,
         stats: Part,
         weights: Option<Part>,
-        area: &mut Workspace,
+        workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials, Partials), Error> {
         let rows = &split.rows;
         let row_parts = split.row_parts();
         let of_rows = Partials {
             channel_stride: row_parts,
             ..Partials::plain(
-                area.reserve(rows.rows * row_parts)?,
+                workspace.reserve(rows.rows * row_parts)?,
                 word(rows.rows),
                 row_parts,
                 1,
             )
         };
         let column_parts = split.column_parts();
-        let sums = match tensors.summed {
+        let sums = match tensors.param_grads() {
             true => column_parts * rows.columns,
             false => 0,
         };
         let columns = word(rows.columns);
         let of_columns = match rows.aligned() {
-            true => Partials::paired(area.reserve(sums / 2)?, columns, column_parts),
-            false => Partials::plain(area.reserve(sums)?, columns, column_parts, rows.columns),
+            true => Partials::paired(workspace.reserve(sums / 2)?, columns, column_parts),
+            false => Partials::plain(
+                workspace.reserve(sums)?,
+                columns,
+                column_parts,
+                rows.columns,
+            ),
         };
         let pass = Pass {
             kernel: Kernel::ReduceRows,
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            enabled: tensors.summed.then_some("summed").into_iter().collect(),
+            enabled: enabled(&[("summed", tensors.param_grads())]),
             words: vec![
                 ("row_parts", word(row_parts)),
                 ("stats", stats.first),
@@ -145,16 +150,17 @@ impl Planner<'_> {
     pub fn apply_rows(
         &self,
         split: &SplitRows,
-        tensors: &RowTensors<'_>,
+        tensors: &Tensors,
         stats: Part,
         coefficients: Part,
         weights: Option<Part>,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
-        let facts = [
+        let mut enabled = enabled(&[
             ("narrow", rows.columns < 4),
             ("whole", rows.elements().is_multiple_of(4)),
-        ];
+        ]);
+        enabled.extend(self.apply_backwards());
         let pass = Pass {
             kernel: Kernel::ApplyRows,
             tensors: &[
@@ -163,11 +169,7 @@ impl Planner<'_> {
                 Tensor::Workspace,
                 Tensor::DiffSrc,
             ],
-            enabled: facts
-                .into_iter()
-                .filter_map(|(name, on)| on.then_some(name))
-                .chain(self.apply_backwards())
-                .collect(),
+            enabled,
             words: vec![("stats", stats.first), ("coefficients", coefficients.first)],
         };
         self.pass_over_rows(split, tensors, weights, &pass)
@@ -176,7 +178,7 @@ impl Planner<'_> {
     fn pass_over_rows(
         &self,
         split: &SplitRows,
-        tensors: &RowTensors<'_>,
+        tensors: &Tensors,
         weights: Option<Part>,
         pass: &Pass<'_>,
     ) -> Result<Vec<Dispatch>, Error> {
@@ -195,17 +197,19 @@ impl Planner<'_> {
             let inside = (tile * rows.tile_quads() * 4).min(rows.columns);
             (first + inside).min(rows.elements())
         };
-        let mut enabled = pass.enabled.clone();
-        enabled.extend(rows.aligned().then_some("aligned"));
-        enabled.extend(rows.complete().then_some("complete"));
-        enabled.extend(tensors.gamma.map(|_| "scaled"));
+        let mut enabled = enabled(&[
+            ("aligned", rows.aligned()),
+            ("complete", rows.complete()),
+            ("scaled", weights.is_some()),
+        ]);
+        enabled.extend(&pass.enabled);
         let bind = |window: &Window, tensor: &Tensor| match tensor {
-            Tensor::Src => window.bind(tensors.src),
-            Tensor::DiffDst => window.bind(tensors.diff_dst),
-            Tensor::DiffSrc => window.bind(tensors.diff_src),
-            _ => workspace(),
+            Tensor::Src => window.bind(&tensors.src),
+            Tensor::DiffDst => window.bind(&tensors.diff_dst),
+            Tensor::DiffSrc => window.bind(&tensors.diff_src),
+            _ => Binding::workspace(),
         };
-        windows(self.profile, tensors.src, units, start)?
+        windows(self.profile, &tensors.src, units, start)?
             .into_iter()
             .map(|window| {
                 let first = window.units.start * unit_tiles;

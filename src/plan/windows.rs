@@ -2,7 +2,6 @@
 //! geometry fixed before: a window never changes which elements are added in which order.
 
 use super::{Binding, Requirement};
-use crate::kernels::Tensor;
 use crate::{Error, Profile};
 use std::ops::Range;
 
@@ -16,16 +15,7 @@ pub(crate) struct Window {
 impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
-        bind_elements(tensor, &self.elements)
-    }
-}
-
-/// Some elements of a data tensor.
-pub(super) fn bind_elements(tensor: &Requirement, elements: &Range<u64>) -> Binding {
-    let size = tensor.dtype.size();
-    Binding {
-        tensor: tensor.tensor,
-        bytes: elements.start * size..elements.end * size,
+        Binding::elements(tensor, &self.elements)
     }
 }
 
@@ -34,11 +24,11 @@ pub(super) fn bind_elements(tensor: &Requirement, elements: &Range<u64>) -> Bind
 /// with a quad.
 pub(crate) fn windows(
     profile: &Profile,
-    src: &Requirement,
+    tensor: &Requirement,
     units: u64,
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
-    let alignment = profile.alignment.max(256) / src.dtype.size();
+    let alignment = profile.alignment.max(256) / tensor.dtype.size();
     let bound = |from: u64, to: u64| {
         let first = start(from) / alignment * alignment;
         // A quad that reaches into the next unit is bound whole.
@@ -46,7 +36,7 @@ pub(crate) fn windows(
     };
     let fits = |from: u64, to: u64| {
         let elements = bound(from, to);
-        (elements.end - elements.start) * src.dtype.size() <= profile.max_binding
+        (elements.end - elements.start) * tensor.dtype.size() <= profile.max_binding
     };
     let mut windows = Vec::new();
     let mut from = 0;
@@ -54,9 +44,9 @@ pub(crate) fn windows(
         if !fits(from, from + 1) {
             let elements = bound(from, from + 1);
             return Err(Error::Limit {
-                what: format!("a window of {}", Tensor::Src.name()),
+                what: format!("a window of {}", tensor.tensor.name()),
                 limit: "max_storage_buffer_binding_size",
-                needed: (elements.end - elements.start) * src.dtype.size(),
+                needed: (elements.end - elements.start) * tensor.dtype.size(),
                 available: profile.max_binding,
             });
         }
@@ -84,6 +74,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::DType;
+    use crate::kernels::Tensor;
     use crate::profile::Tuning;
 
     #[test]

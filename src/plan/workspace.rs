@@ -31,11 +31,10 @@ impl Workspace {
             Ok(_) => Ok(Part {
                 first: super::word(first),
             }),
-            Err(_) => Err(Error::Limit {
-                what: "workspace".to_owned(),
-                limit: "32-bit index",
-                needed: self.records,
-                available: u64::from(u32::MAX),
+            Err(_) => Err(Error::SizeOverflow {
+                what: "records of the workspace",
+                shape: vec![usize::try_from(self.records).unwrap_or(usize::MAX)],
+                limit: u64::from(u32::MAX),
             }),
         }
     }

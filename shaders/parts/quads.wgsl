@@ -2,8 +2,6 @@
 // is not taken costs as much as one that is.
 
 override aligned: bool = false; // every run begins at a quad
-override narrow: bool = false;  // runs are shorter than a quad
-override whole: bool = false;   // the tensor ends with a quad
 
 // Which of a quad's elements are in the range.
 fn inside_range(quad: u32, range: vec2<u32>) -> vec4<bool> {
