@@ -5,7 +5,9 @@ use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, BatchNormProblem, Plan, Requirement};
-use crate::{DType, DataFormat, Element, Error, GpuContext, ParamGrads, ParamOf, Statistics, host};
+use crate::{
+    DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, Statistics, host,
+};
 
 /// What a [`GpuBatchNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,17 +53,6 @@ pub struct BatchNormArgs<'a, T, P> {
     pub variance: &'a [P],
     /// Scale of each channel; `[C]`. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
-}
-
-/// The gradients, in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct BatchNormGrads<T, P> {
-    /// Gradient with respect to src, of src's shape.
-    pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, `[C]`; with [`ParamGrads::Both`].
-    pub diff_gamma: Option<Vec<P>>,
-    /// Gradient with respect to beta, `[C]`; with [`ParamGrads::Both`].
-    pub diff_beta: Option<Vec<P>>,
 }
 
 /// The gradient of batch normalization in training, as oneDNN Graph's `BatchNormTrainingBackward`
@@ -143,7 +134,7 @@ impl GpuBatchNorm {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         args: BatchNormArgs<'_, T, P>,
-    ) -> Result<BatchNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
         let plan = self.plan(args.shape, T::DTYPE, P::DTYPE, has_gamma)?;
         self.run(&plan, args).await
@@ -162,7 +153,7 @@ impl GpuBatchNorm {
         &self,
         param_shape: &[usize],
         args: BatchNormArgs<'_, T, P>,
-    ) -> Result<BatchNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
         let plan = self.plan_broadcast(args.shape, param_shape, T::DTYPE, P::DTYPE, has_gamma)?;
         self.run(&plan, args).await
@@ -172,20 +163,16 @@ impl GpuBatchNorm {
         &self,
         plan: &BatchNormPlan,
         args: BatchNormArgs<'_, T, P>,
-    ) -> Result<BatchNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         let inputs = host::Inputs {
             src: args.src,
             diff_dst: args.diff_dst,
+            group: "channel",
             mean: args.mean,
             variance: args.variance,
             gamma: args.gamma,
         };
-        let grads = host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await?;
-        Ok(BatchNormGrads {
-            diff_src: grads.diff_src,
-            diff_gamma: grads.diff_gamma,
-            diff_beta: grads.diff_beta,
-        })
+        host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await
     }
 
     /// Plans the gradient of device buffers: see [`BatchNormPlan`].
@@ -257,6 +244,7 @@ impl GpuBatchNorm {
 /// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
 /// becomes NaN or infinite.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct BatchNormPlan {
     plan: Plan,
 }

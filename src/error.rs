@@ -48,8 +48,8 @@ pub enum Error {
         /// The adapter's name.
         adapter: String,
     },
-    /// epsilon is not finite and positive once rounded to the type that it is used in.
-    #[error("epsilon: expected a finite number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
+    /// epsilon is not finite, normal and positive once rounded to the type that it is used in.
+    #[error("epsilon: expected a finite, normal number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
     Epsilon {
         /// As given.
         got: f64,
@@ -60,10 +60,12 @@ pub enum Error {
     },
     /// variance + epsilon is not above 0 in a channel (for layer norm: in a row).
     #[error(
-        "variance: expected variance + epsilon above 0, got {variance} + {epsilon} in channel {channel}"
+        "variance: expected variance + epsilon above 0, got {variance} + {epsilon} in {group} {channel}"
     )]
     Variance {
-        /// The first such channel (for parameters of several axes, the flat index).
+        /// What has a variance of its own: `channel`, for layer norm `row`.
+        group: &'static str,
+        /// The first such channel or row (for parameters of several axes, the flat index).
         channel: usize,
         /// Its variance.
         variance: f64,

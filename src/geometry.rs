@@ -1,6 +1,7 @@
 //! Shapes, layouts and axes: what folds to (outer, channels, inner), and every length.
 
 use crate::{DataFormat, Error};
+use std::ops::RangeInclusive;
 
 /// Elements that a kernel's 32-bit indices reach, with room for the steps of its loops.
 pub(crate) const MAX_ELEMENTS: u64 = (1 << 32) - (1 << 20);
@@ -65,25 +66,27 @@ pub(crate) struct GeneralAxes {
     pub keeps_last: bool,
 }
 
+fn check_rank(
+    tensor: &'static str,
+    allowed: RangeInclusive<usize>,
+    got: usize,
+) -> Result<(), Error> {
+    match allowed.contains(&got) {
+        true => Ok(()),
+        false => Err(Error::Rank {
+            tensor,
+            min: *allowed.start(),
+            max: *allowed.end(),
+            got,
+        }),
+    }
+}
+
 /// The layout of a tensor whose parameters have its rank, and size 1 along the axes that are reduced.
 pub(crate) fn broadcast_layout(shape: &[usize], param_shape: &[usize]) -> Result<Layout, Error> {
     let rank = shape.len();
-    if rank == 0 || rank > MAX_RANK {
-        return Err(Error::Rank {
-            tensor: "src",
-            min: 1,
-            max: MAX_RANK,
-            got: rank,
-        });
-    }
-    if param_shape.len() != rank {
-        return Err(Error::Rank {
-            tensor: "mean, variance and gamma",
-            min: rank,
-            max: rank,
-            got: param_shape.len(),
-        });
-    }
+    check_rank("src", 1..=MAX_RANK, rank)?;
+    check_rank("mean, variance and gamma", rank..=rank, param_shape.len())?;
     elements("src", shape)?;
     // Neighbouring axes of one kind fold; an axis of size 1 is of either kind.
     let mut groups: Vec<(u32, bool)> = Vec::new();
@@ -180,14 +183,7 @@ pub(crate) fn elements(what: &'static str, shape: &[usize]) -> Result<u64, Error
 
 /// The grid of a batch-norm tensor.
 pub(crate) fn batch_norm_grid(shape: &[usize], format: DataFormat) -> Result<Grid, Error> {
-    if shape.len() < 2 || shape.len() > MAX_RANK {
-        return Err(Error::Rank {
-            tensor: "src",
-            min: 2,
-            max: MAX_RANK,
-            got: shape.len(),
-        });
-    }
+    check_rank("src", 2..=MAX_RANK, shape.len())?;
     elements("src", shape)?;
     let axis = match format {
         DataFormat::Ncx => 1,
@@ -205,14 +201,7 @@ pub(crate) fn batch_norm_grid(shape: &[usize], format: DataFormat) -> Result<Gri
 /// Rows and columns of a layer-norm tensor whose axes from `begin_norm_axis` on are normalized.
 pub(crate) fn layer_norm_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(u32, u32), Error> {
     let rank = shape.len();
-    if rank == 0 || rank > MAX_RANK {
-        return Err(Error::Rank {
-            tensor: "src",
-            min: 1,
-            max: MAX_RANK,
-            got: rank,
-        });
-    }
+    check_rank("src", 1..=MAX_RANK, rank)?;
     elements("src", shape)?;
     let axis = match begin_norm_axis {
         axis if axis < 0 => axis.checked_add(rank as i64),

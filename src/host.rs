@@ -5,9 +5,13 @@ use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{DType, Element, Error, GpuContext, ParamOf};
 
-/// variance + epsilon must be above 0 in every channel, as the kernels add them. NaN passes: it stays
-/// in its channel.
-fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error> {
+/// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
+/// stays in its channel.
+fn check_variance<P: Element>(
+    group: &'static str,
+    variance: &[P],
+    epsilon: f64,
+) -> Result<(), Error> {
     let bad = |value: &P| match P::DTYPE.accumulator() {
         DType::F64 => value.to_f64() + epsilon <= 0.0,
         _ => value.to_f64() as f32 + epsilon as f32 <= 0.0,
@@ -15,6 +19,7 @@ fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error>
     match variance.iter().position(bad) {
         None => Ok(()),
         Some(channel) => Err(Error::Variance {
+            group,
             channel,
             variance: variance.get(channel).map_or(f64::NAN, |v| v.to_f64()),
             epsilon,
@@ -26,16 +31,23 @@ fn check_variance<P: Element>(variance: &[P], epsilon: f64) -> Result<(), Error>
 pub(crate) struct Inputs<'a, T, P> {
     pub src: &'a [T],
     pub diff_dst: &'a [T],
+    /// What has a mean and a variance of its own, for messages.
+    pub group: &'static str,
     pub mean: &'a [P],
     pub variance: &'a [P],
     /// Given exactly if the plan has it.
     pub gamma: Option<&'a [P]>,
 }
 
-/// What an operator computes: the parameter gradients if the plan has them.
-pub(crate) struct Gradients<T, P> {
+/// The gradients that an operator computes, in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Grads<T, P> {
+    /// Gradient with respect to src, of src's shape.
     pub diff_src: Vec<T>,
+    /// Gradient with respect to gamma, as long as gamma; with [`ParamGrads::Both`](crate::ParamGrads::Both),
+    /// of layer norm if the layer is affine.
     pub diff_gamma: Option<Vec<P>>,
+    /// Gradient with respect to beta, likewise.
     pub diff_beta: Option<Vec<P>>,
 }
 
@@ -45,7 +57,7 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
     plan: &Plan,
     epsilon: f64,
     inputs: Inputs<'_, T, P>,
-) -> Result<Gradients<T, P>, Error> {
+) -> Result<Grads<T, P>, Error> {
     let of_params = [
         (Tensor::Mean, Some(inputs.mean)),
         (Tensor::Variance, Some(inputs.variance)),
@@ -63,9 +75,9 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
             bytes.push((tensor, bytemuck::cast_slice(given)));
         }
     }
-    check_variance(inputs.variance, epsilon)?;
+    check_variance(inputs.group, inputs.variance, epsilon)?;
     let mut outputs = run(gpu, plan, &bytes).await?;
-    Ok(Gradients {
+    Ok(Grads {
         diff_src: take(&mut outputs, Tensor::DiffSrc).unwrap_or_default(),
         diff_gamma: take(&mut outputs, Tensor::DiffGamma),
         diff_beta: take(&mut outputs, Tensor::DiffBeta),

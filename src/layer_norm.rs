@@ -5,7 +5,7 @@ use crate::geometry;
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem, Plan, Requirement};
-use crate::{DType, Element, Error, GpuContext, ParamGrads, ParamOf, host};
+use crate::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,17 +60,6 @@ pub struct LayerNormArgs<'a, T, P> {
     pub beta: Option<&'a [P]>,
 }
 
-/// The gradients, in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LayerNormGrads<T, P> {
-    /// Gradient with respect to src, of src's shape.
-    pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, if the layer is affine; with [`ParamGrads::Both`].
-    pub diff_gamma: Option<Vec<P>>,
-    /// Gradient with respect to beta, if the layer is affine; with [`ParamGrads::Both`].
-    pub diff_beta: Option<Vec<P>>,
-}
-
 /// The gradient of layer normalization, as oneDNN Graph's `LayerNormBackward` defines it.
 ///
 /// A row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
@@ -85,7 +74,7 @@ pub struct LayerNormGrads<T, P> {
 ///
 /// ```
 /// # pollster::block_on(async {
-/// use wgpu_norm::{Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions};
+/// use wgpu_norm::{Error, Grads, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions};
 ///
 /// let gpu = match GpuContext::new().await {
 ///     Ok(gpu) => gpu,
@@ -138,7 +127,7 @@ impl GpuLayerNorm {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         args: LayerNormArgs<'_, T, P>,
-    ) -> Result<LayerNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         let plan = self.plan(args.shape, T::DTYPE, P::DTYPE)?;
         for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
             match (given, self.options.use_affine) {
@@ -159,16 +148,12 @@ impl GpuLayerNorm {
         let inputs = host::Inputs {
             src: args.src,
             diff_dst: args.diff_dst,
+            group: "row",
             mean: args.mean,
             variance: args.variance,
             gamma: args.gamma,
         };
-        let grads = host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await?;
-        Ok(LayerNormGrads {
-            diff_src: grads.diff_src,
-            diff_gamma: grads.diff_gamma,
-            diff_beta: grads.diff_beta,
-        })
+        host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await
     }
 
     /// Plans the gradient of device buffers, the first of the three stages that
@@ -205,6 +190,7 @@ impl GpuLayerNorm {
 
 /// What to dispatch for one shape and its element types.
 #[derive(Clone, Debug, PartialEq)]
+#[must_use]
 pub struct LayerNormPlan {
     plan: Plan,
 }
@@ -268,7 +254,7 @@ impl LayerNormPlan {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{DType, Error, GpuContext, GpuLayerNorm, LayerNormOptions};
+    /// use wgpu_norm::{DType, Error, Grads, GpuContext, GpuLayerNorm, LayerNormOptions};
     ///
     /// let gpu = match GpuContext::new().await {
     ///     Ok(gpu) => gpu,

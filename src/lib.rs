@@ -28,11 +28,11 @@
 //!
 //! | | |
 //! |---|---|
-//! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is |
+//! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is, [`unfit`] says why one cannot be used |
 //! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
-//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`] and gives [`BatchNormGrads`]; [`GpuBatchNorm::backward_broadcast`] reduces any set of axes; [`GpuLayerNorm::backward`] takes [`LayerNormArgs`] and gives [`LayerNormGrads`] |
+//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`]; all give [`Grads`] |
 //! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
@@ -70,8 +70,9 @@
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
 //! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
 //! | `kernels` | the texts in `shaders/`, their bindings, uniforms and variants |
+//! | `profile` | an adapter's limits, as wgpu tells them, and sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
-//! | `element`, `options`, `profile`, `error`, `reference` | nothing of wgpu's objects |
+//! | `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
 //!
 //! # Features
 //!
@@ -100,20 +101,19 @@ mod profile;
 pub mod reference;
 
 pub use batch_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan,
-    BatchNormSizes, GpuBatchNorm,
+    BatchNormArgs, BatchNormBuffers, BatchNormOptions, BatchNormPlan, BatchNormSizes, GpuBatchNorm,
 };
 pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, Element, ParamOf};
 pub use error::Error;
+pub use host::Grads;
 pub use layer_norm::{
-    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormOptions, LayerNormPlan,
-    LayerNormSizes,
+    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormOptions, LayerNormPlan, LayerNormSizes,
 };
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};
 
 /// The crates whose types stand in signatures here, in the versions that they are of.
 #[doc(no_inline)]
-pub use {half, wgpu};
+pub use {bytemuck, half, wgpu};

@@ -48,11 +48,12 @@ pub enum ParamGrads {
 
 /// epsilon, checked in the type that it is used in.
 pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
-    let used = match data.accumulator() {
-        DType::F64 => epsilon,
-        _ => f64::from(epsilon as f32),
+    // An adapter may take a subnormal for 0.
+    let (used, normal) = match data.accumulator() {
+        DType::F64 => (epsilon, epsilon.is_normal()),
+        _ => (f64::from(epsilon as f32), (epsilon as f32).is_normal()),
     };
-    if used.is_finite() && used > 0.0 {
+    if normal && used > 0.0 {
         Ok(())
     } else {
         Err(Error::Epsilon {

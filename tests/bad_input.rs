@@ -32,7 +32,7 @@ fn still_works(subject: &Subject) {
     assert_eq!(grads.diff_src.len(), 30);
     assert_eq!(grads.diff_gamma.unwrap().len(), 3);
     let buffers = Buffers::new(subject, &case, Room::Exact);
-    plan(subject, &case)
+    let _ = plan(subject, &case)
         .bind(&subject.gpu, &buffers.ranges())
         .unwrap();
 }
@@ -116,8 +116,12 @@ fn epsilons() {
         assert_eq!(got.to_bits(), epsilon.to_bits());
         says(&error, &["epsilon", "above 0", &format!("{epsilon:e}")]);
     }
-    // In the type that it is used in: 0 and infinity as f32.
-    for (epsilon, used) in [(1e-60, 0.0), (1e60, f64::INFINITY)] {
+    // In the type that it is used in: as f32 0, subnormal (which an adapter may take for 0) and infinity.
+    for (epsilon, used) in [
+        (1e-60, 0.0),
+        (1e-40, f64::from(1e-40_f32)),
+        (1e60, f64::INFINITY),
+    ] {
         let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(epsilon)).unwrap();
         let want = Error::Epsilon {
             got: epsilon,
@@ -139,7 +143,7 @@ fn epsilons() {
     let noop = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
     for epsilon in [1e-60, 1e60] {
         let layer = GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(epsilon)).unwrap();
-        layer.plan(&[2, 3], DType::F64, DType::F64, true).unwrap();
+        let _ = layer.plan(&[2, 3], DType::F64, DType::F64, true).unwrap();
     }
 }
 
@@ -154,6 +158,7 @@ fn variances() {
         case.variance[2] = -7.0;
         let error = case.run(&noop.subject).unwrap_err();
         let want = Error::Variance {
+            group: "channel",
             channel: 1,
             variance: f64::from(bad),
             epsilon,
@@ -321,7 +326,7 @@ impl Binding {
         let mut wrong = right();
         change(&mut wrong);
         let error = plan.bind(&subject.gpu, &wrong).map(|_| ()).unwrap_err();
-        plan.bind(&subject.gpu, &right()).unwrap();
+        let _ = plan.bind(&subject.gpu, &right()).unwrap();
         still_works(subject);
         error
     }
@@ -533,7 +538,7 @@ fn ranges_that_overlap() {
         assert_eq!(error.unwrap_err(), overlap("diff_dst", "diff_src"));
     }
     for offset in [0, 2816, 8192] {
-        plan.bind(&subject.gpu, &pooled(offset)).unwrap();
+        let _ = plan.bind(&subject.gpu, &pooled(offset)).unwrap();
     }
     // Sums at the end of a buffer, half inside of the workspace.
     let (sums, workspace) = (plan.sums_size(), plan.workspace_size());
@@ -553,7 +558,7 @@ fn ranges_that_overlap() {
         gamma: Some(own.ranges().variance),
         ..own.ranges()
     };
-    plan.bind(&subject.gpu, &ranges).unwrap();
+    let _ = plan.bind(&subject.gpu, &ranges).unwrap();
     // Tensors without elements overlap nothing.
     let empty = Case::<f32, f32>::random(&[0, 3, 5], options_in(DataFormat::Ncx), 1);
     let buffers = Buffers::new(subject, &empty, Room::Exact);
@@ -565,7 +570,7 @@ fn ranges_that_overlap() {
         diff_src: range(&workspace, 768, 0),
         ..buffers.ranges()
     };
-    common::buffers::plan(subject, &empty)
+    let _ = common::buffers::plan(subject, &empty)
         .bind(&subject.gpu, &ranges)
         .unwrap();
     still_works(subject);

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, DType, Element, Error, GpuBatchNorm, ParamOf,
+    BatchNormArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, Grads, ParamOf,
     Statistics,
 };
 
@@ -49,7 +49,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         }
     }
 
-    fn run(&self, subject: &Subject) -> Result<BatchNormGrads<T, P>, Error> {
+    fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
         let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
         let args = BatchNormArgs {
             shape: &self.shape,

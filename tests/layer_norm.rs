@@ -11,8 +11,8 @@ use pollster::block_on;
 use std::sync::OnceLock;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    DType, Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormBuffers,
-    LayerNormGrads, LayerNormOptions, ParamGrads, ParamOf, Tuning,
+    DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormBuffers,
+    LayerNormOptions, ParamGrads, ParamOf, Tuning,
 };
 
 /// Whether the layer is affine, and what is computed of its parameters' gradients.
@@ -68,7 +68,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         case
     }
 
-    fn run(&self, gpu: &GpuContext) -> Result<LayerNormGrads<T, P>, Error> {
+    fn run(&self, gpu: &GpuContext) -> Result<Grads<T, P>, Error> {
         let layer = GpuLayerNorm::new(gpu, self.options)?;
         block_on(layer.backward(LayerNormArgs {
             shape: &self.shape,
@@ -443,7 +443,11 @@ fn bad_arguments_are_typed_errors() {
     negative.variance[2] = -1.0;
     assert!(matches!(
         fails(negative),
-        Error::Variance { channel: 2, .. }
+        Error::Variance {
+            group: "row",
+            channel: 2,
+            ..
+        }
     ));
     let mut epsilon = case();
     epsilon.options.epsilon = 0.0;
@@ -484,7 +488,7 @@ fn a_plan_for_other_subgroups_is_refused() {
             diff_beta: Some((&columns[2]).into()),
             workspace: None,
         };
-        plan.bind(&subject.gpu, &buffers).unwrap();
+        let _ = plan.bind(&subject.gpu, &buffers).unwrap();
         let error = plan.bind(&other.gpu, &buffers).map(|_| ()).unwrap_err();
         let want = Error::Limit {
             what: "a plan of another context".to_owned(),

@@ -19,9 +19,9 @@ use wgpu_norm::operators::onednn::{
 };
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, BatchNormPlan, DType, DataFormat, Element,
-    Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions, ParamGrads,
-    ParamOf, Statistics,
+    BatchNormArgs, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat, Element, Error,
+    GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, LayerNormPlan,
+    ParamGrads, ParamOf, Statistics,
 };
 
 /// Numbers that others print, within a relative and an absolute distance.
@@ -48,7 +48,7 @@ fn recorded<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     case: &Case<T, P>,
     plan: &BatchNormPlan,
-) -> BatchNormGrads<T, P> {
+) -> Grads<T, P> {
     let buffers = Buffers::new(subject, case, Room::Exact);
     submit(
         subject,
@@ -385,8 +385,8 @@ mod directml {
         }
     }
 
-    fn grads<T>(outputs: GradOutputs<T>) -> BatchNormGrads<T, T> {
-        BatchNormGrads {
+    fn grads<T>(outputs: GradOutputs<T>) -> Grads<T, T> {
+        Grads {
             diff_src: outputs.output_gradient_tensor,
             diff_gamma: Some(outputs.output_scale_gradient_tensor),
             diff_beta: Some(outputs.output_bias_gradient_tensor),
@@ -547,8 +547,8 @@ mod ngraph {
         }
     }
 
-    fn grads<T>(outputs: BackpropOutputs<T>) -> BatchNormGrads<T, T> {
-        BatchNormGrads {
+    fn grads<T>(outputs: BackpropOutputs<T>) -> Grads<T, T> {
+        Grads {
             diff_src: outputs.input_delta,
             diff_gamma: Some(outputs.gamma_delta),
             diff_beta: Some(outputs.beta_delta),
@@ -717,10 +717,18 @@ fn epsilon_zero_is_refused_by_every_operator() {
     assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
 }
 
-/// Futures go to any executor's threads.
+/// What threads may share, and futures that go to any executor's threads.
 #[test]
-fn futures_are_send() {
+fn threads_share_what_there_is() {
     fn assert_send(_: impl Future + Send) {}
+    fn assert_shared<T: Send + Sync + 'static>() {}
+    assert_shared::<GpuContext>();
+    assert_shared::<GpuBatchNorm>();
+    assert_shared::<GpuLayerNorm>();
+    assert_shared::<BatchNormPlan>();
+    assert_shared::<LayerNormPlan>();
+    assert_shared::<Bound>();
+    assert_shared::<Error>();
     let gpu = &subjects()[0].gpu;
     let case = Case::<f32, f32>::random(&[2, 3], options_in(DataFormat::Nxc), 0);
     assert_send(BatchNormTrainingBackward::new(1e-5).backward(gpu, case.args()));

@@ -9,8 +9,8 @@ use common::{EveryPair, Subject, subjects};
 use half::{bf16, f16};
 use wgpu_norm::reference::{SUM_ULPS, scaled_error};
 use wgpu_norm::{
-    BatchNormGrads, BatchNormOptions, DType, DataFormat, Element, GpuBatchNorm, ParamGrads,
-    ParamOf, Statistics, Tuning,
+    BatchNormOptions, DType, DataFormat, Element, GpuBatchNorm, Grads, ParamGrads, ParamOf,
+    Statistics, Tuning,
 };
 
 /// The channel of a flat index.
@@ -389,7 +389,7 @@ fn isolated<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
                     subject.name
                 );
                 let got = ill.run(subject).unwrap();
-                let others = |grads: &BatchNormGrads<T, P>| {
+                let others = |grads: &Grads<T, P>| {
                     let mut grads = grads.clone();
                     for &i in &members {
                         grads.diff_src[i] = T::from_f64(0.0);

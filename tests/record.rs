@@ -7,8 +7,8 @@ use common::buffers::{Buffers, Room, first, plan, range};
 use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
 use common::{EveryPair, Noop, OwnDevices, Subject};
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormGrads, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element,
-    Error, GpuLayerNorm, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
+    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element, Error,
+    GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// Odd and even totals, runs and columns, a channel's end within four elements and at their end, and data in
@@ -138,7 +138,7 @@ impl EveryPair for Sizes {
                     sums: Some((&sums).into()),
                     workspace: Some((&workspace).into()),
                 };
-                bind(subject, &plan, &ranges);
+                let _ = bind(subject, &plan, &ranges);
             }
         });
         for (use_affine, rows, columns) in [(true, 5, 7), (false, 3, 8), (true, 1, 1001)] {
@@ -271,7 +271,7 @@ fn run_pooled<T: Element, P: ParamOf<T>>(
     case: &Case<T, P>,
     layout: &Layout,
     what: &str,
-) -> BatchNormGrads<T, P> {
+) -> Grads<T, P> {
     // What calculates with 0x3e changes it, and NaN shows in results: nothing of either is to be touched.
     run_filled(subject, case, layout, 0x3e, what);
     run_filled(subject, case, layout, 0xff, what)
@@ -283,7 +283,7 @@ fn run_filled<T: Element, P: ParamOf<T>>(
     layout: &Layout,
     filler: u8,
     what: &str,
-) -> BatchNormGrads<T, P> {
+) -> Grads<T, P> {
     let mut before = vec![filler; layout.end as usize];
     let mut put = |name: &str, bytes: &[u8]| {
         let start = layout.place(name).0 as usize;
@@ -315,7 +315,7 @@ fn run_filled<T: Element, P: ParamOf<T>>(
     let tensor = |name: &str| &after[layout.place(name).0 as usize..];
     let both = case.options.param_grads == ParamGrads::Both;
     let params = |name| both.then(|| first(tensor(name), case.mean.len()));
-    BatchNormGrads {
+    Grads {
         diff_src: first(tensor("diff_src"), case.src.len()),
         diff_gamma: params("diff_gamma"),
         diff_beta: params("diff_beta"),
@@ -436,14 +436,14 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
         let results = buffers.results(subject, case);
         diff_src.extend_from_slice(&results.diff_src);
         // Every shard has the whole's parameter gradients.
-        let all = BatchNormGrads {
+        let all = Grads {
             diff_src: whole.run(subject).unwrap().diff_src,
             ..results
         };
         let what = format!("{:?} {:?} on {}", whole.shape, whole.options, subject.name);
         assert_close(&all, &whole.reference(), ParamGrads::Both, &what);
     }
-    let all = BatchNormGrads {
+    let all = Grads {
         diff_src,
         diff_gamma: None::<Vec<P>>,
         diff_beta: None,
@@ -467,7 +467,7 @@ fn two_layers_recorded_twice() {
         let shape = [4, 6, 35];
         let options = options_in(DataFormat::Ncx);
         let second = Case::<f32, f32>::random(&shape, options, 1);
-        let first_layer = |grads: &BatchNormGrads<f32, f32>| {
+        let first_layer = |grads: &Grads<f32, f32>| {
             let mut case = Case::<f32, f32>::random(&shape, options, 2);
             case.diff_dst.clone_from(&grads.diff_src);
             case

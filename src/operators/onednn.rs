@@ -2,9 +2,9 @@
 //! names are taken from.
 
 use crate::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormGrads, LayerNormOptions,
-    LayerNormPlan, ParamGrads, ParamOf, Statistics,
+    BatchNormArgs, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm,
+    GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, LayerNormPlan, ParamGrads,
+    ParamOf, Statistics,
 };
 
 /// oneDNN Graph's
@@ -25,7 +25,7 @@ use crate::{
 /// | 3 | `variance` | `[C]` | | | | |
 /// | 4 | `gamma`, optional | `[C]` | | | | |
 ///
-/// The names are those of [`BatchNormArgs`] and [`BatchNormGrads`], in this order.
+/// The names are those of [`BatchNormArgs`] and [`Grads`], in this order.
 ///
 /// **gamma is ignored where diff_gamma and diff_beta are not asked for**, as the document has it: see
 /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs and is scaled by gamma
@@ -103,7 +103,7 @@ impl BatchNormTrainingBackward {
         &self,
         gpu: &GpuContext,
         args: BatchNormArgs<'_, T, P>,
-    ) -> Result<BatchNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         self.layer(gpu)?.backward(args).await
     }
 
@@ -155,7 +155,7 @@ impl BatchNormTrainingBackward {
 /// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
 /// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
 ///
-/// The names are those of [`LayerNormArgs`] and [`LayerNormGrads`], in this order.
+/// The names are those of [`LayerNormArgs`] and [`Grads`], in this order.
 ///
 /// # What differs
 ///
@@ -239,7 +239,7 @@ impl LayerNormBackward {
         &self,
         gpu: &GpuContext,
         args: LayerNormArgs<'_, T, P>,
-    ) -> Result<LayerNormGrads<T, P>, Error> {
+    ) -> Result<Grads<T, P>, Error> {
         self.layer(gpu)?.backward(args).await
     }
 

@@ -3,8 +3,8 @@
 use super::Subject;
 use super::data::Case;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormGrads, BatchNormPlan, Bound, BufferRange, Element, GpuBatchNorm,
-    LayerNormArgs, LayerNormBuffers, LayerNormGrads, LayerNormPlan, ParamGrads, ParamOf,
+    BatchNormBuffers, BatchNormPlan, Bound, BufferRange, Element, GpuBatchNorm, Grads,
+    LayerNormArgs, LayerNormBuffers, LayerNormPlan, ParamGrads, ParamOf,
 };
 
 /// How much room a tensor's buffer has.
@@ -81,12 +81,12 @@ impl Buffers {
         &self,
         subject: &Subject,
         case: &Case<T, P>,
-    ) -> BatchNormGrads<T, P> {
+    ) -> Grads<T, P> {
         let params = |buffer: &Option<wgpu::Buffer>| {
             let buffer = buffer.as_ref()?;
             Some(first(&subject.read(buffer), case.mean.len()))
         };
-        BatchNormGrads {
+        Grads {
             diff_src: first(&subject.read(&self.diff_src), case.src.len()),
             diff_gamma: params(&self.diff_gamma),
             diff_beta: params(&self.diff_beta),
@@ -127,7 +127,7 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     plan: &LayerNormPlan,
     args: &LayerNormArgs<'_, T, P>,
-) -> LayerNormGrads<T, P> {
+) -> Grads<T, P> {
     fn tensor<E: Element>(subject: &Subject, values: &[E]) -> wgpu::Buffer {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         subject.buffer(bytes.len().next_multiple_of(4) as u64, bytes)
@@ -156,7 +156,7 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
         let count = args.gamma.map_or(0, <[P]>::len);
         first(&subject.read(buffer), count)
     };
-    LayerNormGrads {
+    Grads {
         diff_src: first(&subject.read(&diff_src), args.src.len()),
         diff_gamma: diff_gamma.as_ref().map(params),
         diff_beta: diff_beta.as_ref().map(params),

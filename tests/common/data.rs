@@ -4,8 +4,8 @@ use super::Subject;
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormGrads, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm,
-    ParamGrads, ParamOf, Statistics, Tuning,
+    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, Grads, ParamGrads,
+    ParamOf, Statistics, Tuning,
 };
 
 /// A small generator of the same numbers everywhere (splitmix64).
@@ -100,7 +100,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         }
     }
 
-    pub fn run(&self, subject: &Subject) -> Result<BatchNormGrads<T, P>, Error> {
+    pub fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
         let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
         block_on(layer.backward(self.args()))
     }
@@ -144,7 +144,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
 }
 
 pub fn assert_close<T: Element, P: Element>(
-    got: &BatchNormGrads<T, P>,
+    got: &Grads<T, P>,
     want: &reference::Gradients,
     param_grads: ParamGrads,
     what: &str,
@@ -286,7 +286,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
 }
 
 /// Bits of a result, so that NaN equals itself and -0 is not 0.
-pub fn bits<T: Element, P: Element>(grads: &BatchNormGrads<T, P>) -> [Vec<u8>; 3] {
+pub fn bits<T: Element, P: Element>(grads: &Grads<T, P>) -> [Vec<u8>; 3] {
     let of = |values: &Option<Vec<P>>| match values {
         Some(values) => bytemuck::cast_slice(values).to_vec(),
         None => Vec::new(),

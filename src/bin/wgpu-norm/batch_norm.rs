@@ -5,11 +5,11 @@ use crate::attributes::{self, Choice, Format};
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use crate::job::Job;
-use crate::operator::{self, Grads, Operator};
+use crate::operator::{self, Operator};
 use crate::tensors::{Arguments, Values};
 use wgpu_norm::reference::{self, Gradients, channel_axes};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
+    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext, Grads,
     ParamGrads, ParamOf,
 };
 
@@ -178,15 +178,10 @@ impl Operator for BatchNorm {
             variance: &values.variance,
             gamma: values.gamma.as_deref(),
         };
-        let grads = match &self.broadcast {
+        match &self.broadcast {
             None => pollster::block_on(layer.backward(args)),
             Some(broadcast) => pollster::block_on(layer.backward_broadcast(broadcast, args)),
-        }?;
-        Ok(Grads {
-            diff_src: grads.diff_src,
-            diff_gamma: grads.diff_gamma,
-            diff_beta: grads.diff_beta,
-        })
+        }
     }
 
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {

@@ -5,11 +5,12 @@ use crate::attributes;
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use crate::job::Job;
-use crate::operator::{self, Grads, Operator};
+use crate::operator::{self, Operator};
 use crate::tensors::{Arguments, Values};
 use wgpu_norm::reference::{self, Gradients};
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions, ParamGrads, ParamOf,
+    Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, ParamGrads,
+    ParamOf,
 };
 
 /// Runs the subcommand.
@@ -113,7 +114,7 @@ impl Operator for LayerNormOptions {
         values: &Values<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         let layer = GpuLayerNorm::new(gpu, *self)?;
-        let grads = pollster::block_on(layer.backward(LayerNormArgs {
+        pollster::block_on(layer.backward(LayerNormArgs {
             shape: values.shape,
             src: &values.src,
             diff_dst: &values.diff_dst,
@@ -121,12 +122,7 @@ impl Operator for LayerNormOptions {
             variance: &values.variance,
             gamma: values.gamma.as_deref(),
             beta: values.beta.as_deref(),
-        }))?;
-        Ok(Grads {
-            diff_src: grads.diff_src,
-            diff_gamma: grads.diff_gamma,
-            diff_beta: grads.diff_beta,
-        })
+        }))
     }
 
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {

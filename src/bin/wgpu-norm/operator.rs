@@ -8,7 +8,7 @@ use crate::output;
 use crate::tensors::{Arguments, Values};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
-use wgpu_norm::{DType, Element, Error, GpuContext, ParamGrads, ParamOf};
+use wgpu_norm::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf};
 
 /// An operator with its attributes.
 pub trait Operator {
@@ -33,13 +33,6 @@ pub trait Operator {
 
     /// Computes the gradients in float64.
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error>;
-}
-
-/// The gradients that an operator computed.
-pub struct Grads<T, P> {
-    pub diff_src: Vec<T>,
-    pub diff_gamma: Option<Vec<P>>,
-    pub diff_beta: Option<Vec<P>>,
 }
 
 /// Runs an operator on tensors whose shapes it has checked.
@@ -78,77 +71,54 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>>(
     let values = Values::<T, P>::read(&job.input, arguments)?;
     job.progress.step("computing");
     let grads = operator.backward(gpu, &values)?;
-    grads.warn_of_lost_numbers(&job);
+    let params = [
+        ("diff_gamma", grads.diff_gamma.as_deref()),
+        ("diff_beta", grads.diff_beta.as_deref()),
+    ];
+    warn_of_lost_numbers(&job, "diff_src", &grads.diff_src);
+    for (name, values) in params {
+        warn_of_lost_numbers(&job, name, values.unwrap_or_default());
+    }
     let comparison = if job.check {
         job.progress.step("checking against the reference");
         let reference = operator.reference(&values.to_f64())?;
-        Some(grads.compare(&reference))
+        Some(compare(&grads, &reference))
     } else {
         None
     };
-    let outputs = grads.outputs(arguments);
+    let mut outputs = vec![output::Tensor::new(
+        "diff_src",
+        arguments.src.shape(),
+        &grads.diff_src,
+    )];
+    let shape = arguments.param_grads_shape();
+    for (name, values) in params {
+        outputs.extend(values.map(|values| output::Tensor::new(name, shape, values)));
+    }
     let attributes = operator.attributes();
     job.finish(gpu, &arguments.src, &attributes, &outputs, comparison)
 }
 
-impl<T: Element, P: ParamOf<T>> Grads<T, P> {
-    fn compare(&self, want: &Gradients) -> Comparison {
-        let mut comparison = Comparison::default();
-        comparison.add(
-            "diff_src",
-            &self.diff_src,
-            &want.diff_src,
-            &want.diff_src_scale,
-        );
-        if let Some(diff_gamma) = &self.diff_gamma {
-            comparison.add(
-                "diff_gamma",
-                diff_gamma,
-                &want.diff_gamma,
-                &want.diff_gamma_scale,
-            );
-        }
-        if let Some(diff_beta) = &self.diff_beta {
-            comparison.add(
-                "diff_beta",
-                diff_beta,
-                &want.diff_beta,
-                &want.diff_beta_scale,
-            );
-        }
-        comparison
+/// How far gradients are from the reference.
+fn compare<T: Element, P: Element>(grads: &Grads<T, P>, want: &Gradients) -> Comparison {
+    let mut comparison = Comparison::default();
+    let (of_gamma, of_beta) = (&want.diff_gamma_scale, &want.diff_beta_scale);
+    comparison.add(
+        "diff_src",
+        &grads.diff_src,
+        &want.diff_src,
+        &want.diff_src_scale,
+    );
+    if let Some(diff_gamma) = &grads.diff_gamma {
+        comparison.add("diff_gamma", diff_gamma, &want.diff_gamma, of_gamma);
     }
-
-    /// Says where results are not finite: f16 overflows, and inputs may not be finite themselves.
-    fn warn_of_lost_numbers(&self, job: &Job) {
-        warn_of_lost_numbers(job, "diff_src", &self.diff_src);
-        for (name, values) in [
-            ("diff_gamma", &self.diff_gamma),
-            ("diff_beta", &self.diff_beta),
-        ] {
-            warn_of_lost_numbers(job, name, values.as_deref().unwrap_or_default());
-        }
+    if let Some(diff_beta) = &grads.diff_beta {
+        comparison.add("diff_beta", diff_beta, &want.diff_beta, of_beta);
     }
-
-    fn outputs<'a>(&'a self, arguments: &'a Arguments) -> Vec<output::Tensor<'a>> {
-        let mut outputs = vec![output::Tensor::new(
-            "diff_src",
-            arguments.src.shape(),
-            &self.diff_src,
-        )];
-        let params = [
-            ("diff_gamma", &self.diff_gamma),
-            ("diff_beta", &self.diff_beta),
-        ];
-        for (name, values) in params {
-            let shape = arguments.param_grads_shape();
-            let output = values.as_ref();
-            outputs.extend(output.map(|values| output::Tensor::new(name, shape, values)));
-        }
-        outputs
-    }
+    comparison
 }
 
+/// Says where results are not finite: f16 overflows, and inputs may not be finite themselves.
 fn warn_of_lost_numbers<T: Element>(job: &Job, tensor: &str, values: &[T]) {
     let lost = values.iter().filter(|value| !value.to_f64().is_finite());
     let lost = lost.count();

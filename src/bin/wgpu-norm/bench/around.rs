@@ -1,9 +1,10 @@
 //! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
 
 use super::report::Around;
-use super::rotation::{MEAN, ms};
+use super::rotation::MEAN;
 use super::sets::{Case, Op};
 use super::subject::{EPSILON, Inputs, Planned, batch_norm_options};
+use super::timing::ms;
 use super::timing::{Clock, median_ms};
 use crate::args::GpuArgs;
 use half::{bf16, f16};

@@ -11,7 +11,7 @@
 use super::device::{scoped, storage};
 use super::rotation;
 use super::timing::{Clock, Rounds, median_ms};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use wgpu_norm::{Error, GpuContext};
 
 const WORKGROUPS: [u32; 3] = [8, 64, 256];
@@ -54,14 +54,14 @@ struct Piece {
 
 /// A kernel of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice(usize);
+pub struct KernelIndex(usize);
 
 /// The fastest kernels at some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
-    pub of_all: Choice,
+    pub of_all: KernelIndex,
     /// Of those with 32-bit words.
-    pub portable: Choice,
+    pub portable: KernelIndex,
 }
 
 impl Copier {
@@ -131,7 +131,7 @@ impl Copier {
         // Touches all of it, and reports what wgpu may have to say.
         for index in 0..copies.sets.len() {
             scoped(&self.device, "copy", 0, || {
-                clock.wall(|encoder| self.record(encoder, Choice(0), &copies, index))
+                clock.wall(|encoder| self.record(encoder, KernelIndex(0), &copies, index))
             })??;
         }
         Ok(copies)
@@ -178,22 +178,22 @@ impl Copier {
         let mut samples = vec![Vec::new(); self.kernels.len()];
         for trial in 0..=TRIALS as usize {
             for (index, samples) in samples.iter_mut().enumerate() {
-                let time = self.time(clock, Choice(index), copies, trial)?;
+                let time = self.time(clock, KernelIndex(index), copies, trial)?;
                 // The first may still compile.
                 if trial > 0 {
                     samples.push(time);
                 }
             }
         }
-        let nothing = (f64::INFINITY, Choice(0));
+        let nothing = (f64::INFINITY, KernelIndex(0));
         let (mut of_all, mut portable) = (nothing, nothing);
         for (index, (kernel, samples)) in self.kernels.iter().zip(&samples).enumerate() {
             let time = median_ms(samples);
             if time < of_all.0 {
-                of_all = (time, Choice(index));
+                of_all = (time, KernelIndex(index));
             }
             if kernel.word_bits == 32 && time < portable.0 {
-                portable = (time, Choice(index));
+                portable = (time, KernelIndex(index));
             }
         }
         Ok(Choices {
@@ -206,7 +206,7 @@ impl Copier {
     pub fn time(
         &self,
         clock: &Clock,
-        choice: Choice,
+        choice: KernelIndex,
         copies: &Copies,
         turn: usize,
     ) -> Result<Duration, Error> {
@@ -216,10 +216,9 @@ impl Copier {
     /// The median of `copy_buffer_to_buffer`, in milliseconds.
     pub fn plain(&self, clock: &Clock, copies: &Copies, rounds: Rounds) -> Result<f64, Error> {
         let mut samples = Vec::new();
-        let begin = Instant::now();
-        while Rounds(Some(rounds.0.unwrap_or(TRIALS))).go_on(samples.len(), begin) {
+        for turn in 0..rounds.0.unwrap_or(TRIALS) {
             samples.push(clock.gpu(|encoder| {
-                for piece in copies.set(samples.len()) {
+                for piece in copies.set(turn as usize) {
                     encoder.copy_buffer_to_buffer(&piece.from, 0, &piece.to, 0, piece.bytes);
                 }
             })?);
@@ -229,7 +228,7 @@ impl Copier {
 
     /// What a kernel is called in reports: invocations a workgroup × loads an invocation, in words of so
     /// many bits.
-    pub fn name(&self, choice: Choice) -> String {
+    pub fn name(&self, choice: KernelIndex) -> String {
         match self.kernels.get(choice.0) {
             Some(kernel) => format!(
                 "{}x{} u{}",
@@ -242,7 +241,7 @@ impl Copier {
     fn record(
         &self,
         encoder: &mut wgpu::CommandEncoder,
-        choice: Choice,
+        choice: KernelIndex,
         copies: &Copies,
         turn: usize,
     ) {

@@ -3,10 +3,11 @@
 
 use super::copy::{Choices, Copier};
 use super::report::{Model, Row};
-use super::rotation::{self, gb_per_s};
+use super::rotation;
 use super::sets::Case;
 use super::subject::{Inputs, Planned};
-use super::timing::{Clock, Rounds, median_ms};
+use super::timing::{Clock, Rounds, gb_per_s, median_ms};
+use crate::attributes::Choice as _;
 use std::collections::HashMap;
 use std::time::Instant;
 use wgpu_norm::{DType, Error, GpuContext};
@@ -116,8 +117,8 @@ impl Bencher {
             shape: case.shape.to_string(),
             dtype: case.dtype.to_string(),
             data_format: case.data_format.map(|format| format.to_string()),
-            statistics: case.statistics_name().to_owned(),
-            param_grads: case.param_grads_name().to_owned(),
+            statistics: case.statistics.name().to_owned(),
+            param_grads: case.param_grads.name().to_owned(),
             samples: walls.len() as u64,
             time_ms,
             wall_ms,

@@ -1,7 +1,6 @@
 //! Buffers of a kind in several sets that take turns, so that caches do not flatter: a set's turn comes
 //! again when the others have passed through the caches.
 
-use std::time::Duration;
 use wgpu_norm::{DType, Element, Error, GpuContext};
 
 /// Bytes of all sets together, about; a single set may be larger.
@@ -102,16 +101,6 @@ pub fn fill(
         start += bytes;
         offset = 0;
     }
-}
-
-/// A bandwidth in GB/s (10⁹ bytes).
-pub fn gb_per_s(bytes: u64, ms: f64) -> f64 {
-    bytes as f64 / (ms * 1e6)
-}
-
-/// Milliseconds.
-pub fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]

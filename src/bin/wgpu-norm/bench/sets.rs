@@ -205,21 +205,6 @@ impl Case {
             .saturating_mul(self.dtype.size())
             .saturating_mul(times)
     }
-
-    pub fn statistics_name(&self) -> &'static str {
-        match self.statistics {
-            Statistics::Batch => "batch",
-            Statistics::Constant => "constant",
-        }
-    }
-
-    pub fn param_grads_name(&self) -> &'static str {
-        match self.param_grads {
-            ParamGrads::Both => "both",
-            ParamGrads::Neither => "neither",
-            ParamGrads::Frozen => "frozen",
-        }
-    }
 }
 
 impl fmt::Display for Case {

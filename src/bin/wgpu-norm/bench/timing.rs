@@ -218,6 +218,16 @@ pub fn median_ms(samples: &[Duration]) -> f64 {
     }
 }
 
+/// A bandwidth in GB/s (10⁹ bytes).
+pub fn gb_per_s(bytes: u64, ms: f64) -> f64 {
+    bytes as f64 / (ms * 1e6)
+}
+
+/// Milliseconds.
+pub fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
