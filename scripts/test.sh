@@ -95,6 +95,9 @@ else
     skip "clippy is not installed (rustup component add clippy)"
 fi
 
+heading "the library alone"
+cargo check --lib --no-default-features --features native
+
 heading "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
