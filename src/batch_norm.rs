@@ -124,7 +124,8 @@ impl GpuBatchNorm {
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a
-    /// software driver; the wait for the GPU that follows does not block the executor.
+    /// software driver; the wait for the GPU that follows does not block the executor; the last poll copies
+    /// the results out.
     ///
     /// # Errors
     ///

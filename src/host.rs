@@ -1,6 +1,7 @@
 //! Runs a plan on host memory: check, upload, record, read back.
 
 use crate::bound::{self, BufferRange};
+use crate::context::Transfers;
 use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{DType, Element, Error, GpuContext, ParamOf};
@@ -76,26 +77,15 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
         }
     }
     check_variance(inputs.group, inputs.variance, epsilon)?;
-    let mut outputs = run(gpu, plan, &bytes).await?;
-    Ok(Grads {
-        diff_src: take(&mut outputs, Tensor::DiffSrc).unwrap_or_default(),
-        diff_gamma: take(&mut outputs, Tensor::DiffGamma),
-        diff_beta: take(&mut outputs, Tensor::DiffBeta),
-    })
-}
-
-/// Tensors that a plan computed, as bytes.
-type Outputs = Vec<(Tensor, Vec<u8>)>;
-
-/// An output's elements, if the plan has it.
-fn take<T: Element>(outputs: &mut Outputs, tensor: Tensor) -> Option<Vec<T>> {
-    let index = outputs.iter().position(|(t, _)| *t == tensor)?;
-    let (_, bytes) = outputs.swap_remove(index);
-    Some(bytemuck::pod_collect_to_vec(&bytes))
+    run(gpu, plan, &bytes).await
 }
 
 /// Runs a plan. diff_src is written over diff_dst.
-async fn run(gpu: &GpuContext, plan: &Plan, inputs: &[(Tensor, &[u8])]) -> Result<Outputs, Error> {
+async fn run<T: Element, P: ParamOf<T>>(
+    gpu: &GpuContext,
+    plan: &Plan,
+    inputs: &[(Tensor, &[u8])],
+) -> Result<Grads<T, P>, Error> {
     let usage =
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
     let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
@@ -107,10 +97,7 @@ async fn run(gpu: &GpuContext, plan: &Plan, inputs: &[(Tensor, &[u8])]) -> Resul
             continue;
         }
         let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
-        buffers.push((tensor, buffer.clone()));
-        if let Some((_, bytes)) = inputs.iter().find(|(t, _)| *t == tensor) {
-            gpu.write_buffer(tensor.name(), &buffer, bytes)?;
-        }
+        buffers.push((tensor, buffer));
     }
     let buffer_of = |tensor| {
         let stored = if tensor == Tensor::DiffSrc {
@@ -127,20 +114,31 @@ async fn run(gpu: &GpuContext, plan: &Plan, inputs: &[(Tensor, &[u8])]) -> Resul
         .collect();
     let bound = bound::bind(gpu, plan, &given)?;
     let outputs = [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta];
-    let sources: Vec<_> = outputs
-        .iter()
-        .filter_map(|&tensor| {
-            let requirement = plan.requirement(tensor)?;
-            let bytes = requirement.elements * requirement.dtype.size();
-            Some((tensor, buffer_of(tensor)?, bytes))
-        })
-        .collect();
-    let reads: Vec<_> = sources
-        .iter()
-        .map(|&(t, buffer, bytes)| (t.name(), buffer, bytes))
-        .collect();
+    let transfers = Transfers {
+        uploads: inputs
+            .iter()
+            .filter_map(|&(tensor, bytes)| Some((tensor, buffer_of(tensor)?, bytes)))
+            .collect(),
+        downloads: outputs
+            .iter()
+            .filter_map(|&tensor| {
+                let requirement = plan.requirement(tensor)?;
+                let bytes = requirement.elements * requirement.dtype.size();
+                Some((tensor, buffer_of(tensor)?, bytes))
+            })
+            .collect(),
+    };
+    let mut grads = Grads {
+        diff_src: Vec::new(),
+        diff_gamma: None,
+        diff_beta: None,
+    };
     let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
-    let results = gpu.submit_and_read(watch, record, &reads).await?;
-    let tensors = sources.iter().map(|&(tensor, _, _)| tensor);
-    Ok(tensors.zip(results).collect())
+    let take = |tensor, bytes: &[u8]| match tensor {
+        Tensor::DiffSrc => grads.diff_src = bytemuck::pod_collect_to_vec(bytes),
+        Tensor::DiffGamma => grads.diff_gamma = Some(bytemuck::pod_collect_to_vec(bytes)),
+        _ => grads.diff_beta = Some(bytemuck::pod_collect_to_vec(bytes)),
+    };
+    gpu.submit_and_read(watch, &transfers, record, take).await?;
+    Ok(grads)
 }

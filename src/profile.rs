@@ -8,6 +8,9 @@ use std::str::FromStr;
 /// The environment variable that overrides an adapter's tuning.
 const VARIABLE: &str = "WGPU_NORM_PROFILE";
 
+/// Invocations of a workgroup that every kernel can do with.
+pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
+
 /// Reals of workgroup memory that a kernel has for each invocation, at most.
 pub(crate) const SHARED_REALS: u64 = 8;
 
@@ -227,7 +230,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
     fn fields(&mut self) -> [Field<'_>; 23] {
-        let workgroup = Bounds::power_of_two(4, 1024);
+        let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
         let all = Bounds::any(0, u32::MAX);
@@ -514,9 +517,13 @@ impl Profile {
     pub(crate) fn workgroup(&self, size: u32) -> u32 {
         // Of any type's kernels, so that a tensor is divided alike whatever its type.
         let shared = u64::from(self.max_workgroup_storage) / (SHARED_REALS * DType::F64.size());
-        let limit = u64::from(self.max_invocations).min(shared).max(4) as u32;
+        let limit = u64::from(self.max_invocations)
+            .min(shared)
+            .max(u64::from(SMALLEST_WORKGROUP)) as u32;
         let limit = 1 << limit.ilog2();
-        size.clamp(4, limit).next_power_of_two().min(limit)
+        size.clamp(SMALLEST_WORKGROUP, limit)
+            .next_power_of_two()
+            .min(limit)
     }
 }
 

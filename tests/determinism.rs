@@ -254,7 +254,10 @@ fn what_cannot_be_cut_is_an_error() {
     let subject = one(false).with_profile("in windows", |profile| profile.max_binding = 4096);
     let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
     let plan = |shape: &[usize]| layer.plan(shape, f32::DTYPE, f32::DTYPE, true);
-    let error = plan(&[64, 4, 1000]).unwrap_err();
+    // Axes that do not fold.
+    let (shape, params) = ([6, 20, 6, 5], [6, 1, 6, 1]);
+    let error = layer.plan_broadcast(&shape, &params, f32::DTYPE, f32::DTYPE, true);
+    let error = error.unwrap_err();
     let Error::Limit {
         what,
         limit,
@@ -272,6 +275,28 @@ fn what_cannot_be_cut_is_an_error() {
     let error = plan(&[1, 4096]).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error:?}");
     let _ = plan(&[4, 4, 10]).unwrap();
+}
+
+/// With the usual sizes, which are cut for larger ones.
+#[test]
+fn small_bindings_are_enough() {
+    for subject in subjects() {
+        let small = subject.with_profile("256 KiB a binding", |profile| {
+            profile.max_binding = 256 << 10;
+        });
+        for shape in [
+            &[4, 5, 70_001][..],
+            &[8, 64, 28, 28],
+            &[3000, 40],
+            &[1, 1, 70_000],
+        ] {
+            for data_format in FORMATS {
+                let shape = in_format(shape, data_format);
+                let case = Case::<f32, f32>::random(&shape, options_in(data_format), 8);
+                case.check(&small, &format!("{shape:?} {data_format}"));
+            }
+        }
+    }
 }
 
 /// More tiles than a dispatch has workgroups, by either kernel.

@@ -309,6 +309,27 @@ fn empty_tensors() {
     }
 }
 
+/// With the usual sizes, which are cut for larger ones.
+#[test]
+fn small_bindings_are_enough() {
+    let cases = [
+        Case::<f32, f32>::random(&[60, 5000], -1, (true, ParamGrads::Both), 1),
+        Case::random(&[300, 1001], -1, (true, ParamGrads::Both), 2),
+        Case::random(&[1100, 256], -1, (true, ParamGrads::Both), 3),
+        Case::random(&[3, 300_001], -1, (false, ParamGrads::Both), 4),
+    ];
+    for case in &cases {
+        let reference = case.reference();
+        for subject in common::subjects() {
+            let small = subject.with_profile("1 MiB a binding", |profile| {
+                profile.max_binding = 1 << 20;
+            });
+            let what = format!("{:?} on {}", case.shape, subject.name);
+            case.check(&small.gpu, &what, &reference);
+        }
+    }
+}
+
 #[test]
 fn results_do_not_depend_on_windows() {
     // Rows that registers do not hold and rows that they do, aligned and not; windows begin in the middle

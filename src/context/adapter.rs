@@ -4,7 +4,7 @@ use super::{DeviceOptions, GpuContext};
 use crate::Error;
 
 /// Which adapter a context is made on, and how.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextOptions {
     /// Backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
     /// it is set and not empty, else all.

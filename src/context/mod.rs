@@ -9,10 +9,11 @@ mod turn;
 
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
+pub(crate) use readback::Transfers;
 pub(crate) use turn::Held;
 
-use crate::kernels::Variant;
-use crate::{DType, Error, Profile};
+use crate::kernels::{Tensor, Variant};
+use crate::{DType, Error, Profile, profile};
 use pipelines::Pipelines;
 use poller::Poller;
 use scope::Watch;
@@ -52,7 +53,7 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 
 /// How a context uses a device. What that means for the callbacks of a caller's device:
 /// [`GpuContext::from_device`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
@@ -117,7 +118,10 @@ impl GpuContext {
         let flag = Arc::downgrade(&lost);
         device.set_device_lost_callback(move |reason, message| {
             if let Some(flag) = flag.upgrade() {
-                let reason = format!("{reason:?} {message}");
+                let reason = match message.is_empty() {
+                    true => format!("{reason:?}"),
+                    false => format!("{reason:?}: {message}"),
+                };
                 *flag.lock().unwrap_or_else(PoisonError::into_inner) = Some(reason);
             }
         });
@@ -195,14 +199,36 @@ impl GpuContext {
 
     /// An error if plans cannot run here, as on a caller's device with too small limits.
     pub(crate) fn check_fit(&self) -> Result<(), Error> {
-        let available = self.inner.profile.max_storage_buffers;
-        if available < adapter::STORAGE_BUFFERS {
-            return Err(Error::Limit {
-                what: "a plan".to_owned(),
-                limit: "max_storage_buffers_per_shader_stage",
-                needed: adapter::STORAGE_BUFFERS.into(),
-                available: available.into(),
-            });
+        let profile = &self.inner.profile;
+        let shared =
+            u64::from(profile::SMALLEST_WORKGROUP) * profile::SHARED_REALS * DType::F64.size();
+        let limits = [
+            (
+                "max_storage_buffers_per_shader_stage",
+                u64::from(adapter::STORAGE_BUFFERS),
+                profile.max_storage_buffers,
+            ),
+            (
+                "max_compute_invocations_per_workgroup",
+                u64::from(profile::SMALLEST_WORKGROUP),
+                profile.max_invocations,
+            ),
+            (
+                "max_compute_workgroup_storage_size",
+                shared,
+                profile.max_workgroup_storage,
+            ),
+        ];
+        for (limit, needed, available) in limits {
+            let available = u64::from(available);
+            if available < needed {
+                return Err(Error::Limit {
+                    what: "a plan".to_owned(),
+                    limit,
+                    needed,
+                    available,
+                });
+            }
         }
         Ok(())
     }
@@ -221,7 +247,8 @@ impl GpuContext {
     /// What wgpu complains of on a lost device is the loss: creating an object there gives an invalid
     /// one in silence, and the complaint comes from its first use.
     fn or_lost(&self, error: Error) -> Error {
-        if !matches!(error, Error::Gpu { .. }) {
+        // wgpu gives a device up when memory ends in the midst of an upload.
+        if !matches!(error, Error::Gpu { .. } | Error::OutOfMemory { .. }) {
             return error;
         }
         if let Err(lost) = self.check_alive() {
@@ -333,18 +360,32 @@ impl GpuContext {
         Watch::begin(&self.inner.device, bytes)
     }
 
-    /// Has all pipelines compiled anew.
-    pub(crate) fn forget_pipelines(&self) {
-        self.inner.pipelines.forget();
+    /// Lets go of all compiled pipelines; what is needed again is compiled again. Bound plans keep theirs.
+    ///
+    /// A context compiles a pipeline for each kernel, element types and handful of facts about a shape (does a
+    /// run begin at a quad, how long is a register array, …) and keeps it: dozens for a network, some hundred
+    /// where shapes, types and options are all over the place. On a software driver each takes a megabyte or two.
+    pub fn forget_pipelines(&self) {
+        self.inner.pipelines.forget(&self.inner.device);
     }
 
-    /// Submits what `record` records, then reads back the first bytes of each buffer.
+    /// Has wgpu let go of what was written for work that will not be submitted.
+    fn flush(&self) {
+        let submitted = self.scoped("flushing", || self.inner.queue.submit([]));
+        if let Ok(submission) = submitted {
+            // Polled for, though nobody waits.
+            drop(self.inner.poller.poll_for(submission));
+        }
+    }
+
+    /// Uploads, submits what `record` records, and gives the bytes of each download to `take`.
     pub(crate) async fn submit_and_read(
         &self,
         watch: Watch,
+        transfers: &Transfers<'_>,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
-        sources: &[(&'static str, &wgpu::Buffer, u64)],
-    ) -> Result<Vec<Vec<u8>>, Error> {
-        readback::submit_and_read(self, watch, record, sources).await
+        take: impl FnMut(Tensor, &[u8]),
+    ) -> Result<(), Error> {
+        readback::submit_and_read(self, watch, transfers, record, take).await
     }
 }

@@ -1,11 +1,11 @@
 //! Pipelines, compiled when first needed and kept.
 
 use super::scope::scoped;
-use super::turn::{Held, gl_turn};
+use super::turn::{Held, gl_turn, in_turn};
 use crate::Error;
 use crate::kernels::Variant;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// A compiled variant and the layout of its bindings.
 #[derive(Clone, Debug)]
@@ -14,48 +14,62 @@ pub(crate) struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
 }
 
+/// A variant's pipeline, once it is compiled. Who compiles it holds the lock.
+type Slot = Arc<Mutex<Option<Pipeline>>>;
+
 /// All pipelines of a context.
 #[derive(Debug)]
 pub(super) struct Pipelines {
-    compiled: Mutex<Held<HashMap<Variant, Pipeline>>>,
+    slots: Mutex<Held<HashMap<Variant, Slot>>>,
 }
 
 impl Pipelines {
     pub fn new(device: &wgpu::Device) -> Self {
         Self {
-            compiled: Mutex::new(Held::new(device)),
+            slots: Mutex::new(Held::new(device)),
         }
     }
 
-    /// Compiles outside of the lock, so that threads which need other pipelines do not wait: two may compile
-    /// the same one at once, which is then kept once.
+    /// Compiled once: threads that need the same one wait, those that need others do not.
     pub fn get(
         &self,
         device: &wgpu::Device,
         variant: &Variant,
         shader_checks: bool,
     ) -> Result<Pipeline, Error> {
-        if let Some(pipeline) = self.lock().get(variant) {
-            return Ok(pipeline.clone());
-        }
-        let pipeline =
+        let slot = Slot::clone(lock(&self.slots).entry(variant.clone()).or_default());
+        let compile = || {
             scoped(device, || compile(device, variant, shader_checks)).map_err(|complaint| {
                 complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
-            })?;
-        // Of two, one is let go of.
-        let _turn = gl_turn(device);
-        let mut compiled = self.lock();
-        Ok(compiled.entry(variant.clone()).or_insert(pipeline).clone())
+            })
+        };
+        // A callback that runs in a turn must not wait for one who needs the turn to compile.
+        let mut compiled = match in_turn() {
+            false => lock(&slot),
+            true => match slot.try_lock() {
+                Ok(compiled) => compiled,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return compile(),
+            },
+        };
+        if let Some(pipeline) = &*compiled {
+            return Ok(pipeline.clone());
+        }
+        let pipeline = compile()?;
+        *compiled = Some(pipeline.clone());
+        Ok(pipeline)
     }
 
     /// Has all compiled anew.
-    pub fn forget(&self) {
-        self.lock().clear();
+    pub fn forget(&self, device: &wgpu::Device) {
+        let _turn = gl_turn(device);
+        lock(&self.slots).clear();
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, Held<HashMap<Variant, Pipeline>>> {
-        self.compiled.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+/// Nothing is half-done while a lock is held, so a panic there does no harm.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pipeline {

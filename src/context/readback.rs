@@ -3,18 +3,36 @@
 use super::GpuContext;
 use super::scope::Watch;
 use crate::Error;
+use crate::kernels::Tensor;
 use futures_intrusive::channel::shared::oneshot_channel;
 
+/// What to write into a buffer before work is submitted, and what to read of one after it.
+pub(crate) struct Transfers<'a> {
+    pub uploads: Vec<(Tensor, &'a wgpu::Buffer, &'a [u8])>,
+    /// With the bytes to read.
+    pub downloads: Vec<(Tensor, &'a wgpu::Buffer, u64)>,
+}
+
+/// Uploads, submits what `record` records, and gives what was read to `take`.
 pub(super) async fn submit_and_read(
     gpu: &GpuContext,
     watch: Watch,
+    transfers: &Transfers<'_>,
     record: impl FnOnce(&mut wgpu::CommandEncoder),
-    sources: &[(&'static str, &wgpu::Buffer, u64)],
-) -> Result<Vec<Vec<u8>>, Error> {
+    mut take: impl FnMut(Tensor, &[u8]),
+) -> Result<(), Error> {
+    let sources = &transfers.downloads;
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let mut staging = gpu.held::<Vec<_>>();
-    for &(what, _, bytes) in sources {
-        staging.push(gpu.create_buffer(what, bytes, usage)?);
+    for &(tensor, _, bytes) in sources {
+        staging.push(gpu.create_buffer(tensor.name(), bytes, usage)?);
+    }
+    // Last, since what is written is kept until something is submitted.
+    for &(tensor, buffer, bytes) in &transfers.uploads {
+        if let Err(error) = gpu.write_buffer(tensor.name(), buffer, bytes) {
+            gpu.flush();
+            return Err(error);
+        }
     }
     let submission = gpu.scoped("submitting", || {
         let descriptor = wgpu::CommandEncoderDescriptor {
@@ -48,7 +66,8 @@ pub(super) async fn submit_and_read(
         Err(known) => known,
         Ok(()) => Error::DeviceLost { reason },
     };
-    for (&(what, ..), receiver) in sources.iter().zip(receivers) {
+    for (&(tensor, ..), receiver) in sources.iter().zip(receivers) {
+        let what = tensor.name();
         match receiver.receive().await {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
@@ -61,14 +80,15 @@ pub(super) async fn submit_and_read(
             }
         }
     }
-    let read = |(&(what, _, bytes), buffer): (&(&str, &wgpu::Buffer, u64), &wgpu::Buffer)| {
-        let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-        // Nobody else has the buffer, so only the device's end can take it away.
-        let view = buffer
-            .get_mapped_range(..)
-            .map_err(|error| lost(format!("reading {what}: {error}")))?;
-        Ok(view.get(..size).unwrap_or(&view).to_vec())
-    };
-    let pairs = sources.iter().zip(&*staging);
-    gpu.scoped("reading", || pairs.map(read).collect())?
+    gpu.scoped("reading", || {
+        for (&(tensor, _, bytes), buffer) in sources.iter().zip(&*staging) {
+            let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+            // Nobody else has the buffer, so only the device's end can take it away.
+            let view = buffer
+                .get_mapped_range(..)
+                .map_err(|error| lost(format!("reading {}: {error}", tensor.name())))?;
+            take(tensor, view.get(..size).unwrap_or(&view));
+        }
+        Ok(())
+    })?
 }

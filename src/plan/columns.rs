@@ -144,7 +144,7 @@ impl Planner<'_> {
 
     /// Quads of a row up to which it is never cut.
     fn segment(&self) -> u64 {
-        u64::from(self.profile.tuning.window_unit / 4).max(1)
+        (self.window_unit() / 4).max(1)
     }
 
     /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
@@ -246,7 +246,7 @@ impl Planner<'_> {
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
         let split_rows = div_ceil(columns.rows, splits)
-            .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
+            .min(self.window_unit() / (4 * columns.width_quads))
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
         let folded = self.folds(layout, &columns, workgroup_size);
@@ -315,7 +315,7 @@ impl Planner<'_> {
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
         let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.tile()))
-            .min(u64::from(tuning.window_unit) / (4 * columns.width_quads))
+            .min(self.window_unit() / (4 * columns.width_quads))
             .max(1);
         let kernel = Kernel::ApplyColumns;
         let mut enabled = columns.enabled(layout);

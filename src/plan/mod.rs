@@ -196,6 +196,15 @@ impl Planner<'_> {
         self.profile.max_storage_buffers as usize >= kernel.entry().tensors.len()
     }
 
+    /// Elements between two neighbouring places where a tensor may be cut: the tuning's, or what a binding
+    /// holds of any type, so that all types are divided alike.
+    fn window_unit(&self) -> u64 {
+        // Around a window: down to an aligned offset, up to a quad, a chunk of a run rounded up.
+        let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
+        let held = self.profile.max_binding.saturating_sub(around) / DType::F64.size();
+        u64::from(self.profile.tuning.window_unit).min(held).max(1)
+    }
+
     /// A workgroup for each tile, folded into two dimensions where one does not hold so many: a loop
     /// over tiles in the kernel would keep a software driver from holding anything in registers beside
     /// a barrier (measured: the reduction took 1.7 times as long).

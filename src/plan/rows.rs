@@ -98,7 +98,7 @@ impl Planner<'_> {
         let worth = div_ceil(u64::from(tuning.min_split), rows.at_once() * rows.columns);
         let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
         let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
-        let window = u64::from(tuning.window_unit) / (step * rows.columns);
+        let window = self.window_unit() / (step * rows.columns);
         busy.max(worth)
             .max(few_sums)
             .max(u64::from(tuning.row_walk))

@@ -56,14 +56,15 @@ impl Planner<'_> {
     fn split_runs(&self, grid: &Grid, workgroup_size: u32) -> Tiles {
         let tuning = &self.profile.tuning;
         let count = grid.count().max(1);
+        let outer = u64::from(grid.outer).max(1);
+        let inner = u64::from(grid.inner).max(1);
+        let of_a_run = div_ceil(inner, self.window_unit());
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), u64::from(grid.channels))
             .min(div_ceil(count, u64::from(tuning.min_split)))
             .max(div_ceil(count, 4 * u64::from(workgroup_size) * MAX_SERIAL))
-            .max(1);
-        let outer = u64::from(grid.outer).max(1);
-        let inner = u64::from(grid.inner).max(1);
+            .max(if of_a_run > 1 { outer * of_a_run } else { 1 });
         let plane = u64::from(grid.channels).max(1) * inner;
-        let runs = div_ceil(outer, wanted).min((u64::from(tuning.window_unit) / plane).max(1));
+        let runs = div_ceil(outer, wanted).min((self.window_unit() / plane).max(1));
         if runs > 1 || wanted <= outer {
             return Tiles {
                 runs,
@@ -167,7 +168,8 @@ impl Planner<'_> {
         let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
         let inner = u64::from(grid.inner).max(1);
-        let target = u64::from(self.profile.tuning.apply_tile.max(64));
+        let target = u64::from(self.profile.tuning.apply_tile);
+        let target = target.min(self.window_unit()).max(64);
         let tiles = if inner > target {
             self.chunk_run(inner, div_ceil(inner, target))
         } else {
