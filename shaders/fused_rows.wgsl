@@ -1,7 +1,8 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
 // of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written `paired`, from
-// workspace[partials + tile · columns / 2] on. A row begins at a quad.
+// workspace[partials + group · columns / 2] on, one group a tile if `folded`, else one for each row that a
+// workgroup does at once. A row begins at a quad.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -97,9 +98,11 @@ fn fused_rows(
     }
 
     if !summed { return; }
+    let keep = select(workgroup_size, lanes, folded);
+    let group = tile * (keep / lanes) + local / lanes;
     let count = uniforms.columns;
-    let part = uniforms.partials + tile * (count / 2u);
+    let part = uniforms.partials + group * (count / 2u);
     for (var k = 0u; k < column_quads; k++) {
-        write_columns(local, lanes, true, part, 4u * (lane + k * lanes), count, sum[k], sum_xhat[k]);
+        write_columns(local, keep, true, part, 4u * (lane + k * lanes), count, sum[k], sum_xhat[k]);
     }
 }

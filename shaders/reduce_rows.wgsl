@@ -82,8 +82,9 @@ fn reduce_rows(
 
     if !summed { return; }
     // Rows of a workgroup that are `shift`ed alike, every fourth, have the same columns in an invocation's
-    // quads; others write partial sums of their own.
-    let keep = select(min(4u * lanes, workgroup_size), lanes, aligned);
+    // quads; others write partial sums of their own, if not `folded` all of them.
+    var keep = workgroup_size;
+    if folded { keep = select(min(4u * lanes, workgroup_size), lanes, aligned); }
     let group = tile.group * (keep / lanes) + local / lanes;
     let count = uniforms.columns;
     let part_of_columns = uniforms.partials + group * select(count, count / 2u, aligned);

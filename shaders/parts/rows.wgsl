@@ -8,14 +8,15 @@ override workgroup_size: u32 = 64u;
 override complete: bool = false; // every invocation's quads are in the row
 override scaled: bool = false;   // gamma is given
 override summed: bool = false;   // the parameters' gradients are wanted
+override folded: bool = false;   // a workgroup adds up its sums of a column before it writes them
 
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
 
 // Writes a part's sums of the four columns from `column` on, of those below `count`: `paired`, or else as
 // workspace[part + column] = (Σ, Σ·x̂, 0, 0). One that wraps is above all columns.
-// Invocations whose indices are alike modulo `keep`, a power of two, have the same columns and add theirs
-// up in a fixed order. Every invocation calls it.
+// If `folded`, invocations whose indices are alike modulo `keep`, a power of two, have the same columns and
+// add theirs up in a fixed order; else `keep` is `workgroup_size`. Every invocation calls it.
 fn write_columns(local: u32, keep: u32, paired: bool, part: u32, column: u32, count: u32, own: real4, own_xhat: real4) {
     var sum = own;
     var sum_xhat = own_xhat;

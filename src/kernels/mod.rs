@@ -187,7 +187,7 @@ const FUSED_ROWS: Entry = Entry {
     ],
     optional: &[Tensor::Gamma],
     sizes: &["lanes", "column_quads"],
-    constants: &["complete", "scaled", "summed"],
+    constants: &["complete", "scaled", "summed", "folded"],
     words: &[
         "rows",
         "columns",
@@ -505,7 +505,7 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
                 sizes: &["lanes", "column_quads"],
-                constants: &["complete", "scaled", "summed", "aligned"],
+                constants: &["complete", "scaled", "summed", "folded", "aligned"],
                 words: &[
                     "rows",
                     "columns",
@@ -548,6 +548,7 @@ impl Kernel {
                     "complete",
                     "scaled",
                     "summed",
+                    "folded",
                     "aligned",
                     "narrow",
                     "whole",

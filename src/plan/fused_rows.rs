@@ -45,13 +45,20 @@ impl Planner<'_> {
         epsilon: f64,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let tile_rows = self.walk(rows, 1, rows.at_once()).max(1) * rows.at_once();
+        let walk = self.walk(rows, 1, rows.at_once()).max(1);
+        let tile_rows = walk * rows.at_once();
         let tiles = div_ceil(rows.rows, tile_rows);
+        let folded = rows.folds(walk);
+        let parts = if folded {
+            tiles
+        } else {
+            tiles * rows.at_once()
+        };
         let records = match tensors.param_grads() {
-            true => tiles * rows.columns / 2,
+            true => parts * rows.columns / 2,
             false => 0,
         };
-        let partials = Partials::paired(workspace.reserve(records)?, word(rows.columns), tiles);
+        let partials = Partials::paired(workspace.reserve(records)?, word(rows.columns), parts);
         let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
         let alone = rows.lanes == 1 || rows.at_once() == 1;
         let kernel = match alone && self.one_subgroup(rows.workgroup_size) {
@@ -63,6 +70,7 @@ impl Planner<'_> {
             ("complete", rows.complete()),
             ("scaled", gamma.is_some()),
             ("summed", tensors.param_grads()),
+            ("folded", folded),
         ]);
         let dispatches = windows(self.profile, &tensors.src, tiles, start)?
             .into_iter()

@@ -8,6 +8,11 @@ use crate::geometry::Grid;
 const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
 
+/// Rows from which on a walk's sums of columns are written by each invocation: that is less than a tenth of
+/// the bytes moved, and the barriers to add them within the workgroup first cost a software driver more
+/// (measured with 32 columns: 1.2 to 1.6 times the time), and up to minutes to compile.
+const LONG_WALK: u64 = 8;
+
 /// The number of quads, of a few that kernels are compiled for, that holds so many.
 pub(super) fn quads_held(quads: u64, most: u64) -> u64 {
     const COMPILED: [u64; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
@@ -43,6 +48,11 @@ impl Rows {
     /// Rows that a workgroup does at once.
     pub fn at_once(&self) -> u64 {
         u64::from(self.workgroup_size) / self.lanes
+    }
+
+    /// Whether a workgroup adds up its sums of a column before it writes them, where invocations walk so far.
+    pub fn folds(&self, walk: u64) -> bool {
+        self.at_once() > 1 && walk < LONG_WALK
     }
 
     /// Quads of a row that a workgroup holds.

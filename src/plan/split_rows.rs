@@ -22,6 +22,8 @@ pub(crate) struct SplitRows {
     step: u64,
     phases: u64,
     tile_rows: u64,
+    /// Whether a workgroup adds up its sums of a column before it writes them.
+    folded: bool,
 }
 
 impl SplitRows {
@@ -46,11 +48,12 @@ impl SplitRows {
     fn column_parts(&self) -> u64 {
         // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
         // rows do not begin at quads.
-        let shifts = match self.rows.aligned() {
-            true => 1,
-            false => self.rows.at_once().min(4),
+        let apart = match (self.folded, self.rows.aligned()) {
+            (true, true) => 1,
+            (true, false) => self.rows.at_once().min(4),
+            (false, _) => self.rows.at_once(),
         };
-        self.splits() * self.phases * shifts
+        self.splits() * self.phases * apart
     }
 }
 
@@ -83,6 +86,7 @@ impl Planner<'_> {
                 step: rows.at_once(),
                 phases: 1,
                 tile_rows: rows.at_once(),
+                folded: rows.folds(1),
                 rows,
             },
             walk => SplitRows {
@@ -90,6 +94,7 @@ impl Planner<'_> {
                 step,
                 phases: step / rows.at_once(),
                 tile_rows: walk * step,
+                folded: rows.folds(walk),
                 rows,
             },
         }
@@ -134,7 +139,7 @@ impl Planner<'_> {
         let pass = Pass {
             kernel: Kernel::ReduceRows,
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            enabled: enabled(&[("summed", tensors.param_grads())]),
+            enabled: enabled(&[("summed", tensors.param_grads()), ("folded", split.folded)]),
             words: vec![
                 ("row_parts", word(row_parts)),
                 ("stats", stats.first),
