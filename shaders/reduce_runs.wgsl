@@ -1,7 +1,7 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels are runs of
-// `inner` consecutive elements (NCX). A tile is `outer_block` runs
-// of one channel, or one chunk of one run; a workgroup takes a tile and writes
-// workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0). `lanes` invocations share a run.
+// `inner` consecutive elements (NCX). A tile is `outer_block` runs of one channel, or one chunk of one run;
+// a workgroup takes a tile and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
+// `lanes` invocations share a run.
 // With constant statistics the gradient does not wait for the sums: where runs begin at quads,
 // diff_src = gamma · r · diff_dst is written on the way.
 //

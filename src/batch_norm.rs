@@ -121,6 +121,11 @@ impl GpuBatchNorm {
         })
     }
 
+    /// What it computes.
+    pub const fn options(&self) -> &BatchNormOptions {
+        &self.options
+    }
+
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a

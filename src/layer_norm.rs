@@ -117,6 +117,11 @@ impl GpuLayerNorm {
         })
     }
 
+    /// What it computes.
+    pub const fn options(&self) -> &LayerNormOptions {
+        &self.options
+    }
+
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// # Errors

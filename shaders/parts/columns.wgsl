@@ -1,5 +1,6 @@
-// What the kernels over columns share: which quads an invocation owns, `column_quads` of a row, a constant
-// of the text: a compiler keeps arrays in registers if their length is that of the loops over them.
+// What the kernels over columns share: which quads of a row an invocation owns. There are `column_quads` of
+// them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the
+// loops over them.
 
 override workgroup_size: u32 = 64u;
 override whole: bool = false;    // the last row is complete

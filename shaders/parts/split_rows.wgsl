@@ -1,9 +1,9 @@
-// What the kernels over rows share that cut them: for rows that are too long for registers, do not begin
-// at quads, or meet an adapter with few bindings. A tile is some rows by `lanes` · `column_quads` of the
-// quads that a row touches; an invocation walks rows that begin at the same place in a quad, `shift`
-// elements behind its first, so that it keeps to the same columns and holds their gamma: rows `row_step`
-// apart, of which a tile takes one of `phases`. Its k-th quad holds columns 4q − shift to 4q − shift + 3 of
-// its rows.
+// What reduce_rows and apply_rows share. They do the rows that the fused kernel cannot: too long for
+// registers, not beginning at quads, or on an adapter with few bindings.
+// A tile is some rows by `lanes` · `column_quads` of the quads that a row touches. All rows that an invocation
+// walks begin at the same place in a quad, `shift` elements behind the quad's start, so that it keeps to the
+// same columns and holds their gamma. Such rows are `row_step` apart; a tile takes one of `phases` of them.
+// An invocation's k-th quad holds columns 4q − shift to 4q − shift + 3.
 
 override aligned: bool = false; // every row begins at a quad
 

@@ -46,6 +46,8 @@ struct Inner {
     pipelines: Pipelines,
     poller: Poller,
     lost: LostFlag,
+    /// Dropped last, so that a device of our own ends in a turn.
+    _owners: Held<Option<(wgpu::Device, wgpu::Queue)>>,
 }
 
 /// Set by the device-lost callback, where the device is ours.
@@ -158,6 +160,8 @@ impl GpuContext {
             Some(profile) => profile.within(&device),
             None => Profile::new(&device),
         };
+        let mut owners = Held::<Option<_>>::new(&device);
+        *owners = Some((device.clone(), queue.clone()));
         let inner = Inner {
             poller: Poller::new(device.clone()),
             profile,
@@ -166,6 +170,7 @@ impl GpuContext {
             lost,
             device,
             queue,
+            _owners: owners,
         };
         Self {
             inner: Arc::new(inner),
