@@ -16,9 +16,9 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType, DataFormat,
-    DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers,
-    LayerNormOptions, ParamGrads, ParamOf, Profile,
+    BatchNormArgs, BatchNormBuffers, BatchNormOptions, BufferRange, ContextOptions, DType,
+    DataFormat, DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm,
+    LayerNormBuffers, LayerNormOptions, ParamGrads, ParamOf, Profile,
 };
 
 fn case() -> Case<f32, f32> {
@@ -1025,6 +1025,59 @@ fn out_of_memory_in_a_small_process() {
         &["workspace", "memory", &plan.workspace_size().to_string()],
     );
     still_works(subject);
+}
+
+/// An error is the device's loss, or leaves the context as it was.
+#[cfg(target_os = "linux")]
+#[test]
+fn out_of_memory_on_a_driver() {
+    let name = one(false).gpu.adapter_info().name;
+    // 3 to 5 GiB of address space: how far a call gets differs.
+    for kib in [3 << 20, 4 << 20, 5 << 20] {
+        in_child(
+            "out_of_memory_in_a_call",
+            &format!("ulimit -v {kib} &&"),
+            &[("WGPU_ADAPTER_NAME", &name), ("WGPU_BACKEND", "vulkan")],
+        );
+    }
+}
+
+#[test]
+#[ignore = "run by out_of_memory_on_a_driver, in a process with little memory"]
+fn out_of_memory_in_a_call() {
+    let gpu = block_on(GpuContext::new()).unwrap();
+    let layer = GpuBatchNorm::new(&gpu, options_in(DataFormat::Ncx)).unwrap();
+    let data = vec![0.0_f32; 256 << 20];
+    let call = |mebibytes: usize| {
+        let elements = mebibytes << 18;
+        let args = BatchNormArgs {
+            shape: &[1, 4, elements / 4],
+            src: &data[..elements],
+            diff_dst: &data[..elements],
+            mean: &[0.0_f32; 4],
+            variance: &[1.0; 4],
+            gamma: None,
+        };
+        block_on(layer.backward(args)).map(|_| ())
+    };
+    call(16).unwrap();
+    let mut errors = 0;
+    for mebibytes in [256, 384, 512, 640, 768, 896, 1024] {
+        match call(mebibytes) {
+            Ok(()) => {}
+            Err(Error::OutOfMemory { .. }) => {
+                errors += 1;
+                // Nothing of the call that failed is left.
+                assert_eq!(call(16), Ok(()), "after {mebibytes} MiB");
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
+                assert!(matches!(call(1), Err(Error::DeviceLost { .. })));
+                return;
+            }
+        }
+    }
+    assert!(errors > 0, "memory was enough");
 }
 
 #[cfg(unix)]
