@@ -1,7 +1,8 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
 // (NXC, rank 2, short runs). The tensor is read as rows of `width` columns, a multiple of 4 made of
-// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels. An invocation owns some quads of columns, `column_lanes` apart, and walks
-// the rows of a split; the invocations of a workgroup that own the same columns add up in a fixed order.
+// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels.
+// An invocation owns some quads of columns, `column_lanes` apart, and walks the rows of a split; the
+// invocations of a workgroup that own the same columns add up in a fixed order.
 // Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from
 // workspace[partials + split · width / 2] on; `folded`, where a workgroup owns whole rows, it adds the
 // columns of a channel and writes workspace[partials + split · channels + c].
