@@ -653,6 +653,29 @@ fn limits_of_the_adapter() {
         &error,
         &["plan", "max_storage_buffers_per_shader_stage", "3"],
     );
+    // Nor can one with smaller workgroups than any kernel has: it is the device's fault, not the plan's.
+    let alone = wgpu::Limits {
+        max_compute_invocations_per_workgroup: 1,
+        max_compute_workgroup_size_x: 1,
+        ..wgpu::Limits::default()
+    };
+    let unshared = wgpu::Limits {
+        max_compute_workgroup_storage_size: 0,
+        ..wgpu::Limits::default()
+    };
+    for (limits, limit, needed, available) in [
+        (alone, "max_compute_invocations_per_workgroup", 4, 1),
+        (unshared, "max_compute_workgroup_storage_size", 256, 0),
+    ] {
+        let noop = Noop::new(limits, wgpu::Features::empty());
+        let want = Error::Limit {
+            what: "a plan".to_owned(),
+            limit,
+            needed,
+            available,
+        };
+        assert_eq!(case().run(&noop.subject).unwrap_err(), want);
+    }
 }
 
 #[test]
