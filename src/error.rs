@@ -224,6 +224,27 @@ pub enum Error {
     },
 }
 
+impl Error {
+    /// [`Error::Limit`], where more of something is needed than the device's limit.
+    pub(crate) fn check_limit(
+        what: impl std::fmt::Display,
+        limit: &'static str,
+        needed: impl Into<u64>,
+        available: impl Into<u64>,
+    ) -> Result<(), Self> {
+        let (needed, available) = (needed.into(), available.into());
+        match needed <= available {
+            true => Ok(()),
+            false => Err(Self::Limit {
+                what: what.to_string(),
+                limit,
+                needed,
+                available,
+            }),
+        }
+    }
+}
+
 fn ranks(min: usize, max: usize) -> String {
     match min == max {
         true => format!("rank {min}"),

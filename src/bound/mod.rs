@@ -227,50 +227,45 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
 
 /// A plan may have been made for another context, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
+    let what = "a plan of another context";
     let profile = gpu.profile();
     profile.check_dtypes(plan.data, plan.params)?;
-    let exceeded = |what: String, limit, needed, available| Error::Limit {
-        what,
-        limit,
-        needed,
-        available,
-    };
     for (_, dispatch) in &plan.dispatches {
         let workgroup = u64::from(dispatch.workgroup_size);
         let [width, height] = dispatch.workgroups;
-        let limits = [
-            (
-                "max_storage_buffers_per_shader_stage",
-                dispatch.bindings.len() as u64,
-                profile.max_storage_buffers,
-            ),
-            (
-                "max_compute_invocations_per_workgroup",
-                workgroup,
-                profile.max_invocations,
-            ),
-            (
-                "max_compute_workgroup_storage_size",
-                workgroup * SHARED_REALS * plan.data.accumulator().size(),
-                profile.max_workgroup_storage,
-            ),
-            (
-                "max_compute_workgroups_per_dimension",
-                width.max(height).into(),
-                profile.max_workgroups,
-            ),
-        ];
-        let what = || "a plan of another context".to_owned();
-        for (limit, needed, available) in limits {
-            let available = available.into();
-            if needed > available {
-                return Err(exceeded(what(), limit, needed, available));
-            }
-        }
+        Error::check_limit(
+            what,
+            "max_storage_buffers_per_shader_stage",
+            dispatch.bindings.len() as u64,
+            profile.max_storage_buffers,
+        )?;
+        Error::check_limit(
+            what,
+            "max_compute_invocations_per_workgroup",
+            workgroup,
+            profile.max_invocations,
+        )?;
+        Error::check_limit(
+            what,
+            "max_compute_workgroup_storage_size",
+            workgroup * SHARED_REALS * plan.data.accumulator().size(),
+            profile.max_workgroup_storage,
+        )?;
+        Error::check_limit(
+            what,
+            "max_compute_workgroups_per_dimension",
+            width.max(height),
+            profile.max_workgroups,
+        )?;
         // A sum over the subgroup stands for one over the workgroup.
-        let subgroup = profile.subgroup_size.into();
+        let subgroup = u64::from(profile.subgroup_size);
         if dispatch.kernel.entry().subgroups && workgroup != subgroup {
-            return Err(exceeded(what(), "subgroup_size", workgroup, subgroup));
+            return Err(Error::Limit {
+                what: what.to_owned(),
+                limit: "subgroup_size",
+                needed: workgroup,
+                available: subgroup,
+            });
         }
     }
     plan.check_bindings(profile.max_binding)

@@ -207,35 +207,24 @@ impl GpuContext {
         let profile = &self.inner.profile;
         let shared =
             u64::from(profile::SMALLEST_WORKGROUP) * profile::SHARED_REALS * DType::F64.size();
-        let limits = [
-            (
-                "max_storage_buffers_per_shader_stage",
-                u64::from(adapter::STORAGE_BUFFERS),
-                profile.max_storage_buffers,
-            ),
-            (
-                "max_compute_invocations_per_workgroup",
-                u64::from(profile::SMALLEST_WORKGROUP),
-                profile.max_invocations,
-            ),
-            (
-                "max_compute_workgroup_storage_size",
-                shared,
-                profile.max_workgroup_storage,
-            ),
-        ];
-        for (limit, needed, available) in limits {
-            let available = u64::from(available);
-            if available < needed {
-                return Err(Error::Limit {
-                    what: "a plan".to_owned(),
-                    limit,
-                    needed,
-                    available,
-                });
-            }
-        }
-        Ok(())
+        Error::check_limit(
+            "a plan",
+            "max_storage_buffers_per_shader_stage",
+            adapter::STORAGE_BUFFERS,
+            profile.max_storage_buffers,
+        )?;
+        Error::check_limit(
+            "a plan",
+            "max_compute_invocations_per_workgroup",
+            profile::SMALLEST_WORKGROUP,
+            profile.max_invocations,
+        )?;
+        Error::check_limit(
+            "a plan",
+            "max_compute_workgroup_storage_size",
+            shared,
+            profile.max_workgroup_storage,
+        )
     }
 
     /// An error if the device is known to be lost.
@@ -300,14 +289,7 @@ impl GpuContext {
     ) -> Result<wgpu::Buffer, Error> {
         self.check_alive()?;
         let size = bytes.max(32).next_multiple_of(32);
-        if size > self.inner.profile.max_buffer {
-            return Err(Error::Limit {
-                what: what.to_owned(),
-                limit: "max_buffer_size",
-                needed: size,
-                available: self.inner.profile.max_buffer,
-            });
-        }
+        Error::check_limit(what, "max_buffer_size", size, self.inner.profile.max_buffer)?;
         let create = || {
             self.inner.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(what),

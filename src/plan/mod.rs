@@ -160,15 +160,12 @@ impl Plan {
     pub fn check_bindings(&self, max_binding: u64) -> Result<(), Error> {
         let bindings = self.dispatches.iter().flat_map(|(_, d)| &d.bindings);
         for Binding { tensor, bytes } in bindings {
-            let needed = bytes.end.saturating_sub(bytes.start);
-            if needed > max_binding {
-                return Err(Error::Limit {
-                    what: format!("a binding of {}", tensor.name()),
-                    limit: "max_storage_buffer_binding_size",
-                    needed,
-                    available: max_binding,
-                });
-            }
+            Error::check_limit(
+                format_args!("a binding of {}", tensor.name()),
+                "max_storage_buffer_binding_size",
+                bytes.end.saturating_sub(bytes.start),
+                max_binding,
+            )?;
         }
         Ok(())
     }
@@ -212,14 +209,12 @@ impl Planner<'_> {
         let most = u64::from(self.profile.max_workgroups.max(1));
         let tiles = tiles.max(1);
         let height = div_ceil(tiles, most);
-        if height > most {
-            return Err(Error::Limit {
-                what: "a dispatch".to_owned(),
-                limit: "max_compute_workgroups_per_dimension",
-                needed: height,
-                available: most,
-            });
-        }
+        Error::check_limit(
+            "a dispatch",
+            "max_compute_workgroups_per_dimension",
+            height,
+            most,
+        )?;
         Ok([word(div_ceil(tiles, height)), word(height)])
     }
 

@@ -34,27 +34,24 @@ pub(crate) fn windows(
         // A quad that reaches into the next unit is bound whole.
         first..start(to).next_multiple_of(4)
     };
-    let fits = |from: u64, to: u64| {
+    let bytes = |from: u64, to: u64| {
         let elements = bound(from, to);
-        (elements.end - elements.start) * tensor.dtype.size() <= profile.max_binding
+        (elements.end - elements.start) * tensor.dtype.size()
     };
     let mut windows = Vec::new();
     let mut from = 0;
     while from < units {
-        if !fits(from, from + 1) {
-            let elements = bound(from, from + 1);
-            return Err(Error::Limit {
-                what: format!("a window of {}", tensor.tensor.name()),
-                limit: "max_storage_buffer_binding_size",
-                needed: (elements.end - elements.start) * tensor.dtype.size(),
-                available: profile.max_binding,
-            });
-        }
+        Error::check_limit(
+            format_args!("a window of {}", tensor.tensor.name()),
+            "max_storage_buffer_binding_size",
+            bytes(from, from + 1),
+            profile.max_binding,
+        )?;
         // The largest `to` that fits, by bisection.
         let (mut low, mut high) = (from + 1, units);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            if fits(from, middle) {
+            if bytes(from, middle) <= profile.max_binding {
                 low = middle;
             } else {
                 high = middle - 1;
