@@ -11,6 +11,8 @@
 #                               all three can be installed, if it is not set yet
 #   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
 #                               here where apt can install them
+#   WGPU_NORM_TEST_ALL          if set, every element type is tested with every combination of a shape and
+#                               a kernel, not f32 alone: half an hour more on a software driver
 #   CI=true                     nothing is skipped: what a skipped step would need must be there
 set -eu
 cd "$(dirname "$0")/.."
@@ -103,6 +105,9 @@ RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 heading "tests"
 rm -rf target/wgsl # the tests write every kernel there, for Tint
+# Two tests a core: a software driver compiles in a thread of its own, for which a test waits.
+cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
 with_drivers cargo test --no-fail-fast
 
 # By `cargo test`, so that the dependencies are not built once more under the bench profile.

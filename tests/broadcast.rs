@@ -5,7 +5,7 @@ mod common;
 
 use common::data::{Random, all_choices, assert_close, to_f64, tunings};
 use common::vectors::{Vector, of_operator};
-use common::{EveryPair, Subject, subjects};
+use common::{Subject, every_pair, subjects, takes};
 use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;
@@ -162,56 +162,52 @@ fn contexts() -> Vec<Subject> {
     subjects().iter().flat_map(tuned).collect()
 }
 
-struct Shapes(Vec<Subject>);
-
-impl EveryPair for Shapes {
-    fn pair<T: Element, P: ParamOf<T>>(&self) {
-        let shapes: &[(&[usize], &[bool])] = &[
-            (&[6, 5, 8], &[true, false, true]),
-            (&[6, 5, 7], &[true, false, true]),
-            (&[3, 4, 5, 37], &[true, false, true, false]),
-            (&[3, 4, 5, 6], &[false, true, false, true]),
-            (&[3, 4, 5, 9], &[false, true, false, true]),
-            (
-                &[2, 3, 1, 2, 3, 2, 3, 2],
-                &[true, false, true, true, false, true, false, true],
-            ),
-            (
-                &[2, 2, 2, 2, 2, 2, 2, 2],
-                &[true, false, true, false, true, false, true, false],
-            ),
-            (
-                &[2, 2, 2, 2, 2, 2, 2, 4],
-                &[false, true, false, true, false, true, false, true],
-            ),
-            (&[9], &[true]),
-            (&[9], &[false]),
-            (&[4, 70, 300], &[true, false, true]),
-            (&[4, 5, 70, 130], &[true, false, true, false]),
-            (&[0, 3, 2], &[true, false, true]),
-            (&[2, 3, 0], &[true, false, true]),
-        ];
-        for (index, (shape, kept)) in shapes.iter().enumerate() {
-            let choices = all_choices();
-            let (statistics, param_grads) = choices[index % choices.len()];
-            let options = BatchNormOptions {
-                statistics,
-                param_grads,
-                ..BatchNormOptions::new(1e-3)
-            };
-            let case = Case::<T, P>::random(shape, kept, options, index as u64);
-            let want = case.reference();
-            for subject in self.0.iter().filter(|subject| subject.supports::<T>()) {
+fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
+    let contexts = contexts();
+    let shapes: &[(&[usize], &[bool])] = &[
+        (&[6, 5, 8], &[true, false, true]),
+        (&[6, 5, 7], &[true, false, true]),
+        (&[3, 4, 5, 37], &[true, false, true, false]),
+        (&[3, 4, 5, 6], &[false, true, false, true]),
+        (&[3, 4, 5, 9], &[false, true, false, true]),
+        (
+            &[2, 3, 1, 2, 3, 2, 3, 2],
+            &[true, false, true, true, false, true, false, true],
+        ),
+        (
+            &[2, 2, 2, 2, 2, 2, 2, 2],
+            &[true, false, true, false, true, false, true, false],
+        ),
+        (
+            &[2, 2, 2, 2, 2, 2, 2, 4],
+            &[false, true, false, true, false, true, false, true],
+        ),
+        (&[9], &[true]),
+        (&[9], &[false]),
+        (&[4, 70, 300], &[true, false, true]),
+        (&[4, 5, 70, 130], &[true, false, true, false]),
+        (&[0, 3, 2], &[true, false, true]),
+        (&[2, 3, 0], &[true, false, true]),
+    ];
+    for (index, (shape, kept)) in shapes.iter().enumerate() {
+        let choices = all_choices();
+        let (statistics, param_grads) = choices[index % choices.len()];
+        let options = BatchNormOptions {
+            statistics,
+            param_grads,
+            ..BatchNormOptions::new(1e-3)
+        };
+        let case = Case::<T, P>::random(shape, kept, options, index as u64);
+        let want = case.reference();
+        for (way, subject) in contexts.iter().enumerate() {
+            if subject.supports::<T>() && takes::<T, P>(index + way) {
                 case.check(subject, &want);
             }
         }
     }
 }
 
-#[test]
-fn every_order_of_axes() {
-    Shapes(contexts()).every_pair();
-}
+every_pair!(every_order_of_axes);
 
 #[test]
 fn random_shapes_and_axes() {
@@ -255,11 +251,10 @@ fn check_random<T: Element, P: ParamOf<T>>(
 ) {
     let case = Case::<T, P>::random(shape, kept, options, seed);
     let want = case.reference();
-    for subject in contexts
-        .iter()
-        .filter(|subject| subject.gpu.supports(T::DTYPE))
-    {
-        case.check(subject, &want);
+    for (way, subject) in contexts.iter().enumerate() {
+        if subject.gpu.supports(T::DTYPE) && takes::<T, P>((seed % 3) as usize + way) {
+            case.check(subject, &want);
+        }
     }
 }
 

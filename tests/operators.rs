@@ -7,7 +7,7 @@ mod common;
 use common::buffers::{Buffers, Room, recorded_layer_norm, submit};
 use common::data::{Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64};
 use common::vectors::{Vector, of_operator};
-use common::{EveryPair, Subject, subjects};
+use common::{Subject, every_pair, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::operators::directml::{
@@ -175,32 +175,30 @@ mod onednn {
         }
     }
 
-    struct Recorded;
-
-    impl EveryPair for Recorded {
-        fn pair<T: Element, P: ParamOf<T>>(&self) {
-            for param_grads in [ParamGrads::Both, ParamGrads::Neither] {
-                for data_format in FORMATS {
-                    let options = BatchNormOptions {
-                        epsilon: 1.0 / 1024.0, // the same in f32 and f64
-                        param_grads,
-                        ..options_in(data_format)
-                    };
-                    let shape = in_format(&[3, 5, 7], data_format);
-                    let with = Case::<T, P>::random(&shape, options, 2);
-                    let without = Case {
-                        gamma: None,
-                        ..with.clone()
-                    };
-                    for case in [with, without] {
-                        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
-                            check(subject, &case);
-                        }
+    fn batch_norm_is_the_engine_and_its_plan_records_the_same<T: Element, P: ParamOf<T>>() {
+        for param_grads in [ParamGrads::Both, ParamGrads::Neither] {
+            for data_format in FORMATS {
+                let options = BatchNormOptions {
+                    epsilon: 1.0 / 1024.0, // the same in f32 and f64
+                    param_grads,
+                    ..options_in(data_format)
+                };
+                let shape = in_format(&[3, 5, 7], data_format);
+                let with = Case::<T, P>::random(&shape, options, 2);
+                let without = Case {
+                    gamma: None,
+                    ..with.clone()
+                };
+                for case in [with, without] {
+                    for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+                        check(subject, &case);
                     }
                 }
             }
         }
     }
+
+    every_pair!(batch_norm_is_the_engine_and_its_plan_records_the_same);
 
     fn check<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
         let what = format!("{:?} {} on {}", case.options, T::DTYPE, subject.name);
@@ -213,11 +211,6 @@ mod onednn {
             .unwrap();
         let recorded = recorded(subject, case, &plan);
         assert!(bits(&recorded) == bits(&host), "{what}");
-    }
-
-    #[test]
-    fn batch_norm_is_the_engine_and_its_plan_records_the_same() {
-        Recorded.every_pair();
     }
 
     /// oneDNN's own test of the operator, `BatchNormBackpropFp32`. Its epsilon is 0, which we refuse;

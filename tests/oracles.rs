@@ -5,7 +5,7 @@
 mod common;
 
 use common::data::{Case, FORMATS, Random, all_choices, bits, in_format, options_in};
-use common::{EveryPair, Subject, subjects};
+use common::{Subject, every_pair, subjects};
 use half::{bf16, f16};
 use wgpu_norm::reference::{SUM_ULPS, scaled_error};
 use wgpu_norm::{
@@ -130,66 +130,59 @@ fn exact_statistics_leave_a_few_ulps() {
     }
 }
 
-struct OneElement;
-
-impl EveryPair for OneElement {
-    fn pair<T: Element, P: ParamOf<T>>(&self) {
-        for (shape, data_format) in [
-            (&[1, 37][..], DataFormat::Nxc),
-            (&[1, 37], DataFormat::Ncx),
-            (&[1, 6, 1, 1], DataFormat::Ncx),
-            (&[1, 1, 1, 3], DataFormat::Nxc),
-        ] {
-            let options = options_in(data_format);
-            let mut case = Case::<T, P>::random(shape, options, 1);
-            // Values that both types hold.
-            for (i, (src, mean)) in case.src.iter_mut().zip(&mut case.mean).enumerate() {
-                let value = i as f64 / 8.0 - 1.0;
-                (*src, *mean) = (T::from_f64(value), P::from_f64(value));
-            }
-            case.variance.fill(P::from_f64(0.0));
-            let mut other = case.clone();
-            for (mean, variance) in other.mean.iter_mut().zip(&mut other.variance) {
-                *mean = P::from_f64(mean.to_f64() + 0.5);
-                *variance = P::from_f64(0.75);
-            }
-            for subject in subjects().iter().filter(|s| s.supports::<T>()) {
-                let what = format!("{shape:?} {}/{} on {}", T::DTYPE, P::DTYPE, subject.name);
-                let got = case.run(subject).unwrap();
-                assert!(got.diff_src.iter().all(|d| d.to_f64() == 0.0), "{what}");
-                assert!(
-                    got.diff_gamma.unwrap().iter().all(|d| d.to_f64() == 0.0),
-                    "{what}"
-                );
-                let beta: Vec<f64> = got.diff_beta.unwrap().iter().map(|b| b.to_f64()).collect();
-                let dy: Vec<f64> = case
-                    .diff_dst
-                    .iter()
-                    .map(|&d| P::from_f64(d.to_f64()).to_f64())
-                    .collect();
-                assert_eq!(beta, dy, "{what}");
-                // Another mean: diff_src = -gamma · r · x̂² · diff_dst.
-                let got = other.run(subject).unwrap();
-                let gamma = other.gamma.as_ref().unwrap();
-                let closed: Vec<f64> = (0..other.src.len())
-                    .map(|i| {
-                        let r = 1.0 / (0.75 + options.epsilon).sqrt();
-                        let x_hat = (other.src[i].to_f64() - other.mean[i].to_f64()) * r;
-                        -gamma[i].to_f64() * r * x_hat * x_hat * other.diff_dst[i].to_f64()
-                    })
-                    .collect();
-                let scale = other.reference().diff_src_scale;
-                let error = scaled_error(&got.diff_src, &closed, &scale);
-                assert!(error <= 1.0, "{what}: off by {error}");
-            }
+fn one_element_a_channel<T: Element, P: ParamOf<T>>() {
+    for (shape, data_format) in [
+        (&[1, 37][..], DataFormat::Nxc),
+        (&[1, 37], DataFormat::Ncx),
+        (&[1, 6, 1, 1], DataFormat::Ncx),
+        (&[1, 1, 1, 3], DataFormat::Nxc),
+    ] {
+        let options = options_in(data_format);
+        let mut case = Case::<T, P>::random(shape, options, 1);
+        // Values that both types hold.
+        for (i, (src, mean)) in case.src.iter_mut().zip(&mut case.mean).enumerate() {
+            let value = i as f64 / 8.0 - 1.0;
+            (*src, *mean) = (T::from_f64(value), P::from_f64(value));
+        }
+        case.variance.fill(P::from_f64(0.0));
+        let mut other = case.clone();
+        for (mean, variance) in other.mean.iter_mut().zip(&mut other.variance) {
+            *mean = P::from_f64(mean.to_f64() + 0.5);
+            *variance = P::from_f64(0.75);
+        }
+        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+            let what = format!("{shape:?} {}/{} on {}", T::DTYPE, P::DTYPE, subject.name);
+            let got = case.run(subject).unwrap();
+            assert!(got.diff_src.iter().all(|d| d.to_f64() == 0.0), "{what}");
+            assert!(
+                got.diff_gamma.unwrap().iter().all(|d| d.to_f64() == 0.0),
+                "{what}"
+            );
+            let beta: Vec<f64> = got.diff_beta.unwrap().iter().map(|b| b.to_f64()).collect();
+            let dy: Vec<f64> = case
+                .diff_dst
+                .iter()
+                .map(|&d| P::from_f64(d.to_f64()).to_f64())
+                .collect();
+            assert_eq!(beta, dy, "{what}");
+            // Another mean: diff_src = -gamma · r · x̂² · diff_dst.
+            let got = other.run(subject).unwrap();
+            let gamma = other.gamma.as_ref().unwrap();
+            let closed: Vec<f64> = (0..other.src.len())
+                .map(|i| {
+                    let r = 1.0 / (0.75 + options.epsilon).sqrt();
+                    let x_hat = (other.src[i].to_f64() - other.mean[i].to_f64()) * r;
+                    -gamma[i].to_f64() * r * x_hat * x_hat * other.diff_dst[i].to_f64()
+                })
+                .collect();
+            let scale = other.reference().diff_src_scale;
+            let error = scaled_error(&got.diff_src, &closed, &scale);
+            assert!(error <= 1.0, "{what}: off by {error}");
         }
     }
 }
 
-#[test]
-fn one_element_a_channel() {
-    OneElement.every_pair();
-}
+every_pair!(one_element_a_channel);
 
 fn map(values: &mut [f32], f: impl Fn(f32) -> f32) {
     values.iter_mut().for_each(|v| *v = f(*v));
@@ -286,72 +279,70 @@ enum Victim {
     Gamma,
 }
 
-struct Isolation;
-
-impl EveryPair for Isolation {
-    fn pair<T: Element, P: ParamOf<T>>(&self) {
-        let columns = Tuning {
-            short_run: u32::MAX,
-            fused_block: 0,
-            fused_columns: 0,
-            ..Tuning::SOFTWARE
-        };
-        let fused = Tuning {
-            short_run: 1,
-            fused_tensor: 1 << 24,
-            fused_block: u32::MAX,
-            fused_blocks: 0,
-            fused_adds: 256,
-            ..Tuning::SOFTWARE
-        };
-        let runs = Tuning {
-            fused_block: 0,
-            ..fused
-        };
-        let in_turns = Tuning {
-            fused_turn: u32::MAX,
-            ..runs
-        };
-        let fused_columns = Tuning {
-            short_run: u32::MAX,
-            fused_columns: u32::MAX,
-            ..fused
-        };
-        let unchecked = subjects().iter().filter(|s| !s.checked);
-        for subject in unchecked.filter(|s| s.supports::<T>()) {
-            for (what, tuning) in [
-                ("runs", runs),
-                ("fused", fused),
-                ("fused in turns", in_turns),
-                ("columns", columns),
-                ("fused columns", fused_columns),
+fn nan_and_infinity_stay_in_their_channel<T: Element, P: ParamOf<T>>() {
+    let columns = Tuning {
+        short_run: u32::MAX,
+        fused_block: 0,
+        fused_columns: 0,
+        ..Tuning::SOFTWARE
+    };
+    let fused = Tuning {
+        short_run: 1,
+        fused_tensor: 1 << 24,
+        fused_block: u32::MAX,
+        fused_blocks: 0,
+        fused_adds: 256,
+        ..Tuning::SOFTWARE
+    };
+    let runs = Tuning {
+        fused_block: 0,
+        ..fused
+    };
+    let in_turns = Tuning {
+        fused_turn: u32::MAX,
+        ..runs
+    };
+    let fused_columns = Tuning {
+        short_run: u32::MAX,
+        fused_columns: u32::MAX,
+        ..fused
+    };
+    let unchecked = subjects().iter().filter(|s| !s.checked);
+    for subject in unchecked.filter(|s| s.supports::<T>()) {
+        for (what, tuning) in [
+            ("runs", runs),
+            ("fused", fused),
+            ("fused in turns", in_turns),
+            ("columns", columns),
+            ("fused columns", fused_columns),
+        ] {
+            let subject = subject.with_tuning(what, tuning);
+            for shape in [
+                &[3, 5, 7][..],
+                &[2, 3, 35],
+                &[1, 6, 1],
+                &[9, 7],
+                &[5, 12],
+                &[3, 5, 12],
             ] {
-                let subject = subject.with_tuning(what, tuning);
-                for shape in [
-                    &[3, 5, 7][..],
-                    &[2, 3, 35],
-                    &[1, 6, 1],
-                    &[9, 7],
-                    &[5, 12],
-                    &[3, 5, 12],
-                ] {
-                    for data_format in FORMATS {
-                        let shape = in_format(shape, data_format);
-                        let case = Case::<T, P>::random(&shape, options_in(data_format), 1);
-                        // wgpu's GL backend offers fewer bindings than the fused kernels have.
-                        if shape == [3, 5, 12] && subject.gpu.profile().max_storage_buffers >= 8 {
-                            let layer = GpuBatchNorm::new(&subject.gpu, case.options).unwrap();
-                            let plan = layer.plan(&shape, T::DTYPE, P::DTYPE, true).unwrap();
-                            let fused = plan.kernels() == ["fused_runs"];
-                            assert_eq!(fused, what.starts_with("fused"), "{what}");
-                        }
-                        isolated(&subject, &case);
+                for data_format in FORMATS {
+                    let shape = in_format(shape, data_format);
+                    let case = Case::<T, P>::random(&shape, options_in(data_format), 1);
+                    // wgpu's GL backend offers fewer bindings than the fused kernels have.
+                    if shape == [3, 5, 12] && subject.gpu.profile().max_storage_buffers >= 8 {
+                        let layer = GpuBatchNorm::new(&subject.gpu, case.options).unwrap();
+                        let plan = layer.plan(&shape, T::DTYPE, P::DTYPE, true).unwrap();
+                        let fused = plan.kernels() == ["fused_runs"];
+                        assert_eq!(fused, what.starts_with("fused"), "{what}");
                     }
+                    isolated(&subject, &case);
                 }
             }
         }
     }
 }
+
+every_pair!(nan_and_infinity_stay_in_their_channel);
 
 fn isolated<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
     let clean = case.run(subject).unwrap();
@@ -427,11 +418,6 @@ fn isolated<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
     assert!(got.diff_src[element].to_f64().is_nan());
     got.diff_src[element] = clean.diff_src[element];
     assert!(bits(&got)[0] == bits(&clean)[0], "{}", subject.name);
-}
-
-#[test]
-fn nan_and_infinity_stay_in_their_channel() {
-    Isolation.every_pair();
 }
 
 #[test]

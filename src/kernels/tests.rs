@@ -15,6 +15,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernels, which
 /// are only chosen where there are as many, what WebGPU's default limits allow.
@@ -140,12 +141,11 @@ fn check_all(variants: &[Variant], check: impl Fn(&Variant) -> Result<(), String
     assert!(!variants.is_empty());
     let complaints = Mutex::new(Vec::new());
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let share = variants.len().div_ceil(threads);
+    let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
-        for share in variants.chunks(share) {
-            let (check, complaints) = (&check, &complaints);
-            scope.spawn(move || {
-                for variant in share {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(variant) = variants.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if let Err(complaint) = check(variant) {
                         let complaint = format!("{}: {complaint}", variant.label());
                         complaints.lock().unwrap().push(complaint);

@@ -1,5 +1,12 @@
 //! What the tests share: every adapter of the machine, the vectors, seeded data.
-#![allow(dead_code, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic
+)]
 
 pub mod buffers;
 pub mod data;
@@ -8,7 +15,7 @@ pub mod vectors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use wgpu_norm::{ContextOptions, DeviceOptions, Element, GpuContext, ParamOf, Profile, Tuning};
+use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile, Tuning};
 
 /// A context to test on, and what it is called in messages.
 pub struct Subject {
@@ -98,71 +105,114 @@ pub fn one(checked: bool) -> &'static Subject {
         .expect("every adapter is there twice")
 }
 
-/// A test over every pair of data and parameter types.
-pub trait EveryPair {
-    fn pair<T: Element, P: ParamOf<T>>(&self);
+/// Makes tests of a function over data and parameter types, one for each pair: side by side, since the
+/// kernels of each are compiled anew.
+macro_rules! every_pair {
+    ($test:ident) => {
+        mod $test {
+            use half::{bf16, f16};
 
-    fn every_pair(&self) {
-        use half::{bf16, f16};
-        self.pair::<f32, f32>();
-        self.pair::<f16, f32>();
-        self.pair::<f16, f16>();
-        self.pair::<bf16, f32>();
-        self.pair::<bf16, bf16>();
-        self.pair::<f64, f64>();
-    }
-}
+            #[test]
+            fn f32() {
+                super::$test::<f32, f32>();
+            }
 
-/// Every adapter found, once with shader checks and once without. Names the adapters in the log, and
-/// fails where none is found, or where one that `WGPU_NORM_REQUIRE_ADAPTERS` lists is not.
-pub fn subjects() -> &'static [Subject] {
-    static SUBJECTS: OnceLock<Vec<Subject>> = OnceLock::new();
-    SUBJECTS.get_or_init(|| {
-        let _ = env_logger::builder().is_test(true).try_init();
-        let mut subjects = Vec::new();
-        let options = ContextOptions::default();
-        let backends = options
-            .backends
-            .or_else(wgpu::Backends::from_env)
-            .unwrap_or(wgpu::Backends::all());
-        for adapter in pollster::block_on(wgpu_norm::adapters(backends)) {
-            let info = adapter.get_info();
-            for shader_checks in [false, true] {
-                let options = DeviceOptions {
-                    shader_checks,
-                    profile: None,
-                };
-                let gpu = pollster::block_on(GpuContext::from_adapter(&adapter, options));
-                let gpu = match gpu {
-                    Ok(gpu) => gpu,
-                    Err(error) => {
-                        println!("adapter {} not tested: {error}", info.name);
-                        continue;
-                    }
-                };
-                let checks = ["unchecked", "checked"][usize::from(shader_checks)];
-                let name = format!(
-                    "{} / {} / {} {} / {checks}",
-                    info.backend, info.name, info.driver, info.driver_info
-                );
-                println!("testing on {name}");
-                subjects.push(Subject {
-                    name,
-                    gpu,
-                    checked: shader_checks,
-                });
+            #[test]
+            fn f16_f32() {
+                super::$test::<f16, f32>();
+            }
+
+            #[test]
+            fn f16() {
+                super::$test::<f16, f16>();
+            }
+
+            #[test]
+            fn bf16_f32() {
+                super::$test::<bf16, f32>();
+            }
+
+            #[test]
+            fn bf16() {
+                super::$test::<bf16, bf16>();
+            }
+
+            #[test]
+            fn f64() {
+                super::$test::<f64, f64>();
             }
         }
-        for required in required() {
-            let found = subjects.iter().any(|subject| is(&required, subject));
-            assert!(found, "adapter '{required}' is required but was not found");
+    };
+}
+pub(crate) use every_pair;
+
+/// Whether a pair of element types takes this one of many combinations, of shapes and kernels to force, say.
+/// f32 takes all, every other pair a third of its own: all of the shapes and all of the kernels, but not each
+/// with each. How a kernel divides a tensor does not depend on how it reads an element, and compiling each for
+/// all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
+pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
+    let own = T::DTYPE as usize + 2 * P::DTYPE as usize;
+    let wanted = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
+    let all = wanted || T::DTYPE == DType::F32;
+    all || (combination + own).is_multiple_of(3)
+}
+
+/// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
+/// that `WGPU_NORM_REQUIRE_ADAPTERS` lists is not.
+///
+/// Tests that run side by side get other devices of the same adapters: a software driver compiles a device's
+/// kernels one by one.
+pub fn subjects() -> &'static [Subject] {
+    static OPENED: [OnceLock<Vec<Subject>>; 4] = [const { OnceLock::new() }; 4];
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    }
+    OPENED[THREAD.with(|thread| thread % OPENED.len())].get_or_init(open_all)
+}
+
+/// Names the adapters in the log.
+fn open_all() -> Vec<Subject> {
+    let _ = env_logger::builder().is_test(true).try_init();
+    let mut subjects = Vec::new();
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for adapter in pollster::block_on(wgpu_norm::adapters(backends)) {
+        let info = adapter.get_info();
+        for shader_checks in [false, true] {
+            let options = DeviceOptions {
+                shader_checks,
+                profile: None,
+            };
+            let gpu = pollster::block_on(GpuContext::from_adapter(&adapter, options));
+            let gpu = match gpu {
+                Ok(gpu) => gpu,
+                Err(error) => {
+                    println!("adapter {} not tested: {error}", info.name);
+                    continue;
+                }
+            };
+            let checks = ["unchecked", "checked"][usize::from(shader_checks)];
+            let name = format!(
+                "{} / {} / {} {} / {checks}",
+                info.backend, info.name, info.driver, info.driver_info
+            );
+            println!("testing on {name}");
+            subjects.push(Subject {
+                name,
+                gpu,
+                checked: shader_checks,
+            });
         }
-        assert!(
-            !subjects.is_empty(),
-            "no adapter: install a Vulkan driver, for example with scripts/install-drivers.sh"
-        );
-        subjects
-    })
+    }
+    for required in required() {
+        let found = subjects.iter().any(|subject| is(&required, subject));
+        assert!(found, "adapter '{required}' is required but was not found");
+    }
+    assert!(
+        !subjects.is_empty(),
+        "no adapter: install a Vulkan driver, for example with scripts/install-drivers.sh"
+    );
+    subjects
 }
 
 /// Names of software adapters that must be there, from the environment.
