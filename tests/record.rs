@@ -50,30 +50,36 @@ fn options_of(data_format: DataFormat) -> [BatchNormOptions; 3] {
     ]
 }
 
-fn every_case<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str)) {
+fn every_case<T: Element, P: ParamOf<T>>(mut test: impl FnMut(usize, &Case<T, P>, &str)) {
     for (seed, shape) in SHAPES.iter().enumerate() {
         for data_format in FORMATS {
             for (choice, options) in options_of(data_format).into_iter().enumerate() {
-                if !takes::<T, P>(seed + choice) {
-                    continue;
-                }
                 let shape = in_format(shape, data_format);
                 let mut case = Case::<T, P>::random(&shape, options, seed as u64);
                 if seed % 2 == 1 {
                     case.gamma = None;
                 }
                 let what = format!("{shape:?} {options:?} {}/{}", T::DTYPE, P::DTYPE);
-                test(&case, &what);
+                test(seed + choice, &case, &what);
             }
         }
     }
+}
+
+/// Those of them that the types take.
+fn cases_taken<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str)) {
+    every_case::<T, P>(|combination, case, what| {
+        if takes::<T, P>(combination) {
+            test(case, what);
+        }
+    });
 }
 
 /// Buffers with and without room behind the tensor give the bits of the host path.
 fn exact_and_padded_buffers<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
-        every_case::<T, P>(|case, what| {
+        cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for room in [Room::Exact, Room::Padded] {
                 let buffers = Buffers::new(subject, case, room);
@@ -95,7 +101,7 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
     let (data, params) = (T::DTYPE.size(), P::DTYPE.size());
     let tight = |elements: u64, size: u64| (elements * size).next_multiple_of(4);
     let padded = |elements: u64, size: u64| elements.next_multiple_of(4) * size;
-    every_case::<T, P>(|case, what| {
+    every_case::<T, P>(|_, case, what| {
         let plan = plan(subject, case);
         let (n, channels) = (case.src.len() as u64, case.mean.len() as u64);
         let both = case.options.param_grads == ParamGrads::Both;
@@ -240,7 +246,7 @@ impl Layout {
 fn one_pooled_buffer<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
-        every_case::<T, P>(|case, what| {
+        cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for in_place in [false, true] {
                 let what = format!("{what} in place: {in_place} on {}", subject.name);
