@@ -14,7 +14,7 @@ pub mod errors;
 pub mod vectors;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile, Tuning};
 
 /// A context to test on, and what it is called in messages.
@@ -160,15 +160,23 @@ pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
 /// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
 /// that `WGPU_NORM_REQUIRE_ADAPTERS` lists is not.
 ///
-/// Tests that run side by side get other devices of the same adapters: a software driver compiles a device's
-/// kernels one by one.
+/// Tests that run side by side have devices of their own: a software driver compiles a device's kernels one by
+/// one, and wgpu's GL backend panics where a thread waits long for another. A later test gets them again.
 pub fn subjects() -> &'static [Subject] {
-    static OPENED: [OnceLock<Vec<Subject>>; 4] = [const { OnceLock::new() }; 4];
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+    static FREE: Mutex<Vec<&'static [Subject]>> = Mutex::new(Vec::new());
+    struct Lent(&'static [Subject]);
+    impl Drop for Lent {
+        fn drop(&mut self) {
+            FREE.lock().unwrap().push(self.0);
+        }
     }
-    OPENED[THREAD.with(|thread| thread % OPENED.len())].get_or_init(open_all)
+    thread_local! {
+        static LENT: Lent = {
+            let free = FREE.lock().unwrap().pop();
+            Lent(free.unwrap_or_else(|| open_all().leak()))
+        };
+    }
+    LENT.with(|lent| lent.0)
 }
 
 /// Names the adapters in the log.
