@@ -71,10 +71,13 @@ fn assert_failure(output: &Output, fragments: &[&str], what: &str) {
 
 // ---- files
 
-/// An empty folder of a test's own.
+/// An empty folder of a test's own, whatever others call theirs: a test's thread has its name.
 fn folder(name: &str) -> PathBuf {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("test").replace("::", "-");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("command")
+        .join(test)
         .join(name);
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
