@@ -109,38 +109,19 @@ pub fn one(checked: bool) -> &'static Subject {
 /// kernels of each are compiled anew.
 macro_rules! every_pair {
     ($test:ident) => {
+        every_pair!($test:
+            f32 f32 f32, f16_f32 f16 f32, f16 f16 f16, bf16_f32 bf16 f32, bf16 bf16 bf16, f64 f64 f64
+        );
+    };
+    ($test:ident: $($name:ident $data:ident $params:ident),*) => {
         mod $test {
             use half::{bf16, f16};
-
-            #[test]
-            fn f32() {
-                super::$test::<f32, f32>();
-            }
-
-            #[test]
-            fn f16_f32() {
-                super::$test::<f16, f32>();
-            }
-
-            #[test]
-            fn f16() {
-                super::$test::<f16, f16>();
-            }
-
-            #[test]
-            fn bf16_f32() {
-                super::$test::<bf16, f32>();
-            }
-
-            #[test]
-            fn bf16() {
-                super::$test::<bf16, bf16>();
-            }
-
-            #[test]
-            fn f64() {
-                super::$test::<f64, f64>();
-            }
+            $(
+                #[test]
+                fn $name() {
+                    super::$test::<$data, $params>();
+                }
+            )*
         }
     };
 }
