@@ -128,8 +128,6 @@ if [ "$ci" = true ] && has apt-get && ! { has node && has npm; }; then
 fi
 if ! has node || ! has npm; then
     skip "node and npm are not installed"
-elif [ -z "$swiftshader" ]; then
-    skip "SwiftShader is not installed"
 else
     tools/tint/run.sh target/wgsl
 fi

@@ -545,56 +545,86 @@ fn spirv_val(words: &[u32]) -> Result<(), String> {
     ensure(output.status.success() || known, || said.into_owned())
 }
 
-/// Many files at a time: starting the tool takes longer than a file.
+/// Many files at a time, for starting the tool takes longer than a file; on all cores.
 fn glslang_validator(texts: &[(String, String)]) {
     let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
-    for texts in texts.chunks(100) {
-        let mut command = Command::new("glslangValidator");
-        command.current_dir(&folder);
-        for (name, text) in texts {
-            fs::write(folder.join(name), text).expect("as above");
-            command.arg(name);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for texts in texts.chunks(texts.len().div_ceil(threads)) {
+            scope.spawn(|| glslang_validator_on(texts, &folder));
         }
-        let output = command.output().expect("it is installed");
-        let said = String::from_utf8_lossy(&output.stdout);
-        // Each file's name stands on a line of its own, before its errors.
-        let mut file = "";
-        let mut complaints = Vec::new();
-        for line in said.lines().map(str::trim) {
-            if line.ends_with(".comp") {
-                file = line;
-            } else if line.contains("ERROR") {
-                complaints.push(format!("{file}: {line}"));
-            }
-        }
-        assert!(
-            output.status.success() && complaints.is_empty(),
-            "glslangValidator:\n{}",
-            complaints.get(..20).unwrap_or(&complaints).join("\n")
-        );
-    }
+    });
     let _ = fs::remove_dir_all(&folder);
+}
+
+fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
+    let mut command = Command::new("glslangValidator");
+    command.current_dir(folder);
+    for (name, text) in texts {
+        fs::write(folder.join(name), text).expect("temporary files are writable");
+        command.arg(name);
+    }
+    let output = command.output().expect("it is installed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    // Each file's name stands on a line of its own, before its errors.
+    let mut file = "";
+    let mut complaints = Vec::new();
+    for line in said.lines().map(str::trim) {
+        if line.ends_with(".comp") {
+            file = line;
+        } else if line.contains("ERROR") {
+            complaints.push(format!("{file}: {line}"));
+        }
+    }
+    assert!(
+        output.status.success() && complaints.is_empty(),
+        "glslangValidator:\n{}",
+        complaints.get(..20).unwrap_or(&complaints).join("\n")
+    );
+}
+
+/// Labels of the variants whose translations validators see. They take ten times as long as naga does, and
+/// choices of constants change little in a text: of each text they see one choice, of the next text another one;
+/// all of them where `WGPU_NORM_TEST_ALL` is set.
+fn for_validators(variants: &[Variant]) -> HashSet<String> {
+    let all = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
+    let mut texts = BTreeMap::<String, Vec<&Variant>>::new();
+    for variant in variants {
+        let text = text_of_any_size(variant);
+        texts.entry(text).or_default().push(variant);
+    }
+    let taken = texts.into_values().enumerate();
+    taken
+        .flat_map(|(index, mut choices)| match all {
+            true => choices,
+            false => vec![choices.swap_remove(index % choices.len())],
+        })
+        .map(Variant::label)
+        .collect()
 }
 
 #[test]
 fn every_variant_translates_to_its_targets() {
     let has_spirv_val = installed("spirv-val");
     let has_glslang_validator = installed("glslangValidator");
+    let variants = distinct_texts();
+    let for_validators = for_validators(&variants);
     let glsl = Mutex::new(Vec::new());
-    check_all(&distinct_texts(), |variant| {
+    check_all(&variants, |variant| {
+        let validate = for_validators.contains(&variant.label());
         let parsed = Parsed::new(variant)?.with_constants(variant)?;
         let targets = variant.targets();
         for &target in targets {
             let complain = |error: String| format!("{target:?}: {error}");
             match translate(variant, &parsed, target).map_err(complain)? {
-                Translation::Words(words) if has_spirv_val => {
+                Translation::Words(words) if has_spirv_val && validate => {
                     spirv_val(&words).map_err(complain)?;
                 }
                 Translation::Words(_) => {}
                 Translation::Text(text) => {
                     ensure(!text.is_empty(), || complain("nothing".to_owned()))?;
-                    if matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
+                    if validate && matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
                         let name = format!("{}-{target:?}.comp", variant.label());
                         glsl.lock().unwrap().push((name, text));
                     }
@@ -614,25 +644,16 @@ fn every_variant_translates_to_its_targets() {
     }
 }
 
-/// For `tools/tint/run.sh target/wgsl`: every text that has no f64. A pipeline takes Tint long, so of a
-/// text's choices of constants, which change nothing that Tint refuses a text for, one is taken, and
-/// another one for the next text.
+/// For `tools/tint/run.sh target/wgsl`: every variant that has no types of 64 bits, as WGSL proper has none.
 #[test]
-fn writes_every_text_for_tint() {
+fn writes_every_variant_for_tint() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wgsl");
     // What an earlier manifest left there is not to be checked.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("target is writable");
-    let mut texts = BTreeMap::<String, Vec<Variant>>::new();
-    for variant in distinct_texts() {
-        // WGSL proper has no types of 64 bits.
-        if variant.accumulator() != DType::F64 && variant.access != Access::LongWords {
-            let text = text_of_any_size(&variant);
-            texts.entry(text).or_default().push(variant);
-        }
-    }
-    for (index, variants) in texts.values().enumerate() {
-        let variant = &variants[index % variants.len()];
+    let mut variants = distinct_texts();
+    variants.retain(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
+    for variant in variants {
         let constants = variant.constants();
         let constants: Vec<_> = constants
             .iter()
