@@ -84,14 +84,7 @@ fn apply_columns(
             if batch_statistics {
                 d = (d - a[k]) - (load_src(quad) - mean[k]) * r[k] * b[k];
             }
-            d *= scale[k];
-            if first + k * uniforms.column_lanes < uniforms.end_quad {
-                if whole {
-                    store_diff_src(quad, d);
-                } else if row_start + column_of(first, k) <= (uniforms.length - 1u) / 4u {
-                    store_part_diff_src(quad, d, min(4u, uniforms.length - 4u * quad));
-                }
-            }
+            store_in_row(row_start, first, k, d * scale[k]);
         }
     }
 }

@@ -89,14 +89,8 @@ fn reduce_columns(
             let quad = quad_of(row_start, first, k);
             var d = load_diff_dst(quad);
             var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
-            if first + k * uniforms.column_lanes < uniforms.end_quad {
-                if whole {
-                    store_diff_src(quad, d * scale[k]);
-                } else if row_start + column_of(first, k) <= (uniforms.length - 1u) / 4u {
-                    store_part_diff_src(quad, d * scale[k], min(4u, uniforms.length - 4u * quad));
-                }
-            }
-            if !whole {
+            store_in_row(row_start, first, k, d * scale[k]);
+            if !complete {
                 let inside = inside_tensor(row_start + column_of(first, k));
                 d = select(real4(), d, inside);
                 d_xhat = select(real4(), d_xhat, inside);

@@ -3,7 +3,8 @@
 // loops over them.
 
 override workgroup_size: u32 = 64u;
-override whole: bool = false;    // the last row is complete
+override complete: bool = false; // the last row is complete
+override whole: bool = false;    // the tensor ends with a quad
 
 fn first_column(tile: u32, lane: u32) -> u32 {
     let width = uniforms.column_lanes * column_quads;
@@ -44,7 +45,7 @@ fn next_place(place: Place) -> Place {
 // The quad of a row in the k-th column; past the tensor's end, its last.
 fn quad_of(row_start: u32, first: u32, k: u32) -> u32 {
     let quad = row_start + column_of(first, k);
-    if whole { return quad; }
+    if complete { return quad; }
     return min(quad, (uniforms.length - 1u) / 4u);
 }
 
@@ -53,6 +54,22 @@ fn quad_of(row_start: u32, first: u32, k: u32) -> u32 {
 fn inside_tensor(quad: u32) -> vec4<bool> {
     let count = select(uniforms.length - 4u * quad, 0u, quad > (uniforms.length - 1u) / 4u);
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
+}
+
+// Writes the quad of a row in the k-th column, as far as it is in the tensor.
+fn store_in_row(row_start: u32, first: u32, k: u32, value: real4) {
+    let quad = row_start + column_of(first, k);
+    if first + k * uniforms.column_lanes < uniforms.end_quad {
+        if complete {
+            store_diff_src(quad, value);
+        } else if quad <= (uniforms.length - 1u) / 4u {
+            if whole {
+                store_diff_src(quad, value);
+            } else {
+                store_part_diff_src(quad, value, min(4u, uniforms.length - 4u * quad));
+            }
+        }
+    }
 }
 
 fn row_of(batch: u32, row: u32) -> u32 {

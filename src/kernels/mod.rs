@@ -109,7 +109,7 @@ pub(crate) enum Kernel {
     FusedRuns,
     FusedColumns,
     FusedRows,
-    /// The same where a workgroup is one subgroup.
+    /// The same where the invocations of a row are of one subgroup.
     FusedRowsSubgroup,
     ReduceRows,
     ApplyRows,
@@ -299,7 +299,9 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
                 sizes: &["column_quads"],
-                constants: &["general", "whole", "stacked", "folded", "paired"],
+                constants: &[
+                    "general", "complete", "whole", "stacked", "folded", "paired",
+                ],
                 words: &[
                     "channels",
                     "inner",
@@ -407,7 +409,13 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
                 sizes: &["column_quads"],
-                constants: &["backwards", "general", "whole", "batch_statistics"],
+                constants: &[
+                    "backwards",
+                    "general",
+                    "complete",
+                    "whole",
+                    "batch_statistics",
+                ],
                 words: &[
                     "channels",
                     "inner",

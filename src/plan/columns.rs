@@ -35,8 +35,12 @@ impl Columns {
 
     /// The override constants that are true for both kernels.
     fn enabled(&self, layout: &Layout) -> Vec<&'static str> {
-        let complete = layout.grid.elements().is_multiple_of(4 * self.width_quads);
-        enabled(&[("general", layout.general.is_some()), ("whole", complete)])
+        let elements = layout.grid.elements();
+        enabled(&[
+            ("general", layout.general.is_some()),
+            ("complete", elements.is_multiple_of(4 * self.width_quads)),
+            ("whole", elements.is_multiple_of(4)),
+        ])
     }
 }
 
