@@ -26,8 +26,9 @@ struct Uniforms {
 @compute @workgroup_size(workgroup_size)
 fn fused_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,
-    @builtin(local_invocation_index) local: u32,
+    invocation: Invocation,
 ) {
+    let local = local_of(invocation);
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 

@@ -82,13 +82,18 @@ pub struct Tuning {
     /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256 or a window
     /// has. Each walk writes a partial sum for each column.
     pub row_walk: u32,
+    /// Rows from which on such a walk's sums of columns are written by each invocation; else a workgroup adds its
+    /// own up first, behind barriers.
+    pub long_walk: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
     pub busy_workgroups: u32,
-    /// Elements below which splitting a channel further does not pay. A tensor of eight times as many or
-    /// fewer is small: most of its time is that of dispatches, so that a single one is best.
+    /// Elements below which splitting a channel further does not pay.
     pub min_split: u32,
+    /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
+    /// is best.
+    pub small_tensor: u32,
     /// Elements of a workgroup's tile in the elementwise kernels.
     pub apply_tile: u32,
     /// 1 where elementwise kernels begin with the tiles that the reduction read last, which a large cache
@@ -111,7 +116,8 @@ pub struct Tuning {
     /// where the barriers of turns cost more than they save. Below a quarter of `fused_block` it has no
     /// effect.
     pub fused_turn: u32,
-    /// Blocks below which the fused kernel over runs would leave the adapter idle.
+    /// Blocks below which the fused kernel over runs would leave the adapter idle; it takes small tensors all the
+    /// same, and the fused kernel over columns has narrower workgroups.
     pub fused_blocks: u32,
     /// Quads that an invocation of the fused kernel over runs adds one after another, at most; up to 256.
     /// Where a load takes long to arrive, many of them take longer than more dispatches.
@@ -138,9 +144,13 @@ impl Tuning {
         row_lane_quads: 8,
         row_quads: 32,
         row_walk: 8,
+        // Those sums are less than a tenth of the bytes moved, and barriers cost more (measured with 32 columns:
+        // 1.2 to 1.6 times the time), and up to minutes to compile.
+        long_walk: 8,
         finish_workgroup: 8,
         busy_workgroups: 64,
         min_split: 16384,
+        small_tensor: 1 << 17,
         apply_tile: 16384,
         apply_backwards: 0,
         short_run: 64,
@@ -166,19 +176,21 @@ impl Tuning {
         row_lane_quads: 4,
         row_quads: 8,
         row_walk: 1,
+        long_walk: u32::MAX,
         finish_workgroup: 256,
         busy_workgroups: 2048,
         min_split: 4096,
-        apply_tile: 8192,
+        small_tensor: 1 << 18,
+        apply_tile: 4096,
         apply_backwards: 1,
         short_run: 32,
         fused_workgroup: 512,
         fused_tensor: 1 << 24,
-        fused_block: 12288,
-        fused_turn: 12288,
+        fused_block: 16384,
+        fused_turn: 16384,
         fused_blocks: 96,
         fused_adds: 16,
-        fused_columns: 32768,
+        fused_columns: 8192,
         word_bits: 32,
         window_unit: 1 << 23, // 32 MiB of f32
     };
@@ -229,7 +241,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 23] {
+    fn fields(&mut self) -> [Field<'_>; 25] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -247,9 +259,11 @@ impl Tuning {
             ("row_lane_quads", many, &mut self.row_lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
             ("row_walk", many, &mut self.row_walk),
+            ("long_walk", all, &mut self.long_walk),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
+            ("small_tensor", all, &mut self.small_tensor),
             ("apply_tile", Bounds::any(64, 1 << 20), &mut self.apply_tile),
             (
                 "apply_backwards",

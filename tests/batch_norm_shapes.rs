@@ -167,7 +167,7 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             let usual = set(|_| {});
             // wgpu's GL backend offers fewer bindings than the kernel has.
             let fits = usual.gpu.profile().max_storage_buffers >= 8;
-            for shape in [&[64, 128][..], &[128, 128], &[4, 4, 4, 64]] {
+            for shape in [&[64, 128][..], &[128, 128], &[4, 4, 4, 64], &[16, 1024]] {
                 assert_eq!(
                     kernels(&usual, shape) == ["fused_columns"],
                     fits,
@@ -182,6 +182,9 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
             let unwanted = set(|profile| profile.tuning.fused_columns = 0);
             assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
+            // On a GPU a dispatch takes as long as many more elements do.
+            let of_gpu = kernels(&usual, &[128, 2048]) == ["fused_columns"];
+            assert_eq!(of_gpu, fits && what == "gpu");
         }
         // However it is tuned, sums stay within the tolerance where all roundings have one sign.
         let greedy = subject.with_profile("greedy", |profile| {
@@ -217,12 +220,17 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         let fits = usual.gpu.profile().max_storage_buffers >= 8;
         let bytes = |shape: &[usize]| 4 * shape.iter().product::<usize>() as u64;
         let binds = |shape: &[usize]| bytes(shape) <= usual.gpu.profile().max_binding;
-        // By blocks of four channels, then channel by channel.
+        // By blocks of four channels, then channel by channel, then small ones in few blocks.
         for shape in [
             [50, 2048, 7, 7],
             [8, 512, 7, 7],
             [1, 544, 15, 15],
             [50, 1024, 14, 14],
+            [64, 1024, 14, 14],
+            [64, 512, 7, 7],
+            [2, 64, 14, 14],
+            [8, 64, 7, 7],
+            [1, 64, 57, 57],
         ] {
             assert_eq!(
                 kernels(&usual, &shape) == ["fused_runs"],
@@ -281,9 +289,11 @@ fn random_shapes_and_tunings() {
                 row_lane_quads: 1 + sizes.1 % 5,
                 row_quads: 8,
                 row_walk: 1 + sizes.1 % 5,
+                long_walk: 8,
                 finish_workgroup: sizes.3,
                 busy_workgroups: splits.0,
                 min_split: splits.1,
+                small_tensor: 8 * splits.1,
                 apply_tile: splits.2,
                 apply_backwards: sizes.0.ilog2() / 2 % 2,
                 short_run,

@@ -470,7 +470,36 @@ fn bad_arguments_are_typed_errors() {
     case().check(&subject.gpu, "after the errors", &case().reference());
 }
 
-/// A sum over a subgroup stands for one over the workgroup only where both are of one size.
+/// However many rows there are, sums of columns are few beside the elements, and where rows are few there are
+/// workgroups enough.
+#[test]
+fn wide_workgroups_write_few_sums_of_columns() {
+    let subject = common::one(false);
+    for subgroup_size in [0, 8] {
+        let gpu = subject.with_profile("gpu", |profile| {
+            profile.tuning = Tuning::GPU;
+            profile.subgroup_size = profile.subgroup_size.min(subgroup_size);
+        });
+        let layer = GpuLayerNorm::new(&gpu.gpu, LayerNormOptions::default()).unwrap();
+        for (rows, columns, fewest, most) in [
+            (1 << 20, 64, 1 << 10, 1 << 11),
+            (65_536, 768, 1 << 10, 1 << 11),
+            (32_768, 1024, 1 << 10, 1 << 11),
+            (2048, 4096, 1 << 8, 1 << 8),
+            (512, 4096, 1 << 7, 1 << 7),
+        ] {
+            let plan = layer.plan(&[rows, columns], DType::F32, DType::F32);
+            // Two sums of 4 bytes of each column from each workgroup.
+            let parts = plan.unwrap().workspace_size() / (8 * columns as u64);
+            assert!(
+                (fewest..=most).contains(&parts),
+                "{rows}x{columns}: {parts}"
+            );
+        }
+    }
+}
+
+/// A row's invocations are of one subgroup only where subgroups are as large as in the plan.
 #[test]
 fn a_plan_for_other_subgroups_is_refused() {
     let with_subgroups = common::subjects()

@@ -517,6 +517,7 @@ fn layers_in_one_pass() {
                     profile.tuning.fused_blocks = 0;
                     profile.tuning.fused_adds = 256;
                     profile.tuning.min_split = 512;
+                    profile.tuning.small_tensor = 4096;
                 });
                 let options = BatchNormOptions {
                     statistics,

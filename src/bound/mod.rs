@@ -257,13 +257,16 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
             width.max(height),
             profile.max_workgroups,
         )?;
-        // A sum over the subgroup stands for one over the workgroup.
+        // The invocations of a row have to be of one subgroup.
         let subgroup = u64::from(profile.subgroup_size);
-        if dispatch.kernel.entry().subgroups && workgroup != subgroup {
+        let lanes = dispatch.sizes.iter().find(|(name, _)| *name == "lanes");
+        let lanes = lanes.map_or(0, |&(_, lanes)| u64::from(lanes));
+        let fits = lanes <= subgroup && workgroup.is_multiple_of(subgroup);
+        if dispatch.kernel.entry().subgroups && !fits {
             return Err(Error::Limit {
                 what: what.to_owned(),
                 limit: "subgroup_size",
-                needed: workgroup,
+                needed: lanes,
                 available: subgroup,
             });
         }

@@ -12,6 +12,9 @@ use crate::kernels::{Kernel, Uniforms};
 /// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
 
+/// Fewest invocations side by side in the fused kernel over columns: 128 bytes of f32 in a row.
+const NARROWEST: u32 = 8;
+
 /// What a dispatch of the whole gradient binds, in order.
 fn bound_at_once(tensors: &Tensors) -> Vec<Requirement> {
     let bound = Tensors {
@@ -70,23 +73,26 @@ impl Planner<'_> {
         // tree of sums. With no more runs to share, narrow the workgroup, which makes more blocks.
         let mut block = divided(widest, 1);
         let most = (widest / lanes).min(1 << grid.outer.max(1).ilog2());
-        while block.outer_lanes < most && !self.suits(grid, &block) {
+        let suits = |block: &Block| self.suits(block) && self.fills(grid, block);
+        while block.outer_lanes < most && !suits(&block) {
             block = divided(widest, 2 * block.outer_lanes);
         }
-        while block.channels > 4 && !self.suits(grid, &block) {
+        while block.channels > 4 && !suits(&block) {
             block = divided(block.workgroup_size / 2, block.outer_lanes);
         }
         block
     }
 
-    /// Whether the second reading comes from a cache, no invocation adds for long, and there are blocks
-    /// enough to keep the adapter busy.
-    fn suits(&self, grid: &Grid, block: &Block) -> bool {
+    /// Whether the second reading comes from a cache, and no invocation adds for long.
+    fn suits(&self, block: &Block) -> bool {
+        block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SERIAL)
+    }
+
+    /// Whether there are blocks enough to keep the adapter busy, or more would be too little work for each.
+    fn fills(&self, grid: &Grid, block: &Block) -> bool {
         let tuning = &self.profile.tuning;
-        block.cached
-            && block.adds <= u64::from(tuning.fused_adds).min(MAX_SERIAL)
-            && (block.count(grid) >= u64::from(tuning.fused_blocks)
-                || grid.elements() <= u64::from(tuning.min_split))
+        block.count(grid) >= u64::from(tuning.fused_blocks)
+            || grid.elements() <= u64::from(tuning.min_split)
     }
 
     /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
@@ -110,7 +116,7 @@ impl Planner<'_> {
 
     /// Of a small tensor most of the time is that of its dispatches.
     fn is_small(&self, grid: &Grid) -> bool {
-        grid.elements() <= 8 * u64::from(self.profile.tuning.min_split)
+        grid.elements() <= u64::from(self.profile.tuning.small_tensor)
     }
 
     /// Whether the adapter allows so many bindings, blocks begin at whole quads, what cannot be cut fits a
@@ -135,7 +141,8 @@ impl Planner<'_> {
             && (grid.outer == 1
                 || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
             && bound <= self.profile.max_binding
-            && self.suits(grid, &block)
+            && self.suits(&block)
+            && (self.fills(grid, &block) || self.is_small(grid))
     }
 
     /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
@@ -143,9 +150,13 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let lanes = tuning.column_lanes.clamp(1, workgroup_size);
-        let quads = (channels / 4).max(1).checked_next_power_of_two();
-        let lanes = lanes.min(quads.unwrap_or(lanes));
-        (1 << lanes.ilog2(), workgroup_size)
+        let quads = (channels / 4).max(1);
+        let lanes = lanes.min(quads.checked_next_power_of_two().unwrap_or(lanes));
+        let mut lanes = 1 << lanes.ilog2();
+        while lanes > NARROWEST && quads.div_ceil(lanes) < tuning.fused_blocks {
+            lanes /= 2;
+        }
+        (lanes, workgroup_size)
     }
 
     /// Whether the adapter allows so many bindings, channels are the last axis in whole quads, all fits a

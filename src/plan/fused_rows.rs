@@ -11,9 +11,15 @@ use crate::kernels::{Kernel, Uniforms};
 use crate::{DType, Error};
 
 impl Planner<'_> {
-    /// Whether a workgroup of this size is one subgroup whose invocations can add up their numbers.
-    fn one_subgroup(&self, workgroup_size: u32) -> bool {
-        self.profile.subgroup_size == workgroup_size && self.data != DType::F64
+    /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
+    /// invocations' numbers; else 0.
+    fn subgroup(&self, workgroup_size: u32) -> u64 {
+        let size = self.profile.subgroup_size;
+        let whole = size > 0 && workgroup_size.is_multiple_of(size);
+        match whole && self.data != DType::F64 {
+            true => u64::from(size),
+            false => 0,
+        }
     }
 
     /// How the fused kernel divides rows, if it can: rows begin at quads, are short enough for registers,
@@ -25,10 +31,11 @@ impl Planner<'_> {
         let columns = u64::from(by_row.inner);
         let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
         let mut rows = self.rows(by_row, workgroup_size, sharing, most);
-        let workgroup = u64::from(rows.workgroup_size);
-        if rows.row_quads >= workgroup && self.one_subgroup(rows.workgroup_size) {
-            rows.lanes = workgroup;
-            rows.column_quads = quads_held(div_ceil(rows.row_quads, workgroup), most);
+        // All of a subgroup and no more, if it can hold the row.
+        let subgroup = self.subgroup(workgroup_size);
+        if (subgroup..=subgroup * most).contains(&rows.row_quads) {
+            rows.lanes = subgroup;
+            rows.column_quads = quads_held(div_ceil(rows.row_quads, subgroup), most);
         }
         let fits = rows.aligned()
             && rows.column_quads <= most
@@ -48,7 +55,7 @@ impl Planner<'_> {
         let walk = self.walk(rows, 1, rows.at_once()).max(1);
         let tile_rows = walk * rows.at_once();
         let tiles = div_ceil(rows.rows, tile_rows);
-        let folded = rows.folds(walk);
+        let folded = self.folds_rows(rows, walk);
         let parts = if folded {
             tiles
         } else {
@@ -60,8 +67,7 @@ impl Planner<'_> {
         };
         let partials = Partials::paired(workspace.reserve(records)?, word(rows.columns), parts);
         let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
-        let alone = rows.lanes == 1 || rows.at_once() == 1;
-        let kernel = match alone && self.one_subgroup(rows.workgroup_size) {
+        let kernel = match (2..=self.subgroup(rows.workgroup_size)).contains(&rows.lanes) {
             true => Kernel::FusedRowsSubgroup,
             false => Kernel::FusedRows,
         };

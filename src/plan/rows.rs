@@ -4,14 +4,11 @@ use super::{MAX_SERIAL, Planner, div_ceil, word};
 use crate::geometry::Grid;
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
-/// up to `FEW_SUMS` sums are always allowed.
+/// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
+/// workgroups that keep the adapter busy.
 const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
-
-/// Rows from which on a walk's sums of columns are written by each invocation: that is less than a tenth of
-/// the bytes moved, and the barriers to add them within the workgroup first cost a software driver more
-/// (measured with 32 columns: 1.2 to 1.6 times the time), and up to minutes to compile.
-const LONG_WALK: u64 = 8;
+const FEWEST: u64 = 4;
 
 /// The number of quads, of a few that kernels are compiled for, that holds so many.
 pub(super) fn quads_held(quads: u64, most: u64) -> u64 {
@@ -48,11 +45,6 @@ impl Rows {
     /// Rows that a workgroup does at once.
     pub fn at_once(&self) -> u64 {
         u64::from(self.workgroup_size) / self.lanes
-    }
-
-    /// Whether a workgroup adds up its sums of a column before it writes them, where invocations walk so far.
-    pub fn folds(&self, walk: u64) -> bool {
-        self.at_once() > 1 && walk < LONG_WALK
     }
 
     /// Quads of a row that a workgroup holds.
@@ -108,11 +100,18 @@ impl Planner<'_> {
         let worth = div_ceil(u64::from(tuning.min_split), rows.at_once() * rows.columns);
         let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
         let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
+        let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
+        let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
         let window = self.window_unit() / (step * rows.columns);
         busy.max(worth)
             .max(few_sums)
             .max(u64::from(tuning.row_walk))
             .min(MAX_SERIAL)
             .min(window)
+    }
+
+    /// Whether a workgroup adds up its sums of a column before it writes them, where invocations walk so far.
+    pub fn folds_rows(&self, rows: &Rows, walk: u64) -> bool {
+        rows.at_once() > 1 && walk < u64::from(self.profile.tuning.long_walk)
     }
 }

@@ -86,7 +86,7 @@ impl Planner<'_> {
                 step: rows.at_once(),
                 phases: 1,
                 tile_rows: rows.at_once(),
-                folded: rows.folds(1),
+                folded: self.folds_rows(&rows, 1),
                 rows,
             },
             walk => SplitRows {
@@ -94,7 +94,7 @@ impl Planner<'_> {
                 step,
                 phases: step / rows.at_once(),
                 tile_rows: walk * step,
-                folded: rows.folds(walk),
+                folded: self.folds_rows(&rows, walk),
                 rows,
             },
         }
