@@ -5,7 +5,7 @@ mod common;
 
 use common::data::{Random, all_choices, assert_close, to_f64, tunings};
 use common::vectors::{Vector, of_operator};
-use common::{Subject, every_pair, subjects, takes};
+use common::{Subject, every_pair, subjects, taken};
 use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;
@@ -162,8 +162,14 @@ fn contexts() -> Vec<Subject> {
     subjects().iter().flat_map(tuned).collect()
 }
 
+/// Those of them that the types take: of each adapter one with checks and the others without.
+fn forced<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
+    taken::<T, P>(contexts, 1 + 1 + tunings().len())
+}
+
 fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
     let contexts = contexts();
+    let contexts = forced::<T, P>(&contexts);
     let shapes: &[(&[usize], &[bool])] = &[
         (&[6, 5, 8], &[true, false, true]),
         (&[6, 5, 7], &[true, false, true]),
@@ -199,10 +205,8 @@ fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
         };
         let case = Case::<T, P>::random(shape, kept, options, index as u64);
         let want = case.reference();
-        for (way, subject) in contexts.iter().enumerate() {
-            if subject.supports::<T>() && takes::<T, P>(index + way) {
-                case.check(subject, &want);
-            }
+        for subject in &contexts {
+            case.check(subject, &want);
         }
     }
 }
@@ -251,10 +255,8 @@ fn check_random<T: Element, P: ParamOf<T>>(
 ) {
     let case = Case::<T, P>::random(shape, kept, options, seed);
     let want = case.reference();
-    for (way, subject) in contexts.iter().enumerate() {
-        if subject.gpu.supports(T::DTYPE) && takes::<T, P>((seed % 3) as usize + way) {
-            case.check(subject, &want);
-        }
+    for subject in forced::<T, P>(contexts) {
+        case.check(subject, &want);
     }
 }
 

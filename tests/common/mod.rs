@@ -127,15 +127,25 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether a pair of element types takes this one of many combinations, of shapes and kernels to force, say.
-/// f32 takes all, every other pair a third of its own: all of the shapes and all of the kernels, but not each
-/// with each. How a kernel divides a tensor does not depend on how it reads an element, and compiling each for
-/// all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
+/// Whether a pair of element types takes this one of many combinations, of shapes and options, say: f32 takes all,
+/// every other pair a third of its own. How a kernel divides a tensor does not depend on how it reads an element,
+/// and compiling each for all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
 pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
     let own = T::DTYPE as usize + 2 * P::DTYPE as usize;
     let wanted = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
     let all = wanted || T::DTYPE == DType::F32;
     all || (combination + own).is_multiple_of(3)
+}
+
+/// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
+/// kernels. Every pair takes every way on one adapter of three at least; f32, and f64, which few adapters have,
+/// take every way on all.
+pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&Subject> {
+    let supported = contexts.iter().enumerate();
+    let supported = supported.filter(|(_, context)| context.supports::<T>());
+    let all = contexts.len() < 3 * ways || T::DTYPE == DType::F64;
+    let taken = supported.filter(|(index, _)| all || takes::<T, P>(index / ways + index % ways));
+    taken.map(|(_, context)| context).collect()
 }
 
 /// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
