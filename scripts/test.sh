@@ -11,8 +11,9 @@
 #                               all three can be installed, if it is not set yet
 #   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
 #                               here where apt can install them
-#   WGPU_NORM_TEST_ALL          if set, every element type is tested with every combination of a shape and
-#                               a kernel, not f32 alone: half an hour more on a software driver
+#   WGPU_NORM_TEST_ALL          if set, every element type is tested with every kernel on every adapter, not
+#                               f32 alone, and the validators see every variant: half an hour more on a
+#                               software driver
 #   CI=true                     nothing is skipped: what a skipped step would need must be there
 set -eu
 cd "$(dirname "$0")/.."

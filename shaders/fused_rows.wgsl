@@ -26,9 +26,8 @@ struct Uniforms {
 @compute @workgroup_size(workgroup_size)
 fn fused_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,
-    invocation: Invocation,
+    @builtin(local_invocation_index) local: u32,
 ) {
-    let local = local_of(invocation);
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 

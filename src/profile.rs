@@ -74,7 +74,8 @@ pub struct Tuning {
     /// Fewest quads of a run for each invocation of the kernels over runs: only a longer run is shared by
     /// more. So too for partial sums, where four count as a quad.
     pub lane_quads: u32,
-    /// Fewest quads of a row held in registers for each invocation: only a longer row is shared by more.
+    /// Fewest quads of a row held in registers for each invocation: only a longer row is shared by more. But no
+    /// more than a subgroup share a row that one can hold.
     pub row_lane_quads: u32,
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
@@ -82,8 +83,8 @@ pub struct Tuning {
     /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256 or a window
     /// has. Each walk writes a partial sum for each column.
     pub row_walk: u32,
-    /// Rows from which on such a walk's sums of columns are written by each invocation; else a workgroup adds its
-    /// own up first, behind barriers.
+    /// Rows from which on such a walk's sums of columns are written by each invocation, one for as many elements;
+    /// else a workgroup adds its own up first, behind barriers. At least 4.
     pub long_walk: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
@@ -117,7 +118,7 @@ pub struct Tuning {
     /// effect.
     pub fused_turn: u32,
     /// Blocks below which the fused kernel over runs would leave the adapter idle; it takes small tensors all the
-    /// same, and the fused kernel over columns has narrower workgroups.
+    /// same. The fused kernel over columns has fewer invocations side by side until there are as many workgroups.
     pub fused_blocks: u32,
     /// Quads that an invocation of the fused kernel over runs adds one after another, at most; up to 256.
     /// Where a load takes long to arrive, many of them take longer than more dispatches.
@@ -259,7 +260,7 @@ impl Tuning {
             ("row_lane_quads", many, &mut self.row_lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
             ("row_walk", many, &mut self.row_walk),
-            ("long_walk", all, &mut self.long_walk),
+            ("long_walk", Bounds::any(4, u32::MAX), &mut self.long_walk),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),

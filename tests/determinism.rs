@@ -109,7 +109,7 @@ const SMALL_UNITS: Tuning = Tuning {
     row_lane_quads: 1,
     row_quads: 2,
     row_walk: 1,
-    long_walk: 2,
+    long_walk: 4,
     finish_workgroup: 16,
     busy_workgroups: 64,
     min_split: 1024,

@@ -1,13 +1,5 @@
 // The sum over the invocations of a row, through the workgroup memory of the sums of columns.
 
-struct Invocation {
-    @builtin(local_invocation_index) local: u32,
-}
-
-fn local_of(invocation: Invocation) -> u32 {
-    return invocation.local;
-}
-
 fn row_sum(local: u32, own: real2) -> real2 {
     if lanes == 1u { return own; }
     sums[local] = real4(own, real2());

@@ -266,7 +266,7 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
             return Err(Error::Limit {
                 what: what.to_owned(),
                 limit: "subgroup_size",
-                needed: lanes,
+                needed: if lanes > subgroup { lanes } else { workgroup },
                 available: subgroup,
             });
         }

@@ -15,7 +15,7 @@ impl Planner<'_> {
     /// invocations' numbers; else 0.
     fn subgroup(&self, workgroup_size: u32) -> u64 {
         let size = self.profile.subgroup_size;
-        let whole = size > 0 && workgroup_size.is_multiple_of(size);
+        let whole = size > 1 && workgroup_size.is_multiple_of(size);
         match whole && self.data != DType::F64 {
             true => u64::from(size),
             false => 0,
@@ -31,9 +31,10 @@ impl Planner<'_> {
         let columns = u64::from(by_row.inner);
         let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
         let mut rows = self.rows(by_row, workgroup_size, sharing, most);
-        // All of a subgroup and no more, if it can hold the row.
+        // No more than a subgroup, if it can hold the row; all of it where it is the workgroup.
         let subgroup = self.subgroup(workgroup_size);
-        if (subgroup..=subgroup * most).contains(&rows.row_quads) {
+        let holds = (subgroup..=subgroup * most).contains(&rows.row_quads);
+        if holds && (rows.lanes > subgroup || subgroup == u64::from(workgroup_size)) {
             rows.lanes = subgroup;
             rows.column_quads = quads_held(div_ceil(rows.row_quads, subgroup), most);
         }

@@ -218,7 +218,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         row_lane_quads: 2,
         row_quads: 3,
         row_walk: 1,
-        long_walk: 3,
+        long_walk: 4,
         finish_workgroup: 4,
         busy_workgroups: 1 << 20,
         min_split: 64,

@@ -127,25 +127,44 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether a pair of element types takes this one of many combinations, of shapes and options, say: f32 takes all,
-/// every other pair a third of its own. How a kernel divides a tensor does not depend on how it reads an element,
-/// and compiling each for all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
-pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
-    let own = T::DTYPE as usize + 2 * P::DTYPE as usize;
+/// Whether a pair of element types takes all combinations, of shapes and kernels to force, say: f32 does, the others
+/// only some. How a kernel divides a tensor does not depend on how it reads an element, and compiling each for
+/// all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
+fn takes_all<T: Element>() -> bool {
     let wanted = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
-    let all = wanted || T::DTYPE == DType::F32;
-    all || (combination + own).is_multiple_of(3)
+    wanted || T::DTYPE == DType::F32
+}
+
+/// A number for each pair of element types, so that pairs take different ones of the combinations.
+fn number<T: Element, P: Element>() -> usize {
+    T::DTYPE as usize + 2 * P::DTYPE as usize
+}
+
+/// Whether a pair of element types takes this one of many combinations of shapes and options: all, or a third of
+/// its own.
+pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
+    takes_all::<T>() || (combination + number::<T, P>()).is_multiple_of(3)
 }
 
 /// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
-/// kernels. Every pair takes every way on one adapter of three at least; f32, and f64, which few adapters have,
-/// take every way on all.
+/// kernels: all, or each way on one of the adapters that have all kernels, and a third of the ways on the others.
 pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&Subject> {
-    let supported = contexts.iter().enumerate();
-    let supported = supported.filter(|(_, context)| context.supports::<T>());
-    let all = contexts.len() < 3 * ways || T::DTYPE == DType::F64;
-    let taken = supported.filter(|(index, _)| all || takes::<T, P>(index / ways + index % ways));
-    taken.map(|(_, context)| context).collect()
+    let adapters = contexts.chunks(ways);
+    let adapters = adapters.filter(|adapter| adapter.iter().all(Subject::supports::<T>));
+    let (able, others): (Vec<_>, Vec<_>) = adapters.partition(|adapter| {
+        let bindings = |context: &Subject| context.gpu.profile().max_storage_buffers;
+        adapter.iter().any(|context| bindings(context) >= 8)
+    });
+    let mut taken = Vec::new();
+    for (share, adapters) in [(able.len(), able), (3, others)] {
+        for (index, adapter) in adapters.into_iter().enumerate() {
+            let turn = |way: usize| (index + way + number::<T, P>()).is_multiple_of(share);
+            let own = adapter.iter().enumerate();
+            let own = own.filter(|(way, _)| takes_all::<T>() || turn(*way));
+            taken.extend(own.map(|(_, context)| context));
+        }
+    }
+    taken
 }
 
 /// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
