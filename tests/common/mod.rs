@@ -147,7 +147,8 @@ pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
 }
 
 /// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
-/// kernels: all, or each way on one of the adapters that have all kernels, and a third of the ways on the others.
+/// kernels: all, or each way on one of the adapters that have all kernels, and a third of the ways on the others
+/// if there are such.
 pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&Subject> {
     let adapters = contexts.chunks(ways);
     let adapters = adapters.filter(|adapter| adapter.iter().all(Subject::supports::<T>));
@@ -155,8 +156,9 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&
         let bindings = |context: &Subject| context.gpu.profile().max_storage_buffers;
         adapter.iter().any(|context| bindings(context) >= 8)
     });
+    let of_others = if able.is_empty() { 1 } else { 3 };
     let mut taken = Vec::new();
-    for (share, adapters) in [(able.len(), able), (3, others)] {
+    for (share, adapters) in [(able.len(), able), (of_others, others)] {
         for (index, adapter) in adapters.into_iter().enumerate() {
             let turn = |way: usize| (index + way + number::<T, P>()).is_multiple_of(share);
             let own = adapter.iter().enumerate();
