@@ -1,7 +1,7 @@
 //! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as
 //! the case under the 5n model, half of them read and half written.
 //!
-//! The set: 16 bytes a load, as four 32-bit words and, where the adapter has them, as two of 64 bits;
+//! The set: four words a load, of 32 bits or, where the adapter has them, of 64, and two of 64;
 //! workgroups of 8, 64 and 256 invocations; 1, 4, 16, 64 and 256 loads an invocation, four of them in
 //! flight where there are so many, those of a workgroup side by side. No bounds checks by wgpu. The best
 //! of those with 32-bit words, which is what portable WGSL can do, is reported too.
@@ -15,8 +15,10 @@ use std::time::Duration;
 use wgpu_norm::{Error, GpuContext};
 
 const WORKGROUPS: [u32; 3] = [8, 64, 256];
-const QUADS: [u32; 5] = [1, 4, 16, 64, 256];
-const WORD_BITS: [u32; 2] = [32, 64];
+const LOADS: [u32; 5] = [1, 4, 16, 64, 256];
+
+/// What a load moves: the words' bits, and how many.
+const WORDS: [(u32, u32); 3] = [(32, 4), (64, 2), (64, 4)];
 
 /// Samples a kernel gets to be chosen.
 const TRIALS: u32 = 3;
@@ -32,9 +34,18 @@ pub struct Copier {
 
 struct Kernel {
     workgroup: u32,
-    quads: u32,
-    word_bits: u32,
+    loads: u32,
+    /// Bits and number of the words that a load moves.
+    words: (u32, u32),
     pipeline: wgpu::ComputePipeline,
+}
+
+impl Kernel {
+    /// Bytes that a workgroup copies.
+    fn tile(&self) -> u64 {
+        let (bits, count) = self.words;
+        u64::from(self.workgroup) * u64::from(self.loads) * u64::from(bits / 8 * count)
+    }
 }
 
 /// Source and destination of a copy, in pieces that fit a binding; several of them, so that none is
@@ -86,17 +97,17 @@ impl Copier {
         })?;
         let mut kernels = Vec::new();
         let sizes = WORKGROUPS.into_iter().flat_map(|workgroup| {
-            let quads = QUADS.into_iter();
-            quads.flat_map(move |quads| WORD_BITS.map(|word_bits| (workgroup, quads, word_bits)))
+            let loads = LOADS.into_iter();
+            loads.flat_map(move |loads| WORDS.map(|words| (workgroup, loads, words)))
         });
-        for (workgroup, quads, word_bits) in sizes {
-            if workgroup <= profile.max_invocations && (word_bits == 32 || profile.int64) {
-                let text = wgsl(workgroup, quads, word_bits);
+        for (workgroup, loads, words) in sizes {
+            if workgroup <= profile.max_invocations && (words.0 == 32 || profile.int64) {
+                let text = wgsl(workgroup, loads, words);
                 let pipeline = scoped(device, "copy", 0, || compile(device, &layout, text))?;
                 kernels.push(Kernel {
                     workgroup,
-                    quads,
-                    word_bits,
+                    loads,
+                    words,
                     pipeline,
                 });
             }
@@ -117,7 +128,7 @@ impl Copier {
         clock: &Clock,
         pattern: &wgpu::Buffer,
     ) -> Result<Copies, Error> {
-        let half = bytes.div_ceil(2).next_multiple_of(16).max(16);
+        let half = bytes.div_ceil(2).next_multiple_of(32).max(32);
         let sets = rotation::sets(2 * half, |_| self.set(half))?;
         clock.wall(|encoder| {
             for piece in sets.iter().flatten() {
@@ -192,7 +203,7 @@ impl Copier {
             if time < of_all.0 {
                 of_all = (time, KernelIndex(index));
             }
-            if kernel.word_bits == 32 && time < portable.0 {
+            if kernel.words.0 == 32 && time < portable.0 {
                 portable = (time, KernelIndex(index));
             }
         }
@@ -226,14 +237,14 @@ impl Copier {
         Ok(median_ms(&samples))
     }
 
-    /// What a kernel is called in reports: invocations a workgroup × loads an invocation, in words of so
+    /// What a kernel is called in reports: invocations a workgroup × loads an invocation, in so many words of so
     /// many bits.
     pub fn name(&self, choice: KernelIndex) -> String {
         match self.kernels.get(choice.0) {
-            Some(kernel) => format!(
-                "{}x{} u{}",
-                kernel.workgroup, kernel.quads, kernel.word_bits
-            ),
+            Some(kernel) => {
+                let (bits, count) = kernel.words;
+                format!("{}x{} {count}xu{bits}", kernel.workgroup, kernel.loads)
+            }
             None => String::new(),
         }
     }
@@ -252,8 +263,7 @@ impl Copier {
         pass.set_pipeline(&kernel.pipeline);
         for piece in copies.set(turn) {
             pass.set_bind_group(0, &piece.bind_group, &[]);
-            let a_workgroup = u64::from(kernel.workgroup) * u64::from(kernel.quads);
-            let workgroups = (piece.bytes / 16).div_ceil(a_workgroup);
+            let workgroups = piece.bytes.div_ceil(kernel.tile());
             let rows = workgroups.div_ceil(u64::from(self.most_workgroups));
             let columns = workgroups.div_ceil(rows.max(1));
             let word = |count| u32::try_from(count).unwrap_or(u32::MAX);
@@ -269,13 +279,10 @@ impl Copies {
     }
 }
 
-fn wgsl(workgroup: u32, quads: u32, word_bits: u32) -> String {
-    let element = match word_bits {
-        64 => "vec2<u64>",
-        _ => "vec4<u32>",
-    };
+fn wgsl(workgroup: u32, loads: u32, (bits, count): (u32, u32)) -> String {
+    let element = format!("vec{count}<u{bits}>");
     // The bounds are outside of the loop's body: a software driver runs both sides of a branch.
-    let body = match quads {
+    let body = match loads {
         1 => format!(
             "let i = group * {workgroup}u + lane;
              if (i < count) {{ to[i] = from_[i]; }}"
@@ -294,7 +301,7 @@ fn wgsl(workgroup: u32, quads: u32, word_bits: u32) -> String {
                  to[i + {last}u] = d;
              }}
              for (; i < end; i += {workgroup}u) {{ to[i] = from_[i]; }}",
-            a_workgroup = workgroup * quads,
+            a_workgroup = workgroup * loads,
             two = workgroup * 2,
             last = workgroup * 3,
             stride = workgroup * 4,
