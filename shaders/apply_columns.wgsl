@@ -1,6 +1,6 @@
 // diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
 // for tensors whose channels alternate quickly. The tensor is read as rows of `width` columns, as in
-// the reduction by columns; an invocation owns some quads of columns, keeps their coefficients in
+// the reduction by columns; an invocation owns some packets of columns, keeps their coefficients in
 // registers and walks the rows of a tile.
 // `general`: rows and batches are as in the reduction by columns.
 // With constant statistics a and b are 0 and src is not bound.
@@ -12,15 +12,15 @@
 struct Uniforms {
     channels: u32,
     inner: u32,
-    width_quads: u32,
+    width_packets: u32,
     tile_rows: u32,
     rows: u32,
     column_lanes: u32,
     first_tile: u32,
     end_tile: u32,
-    column_tiles: u32,   // tiles of column_lanes · column_quads quads
-    first_quad: u32,
-    end_quad: u32,
+    column_tiles: u32, // tiles of column_lanes · column_packets packets
+    first_packet: u32,
+    end_packet: u32,
     grid_width: u32, // workgroups along x
     window: u32,
     length: u32,
@@ -55,36 +55,45 @@ fn apply_columns(
     let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, local % uniforms.column_lanes);
 
-    var mean: array<real4, column_quads>;
-    var r: array<real4, column_quads>;
-    var a: array<real4, column_quads>;
-    var b: array<real4, column_quads>;
-    var scale: array<real4, column_quads>;
-    for (var k = 0u; k < column_quads; k++) {
-        let column = column_of(first, k);
-        var place = place_of(batch, column);
-        for (var i = 0u; i < 4u; i++) {
-            let stats = load_workspace(uniforms.stats + place.channel);
-            let coefficients = load_workspace(uniforms.coefficients + place.channel);
-            mean[k][i] = stats.x;
-            r[k][i] = stats.y;
-            a[k][i] = coefficients.x;
-            b[k][i] = coefficients.y;
-            scale[k][i] = coefficients.z;
-            place = next_place(place);
+    var mean: array<Packet, column_packets>;
+    var r: array<Packet, column_packets>;
+    var a: array<Packet, column_packets>;
+    var b: array<Packet, column_packets>;
+    var scale: array<Packet, column_packets>;
+    for (var p = 0u; p < column_packets; p++) {
+        var place = place_of(batch, column_of(first, p));
+        for (var k = 0u; k < packet_quads; k++) {
+            for (var i = 0u; i < 4u; i++) {
+                let stats = load_workspace(uniforms.stats + place.channel);
+                let coefficients = load_workspace(uniforms.coefficients + place.channel);
+                mean[p].quads[k][i] = stats.x;
+                r[p].quads[k][i] = stats.y;
+                a[p].quads[k][i] = coefficients.x;
+                b[p].quads[k][i] = coefficients.y;
+                scale[p].quads[k][i] = coefficients.z;
+                place = next_place(place);
+            }
         }
     }
 
     let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
     for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-        let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
-        for (var k = 0u; k < column_quads; k++) {
-            let quad = quad_of(row_start, first, k);
-            var d = load_diff_dst(quad);
-            if batch_statistics {
-                d = (d - a[k]) - (load_src(quad) - mean[k]) * r[k] * b[k];
+        let row_start = row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
+        for (var p = 0u; p < column_packets; p++) {
+            let packet = packet_of(row_start, first, p);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src: Packet;
+            if batch_statistics { src = load_packet_src(packet); }
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                var d = diff_dst.quads[k];
+                if batch_statistics {
+                    let xhat = (src.quads[k] - mean[p].quads[k]) * r[p].quads[k];
+                    d = (d - a[p].quads[k]) - xhat * b[p].quads[k];
+                }
+                result.quads[k] = d * scale[p].quads[k];
             }
-            store_in_row(row_start, first, k, d * scale[k]);
+            store_in_row(row_start, first, p, result);
         }
     }
 }

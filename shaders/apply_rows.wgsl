@@ -18,14 +18,14 @@ struct Uniforms {
     grid_width: u32,   // workgroups along x
     window: u32,
     length: u32,       // elements from the window's start to the tensor's end
-    last_quad: u32,    // of the window
+    last_packet: u32,  // of the window
     stats: u32,
     coefficients: u32,
     weights: u32,
 }
 
 override narrow: bool = false; // rows are shorter than a quad
-override whole: bool = false;  // the tensor ends with a quad
+override whole: bool = false;  // the tensor ends with a packet
 
 @compute @workgroup_size(workgroup_size)
 fn apply_rows(
@@ -36,35 +36,44 @@ fn apply_rows(
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
 
-    var gamma: array<real4, column_quads>;
-    for (var k = 0u; k < column_quads; k++) {
-        gamma[k] = gamma_at(tile.shift, tile.quad + k * lanes);
+    var gamma: array<Packet, column_packets>;
+    for (var p = 0u; p < column_packets; p++) {
+        for (var k = 0u; k < packet_quads; k++) {
+            gamma[p].quads[k] = gamma_at(tile.shift, (tile.packet + p * lanes) * packet_quads + k);
+        }
     }
 
     for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
         let own = coefficients_of(row);
         var next = own;
         if !aligned { next = coefficients_of(min(row + 1u, uniforms.rows - 1u)); }
-        let first = first_quad_of(row);
-        for (var k = 0u; k < column_quads; k++) {
-            let columns = columns_of(tile.quad + k * lanes, tile.shift);
-            let quad = quad_in_window(first, tile.quad + k * lanes);
-            let d = load_diff_dst(quad) * gamma[k];
-            let src = load_src(quad);
-            var result = gradient(d, src, own);
-            if narrow {
-                for (var i = 0u; i < 4u; i++) {
-                    let other = min(row + columns[i] / uniforms.columns, uniforms.rows - 1u);
-                    result[i] = gradient(d, src, coefficients_of(other))[i];
+        let first = first_packet_of(row);
+        for (var p = 0u; p < column_packets; p++) {
+            let own_packet = tile.packet + p * lanes;
+            let packet = packet_in_window(first, own_packet);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                let columns = columns_of(own_packet * packet_quads + k, tile.shift);
+                let d = diff_dst.quads[k] * gamma[p].quads[k];
+                var quad = gradient(d, src.quads[k], own);
+                if narrow {
+                    for (var i = 0u; i < 4u; i++) {
+                        let other = min(row + columns[i] / uniforms.columns, uniforms.rows - 1u);
+                        quad[i] = gradient(d, src.quads[k], coefficients_of(other))[i];
+                    }
+                } else if !aligned {
+                    quad = select(quad, gradient(d, src.quads[k], next), columns >= vec4(uniforms.columns));
                 }
-            } else if !aligned {
-                result = select(result, gradient(d, src, next), columns >= vec4(uniforms.columns));
+                result.quads[k] = quad;
             }
-            if complete || columns.x < uniforms.columns {
+            if complete || columns_of(own_packet * packet_quads, tile.shift).x < uniforms.columns {
                 if whole {
-                    store_diff_src(quad, result);
+                    store_packet_diff_src(packet, result);
                 } else {
-                    store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
+                    let left = uniforms.length - packet * packet_elements;
+                    store_part_packet_diff_src(packet, result, min(packet_elements, left));
                 }
             }
         }

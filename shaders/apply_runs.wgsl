@@ -1,7 +1,7 @@
 // diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
 // for tensors whose channels are runs of `inner` consecutive elements. A workgroup takes a tile:
-// `run_block` runs, or one chunk of one run; `lanes` invocations share a run. Every quad is stored by
-// one invocation, the one in whose chunk it begins; where a run ends inside of a quad, the elements
+// `run_block` runs, or one chunk of one run; `lanes` invocations share a run. Every packet is stored by
+// one invocation, the one in whose chunk it begins; where a run ends inside of a packet, the elements
 // behind it take the next run's coefficients.
 // With constant statistics a and b are 0 and src is not bound.
 //
@@ -37,7 +37,7 @@ struct Uniforms {
 
 override workgroup_size: u32 = 64u;
 override narrow: bool = false; // runs are shorter than a quad
-override whole: bool = false;  // the tensor ends with a quad
+override whole: bool = false;  // the tensor ends with a packet
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)
@@ -62,31 +62,33 @@ fn apply_runs(
         let own = coefficients_of(run);
         var next = own;
         if !aligned { next = coefficients_of(run + 1u); }
-        // Quads that begin in the chunk.
-        let end = (range.y + 3u) / 4u;
-        for (var quad = (range.x + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
-            var d = load_diff_dst(quad);
-            var src = real4();
-            if batch_statistics { src = load_src(quad); }
-            if aligned {
-                store_diff_src(quad, result_of(d, src, own));
-                continue;
-            }
-            var result = real4();
-            if narrow {
-                for (var i = 0u; i < 4u; i++) {
-                    let other = coefficients_of(run + (4u * quad + i - run_start) / uniforms.inner);
-                    result[i] = result_of(d, src, other)[i];
+        // Packets that begin in the chunk.
+        let end = (range.y + packet_elements - 1u) / packet_elements;
+        let first = (range.x + packet_elements - 1u) / packet_elements;
+        for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
+            var diff_dst = load_packet_diff_dst(packet);
+            var src: Packet;
+            if batch_statistics { src = load_packet_src(packet); }
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
+                var quad = result_of(diff_dst.quads[k], src.quads[k], own);
+                if narrow {
+                    for (var i = 0u; i < 4u; i++) {
+                        let other = coefficients_of(run + (elements[i] - run_start) / uniforms.inner);
+                        quad[i] = result_of(diff_dst.quads[k], src.quads[k], other)[i];
+                    }
+                } else if !aligned {
+                    let behind = elements >= vec4(run_end);
+                    quad = select(quad, result_of(diff_dst.quads[k], src.quads[k], next), behind);
                 }
-            } else {
-                let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-                let behind = elements >= vec4(run_end);
-                result = select(result_of(d, src, own), result_of(d, src, next), behind);
+                result.quads[k] = quad;
             }
             if whole {
-                store_diff_src(quad, result);
+                store_packet_diff_src(packet, result);
             } else {
-                store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
+                let first = packet * packet_elements;
+                store_part_packet_diff_src(packet, result, min(packet_elements, uniforms.length - first));
             }
         }
     }

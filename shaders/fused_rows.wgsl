@@ -33,19 +33,22 @@ fn fused_rows(
 
     let lane = local % lanes;
     let sublanes = workgroup_size / lanes;
-    let last_column = uniforms.row_quads - 1u;
+    let row_packets = uniforms.row_quads / packet_quads;
 
-    var gamma: array<real4, column_quads>;
-    var sum: array<real4, column_quads>;
-    var sum_xhat: array<real4, column_quads>;
-    for (var k = 0u; k < column_quads; k++) {
-        if scaled { gamma[k] = load_gamma(min(lane + k * lanes, last_column)); }
-        sum[k] = real4();
-        sum_xhat[k] = real4();
+    var gamma: array<Packet, column_packets>;
+    var sum: array<Packet, column_packets>;
+    var sum_xhat: array<Packet, column_packets>;
+    for (var p = 0u; p < column_packets; p++) {
+        let column = min(lane + p * lanes, row_packets - 1u);
+        for (var k = 0u; k < packet_quads; k++) {
+            if scaled { gamma[p].quads[k] = load_gamma(column * packet_quads + k); }
+            sum[p].quads[k] = real4();
+            sum_xhat[p].quads[k] = real4();
+        }
     }
 
-    var d: array<real4, column_quads>;
-    var xhat: array<real4, column_quads>;
+    var d: array<Packet, column_packets>;
+    var xhat: array<Packet, column_packets>;
     let end = min(uniforms.rows, (tile + 1u) * uniforms.tile_rows);
     for (var first = tile * uniforms.tile_rows; first < end; first += sublanes) {
         // Past the last row, that one stands in and counts 0: barriers want all invocations.
@@ -53,46 +56,55 @@ fn fused_rows(
         let row = min(own, uniforms.rows - 1u);
         let mean = load_mean(row / 4u)[row % 4u];
         let r = real(1.0) / sqrt(load_variance(row / 4u)[row % 4u] + uniforms.epsilon);
-        let row_start = row * uniforms.row_quads - uniforms.window / 4u;
+        let row_start = row * row_packets - uniforms.window / packet_elements;
         var row_total = real4();
         var row_total_xhat = real4();
-        for (var k = 0u; k < column_quads; k++) {
-            let column = lane + k * lanes;
-            let quad = row_start + min(column, last_column);
-            var diff_dst = load_diff_dst(quad);
-            xhat[k] = (load_src(quad) - real4(mean)) * r;
-            var diff_dst_xhat = diff_dst * xhat[k];
-            d[k] = diff_dst;
-            if summed {
-                var counted = diff_dst;
-                var counted_xhat = diff_dst_xhat;
-                if lanes < workgroup_size {
-                    counted = select(real4(), counted, own < uniforms.rows);
-                    counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
+        for (var p = 0u; p < column_packets; p++) {
+            let column = lane + p * lanes;
+            let packet = row_start + min(column, row_packets - 1u);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            for (var k = 0u; k < packet_quads; k++) {
+                var dy = diff_dst.quads[k];
+                let own_xhat = (src.quads[k] - real4(mean)) * r;
+                var dy_xhat = dy * own_xhat;
+                xhat[p].quads[k] = own_xhat;
+                d[p].quads[k] = dy;
+                if summed {
+                    var counted = dy;
+                    var counted_xhat = dy_xhat;
+                    if lanes < workgroup_size {
+                        counted = select(real4(), counted, own < uniforms.rows);
+                        counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
+                    }
+                    sum[p].quads[k] += counted;
+                    sum_xhat[p].quads[k] += counted_xhat;
                 }
-                sum[k] += counted;
-                sum_xhat[k] += counted_xhat;
+                if scaled {
+                    dy *= gamma[p].quads[k];
+                    d[p].quads[k] = dy;
+                    dy_xhat *= gamma[p].quads[k];
+                }
+                if !complete {
+                    dy = select(real4(), dy, column < row_packets);
+                    dy_xhat = select(real4(), dy_xhat, column < row_packets);
+                }
+                row_total += dy;
+                row_total_xhat += dy_xhat;
             }
-            if scaled {
-                diff_dst *= gamma[k];
-                d[k] = diff_dst;
-                diff_dst_xhat *= gamma[k];
-            }
-            if !complete {
-                diff_dst = select(real4(), diff_dst, column <= last_column);
-                diff_dst_xhat = select(real4(), diff_dst_xhat, column <= last_column);
-            }
-            row_total += diff_dst;
-            row_total_xhat += diff_dst_xhat;
         }
         let means = row_sum(local, real2(
             (row_total.x + row_total.y) + (row_total.z + row_total.w),
             (row_total_xhat.x + row_total_xhat.y) + (row_total_xhat.z + row_total_xhat.w),
         )) * uniforms.inverse_count;
-        for (var k = 0u; k < column_quads; k++) {
-            let column = lane + k * lanes;
-            if (complete || column <= last_column) && (lanes == workgroup_size || own < uniforms.rows) {
-                store_diff_src(row_start + column, ((d[k] - real4(means.x)) - xhat[k] * means.y) * r);
+        for (var p = 0u; p < column_packets; p++) {
+            let column = lane + p * lanes;
+            if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
+                var result: Packet;
+                for (var k = 0u; k < packet_quads; k++) {
+                    result.quads[k] = ((d[p].quads[k] - real4(means.x)) - xhat[p].quads[k] * means.y) * r;
+                }
+                store_packet_diff_src(row_start + column, result);
             }
         }
     }
@@ -102,7 +114,10 @@ fn fused_rows(
     let group = tile * (keep / lanes) + local / lanes;
     let count = uniforms.columns;
     let part = uniforms.partials + group * (count / 2u);
-    for (var k = 0u; k < column_quads; k++) {
-        write_columns(local, keep, true, part, 4u * (lane + k * lanes), count, sum[k], sum_xhat[k]);
+    for (var p = 0u; p < column_packets; p++) {
+        for (var k = 0u; k < packet_quads; k++) {
+            let column = packet_elements * (lane + p * lanes) + 4u * k;
+            write_columns(local, keep, true, part, column, count, sum[p].quads[k], sum_xhat[p].quads[k]);
+        }
     }
 }

@@ -1,7 +1,7 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
-// (NXC, rank 2, short runs). The tensor is read as rows of `width` columns, a multiple of 4 made of
+// (NXC, rank 2, short runs). The tensor is read as rows of `width` columns, whole packets made of
 // `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels.
-// An invocation owns some quads of columns, `column_lanes` apart, and walks the rows of a split; the
+// An invocation owns some packets of columns, `column_lanes` apart, and walks the rows of a split; the
 // invocations of a workgroup that own the same columns add up in a fixed order.
 // Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from
 // workspace[partials + split · width / 2] on; `folded`, where a workgroup owns whole rows, it adds the
@@ -19,15 +19,15 @@
 struct Uniforms {
     channels: u32,
     inner: u32,
-    width_quads: u32,
+    width_packets: u32,
     split_rows: u32,   // rows of a split
     rows: u32,
     column_lanes: u32, // invocations side by side in a workgroup
     first_tile: u32,
     end_tile: u32,
-    column_tiles: u32, // tiles of column_lanes · column_quads quads along the window's columns
-    first_quad: u32,   // the window's first column, in quads
-    end_quad: u32,
+    column_tiles: u32, // tiles of column_lanes · column_packets packets along the window's columns
+    first_packet: u32, // the window's first column, in packets
+    end_packet: u32,
     grid_width: u32, // workgroups along x
     window: u32,
     length: u32,
@@ -63,68 +63,81 @@ fn reduce_columns(
     let split = tile / uniforms.column_tiles % uniforms.splits;
     let first = first_column(tile, local % uniforms.column_lanes);
 
-    var sum: array<real4, column_quads>;
-    var sum_xhat: array<real4, column_quads>;
-    var mean: array<real4, column_quads>;
-    var r: array<real4, column_quads>;
-    var scale: array<real4, column_quads>;
-    for (var k = 0u; k < column_quads; k++) {
-        sum[k] = real4();
-        sum_xhat[k] = real4();
-        let column = column_of(first, k);
-        var place = place_of(batch, column);
-        for (var i = 0u; i < 4u; i++) {
-            let stats = load_workspace(uniforms.stats + place.channel);
-            mean[k][i] = stats.x;
-            r[k][i] = stats.y;
-            scale[k][i] = stats.z * stats.y;
-            place = next_place(place);
+    var sum: array<Packet, column_packets>;
+    var sum_xhat: array<Packet, column_packets>;
+    var mean: array<Packet, column_packets>;
+    var r: array<Packet, column_packets>;
+    var scale: array<Packet, column_packets>;
+    for (var p = 0u; p < column_packets; p++) {
+        var place = place_of(batch, column_of(first, p));
+        for (var k = 0u; k < packet_quads; k++) {
+            sum[p].quads[k] = real4();
+            sum_xhat[p].quads[k] = real4();
+            for (var i = 0u; i < 4u; i++) {
+                let stats = load_workspace(uniforms.stats + place.channel);
+                mean[p].quads[k][i] = stats.x;
+                r[p].quads[k][i] = stats.y;
+                scale[p].quads[k][i] = stats.z * stats.y;
+                place = next_place(place);
+            }
         }
     }
 
     let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
     for (var row = split * uniforms.split_rows + row_lane; row < row_end; row += row_lanes) {
-        let row_start = row_of(batch, row) * uniforms.width_quads - uniforms.window / 4u;
-        for (var k = 0u; k < column_quads; k++) {
-            let quad = quad_of(row_start, first, k);
-            var d = load_diff_dst(quad);
-            var d_xhat = d * ((load_src(quad) - mean[k]) * r[k]);
-            store_in_row(row_start, first, k, d * scale[k]);
-            if !complete {
-                let inside = inside_tensor(row_start + column_of(first, k));
-                d = select(real4(), d, inside);
-                d_xhat = select(real4(), d_xhat, inside);
+        let row_start = row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
+        for (var p = 0u; p < column_packets; p++) {
+            let packet = packet_of(row_start, first, p);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                var d = diff_dst.quads[k];
+                var d_xhat = d * ((src.quads[k] - mean[p].quads[k]) * r[p].quads[k]);
+                result.quads[k] = d * scale[p].quads[k];
+                if !complete {
+                    let inside = inside_tensor((row_start + column_of(first, p)) * packet_quads + k);
+                    d = select(real4(), d, inside);
+                    d_xhat = select(real4(), d_xhat, inside);
+                }
+                sum[p].quads[k] += d;
+                sum_xhat[p].quads[k] += d_xhat;
             }
-            sum[k] += d;
-            sum_xhat[k] += d_xhat;
+            store_in_row(row_start, first, p, result);
         }
     }
 
-    for (var k = 0u; k < column_quads; k++) {
-        let total = stacked_sum(local, sum[k], sum_xhat[k]);
-        sum[k] = total.sum;
-        sum_xhat[k] = total.sum_xhat;
-        let column = first + k * uniforms.column_lanes;
-        if !folded && row_lane == 0u && column < uniforms.end_quad {
-            var to = 4u * (split * uniforms.width_quads + column);
-            if general { to = split * uniforms.channels + 4u * (batch * uniforms.width_quads + column); }
-            store_columns(to, total);
+    for (var p = 0u; p < column_packets; p++) {
+        let column = first + p * uniforms.column_lanes;
+        for (var k = 0u; k < packet_quads; k++) {
+            let total = stacked_sum(local, sum[p].quads[k], sum_xhat[p].quads[k]);
+            sum[p].quads[k] = total.sum;
+            sum_xhat[p].quads[k] = total.sum_xhat;
+            if !folded && row_lane == 0u && column < uniforms.end_packet {
+                var to = packet_elements * (split * uniforms.width_packets + column);
+                if general {
+                    to = split * uniforms.channels + packet_elements * (batch * uniforms.width_packets + column);
+                }
+                store_columns(to + 4u * k, total);
+            }
         }
     }
 
     if !folded { return; }
-    for (var k = 0u; k < column_quads; k++) {
-        let column = first + k * uniforms.column_lanes;
-        if row_lane == 0u && column < uniforms.end_quad {
-            sums[column] = sum[k];
-            sums_xhat[column] = sum_xhat[k];
+    for (var p = 0u; p < column_packets; p++) {
+        let column = first + p * uniforms.column_lanes;
+        if row_lane == 0u && column < uniforms.end_packet {
+            for (var k = 0u; k < packet_quads; k++) {
+                sums[column * packet_quads + k] = sum[p].quads[k];
+                sums_xhat[column * packet_quads + k] = sum_xhat[p].quads[k];
+            }
         }
     }
     workgroupBarrier();
     let row = uniforms.channels * uniforms.inner;
     for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
         var total = real2();
-        for (var start = channel * uniforms.inner; start < 4u * uniforms.width_quads; start += row) {
+        for (var start = channel * uniforms.inner; start < packet_elements * uniforms.width_packets; start += row) {
             for (var j = start; j < start + uniforms.inner; j++) {
                 total += real2(sums[j / 4u][j % 4u], sums_xhat[j / 4u][j % 4u]);
             }

@@ -21,7 +21,7 @@ struct Uniforms {
     grid_width: u32,   // workgroups along x
     window: u32,
     length: u32,       // elements from the window's start to the tensor's end
-    last_quad: u32,    // of the window
+    last_packet: u32,  // of the window
     stats: u32,
     weights: u32,
     row_partials: u32,
@@ -37,38 +37,46 @@ fn reduce_rows(
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
 
-    var gamma: array<real4, column_quads>;
-    var sum: array<real4, column_quads>;
-    var sum_xhat: array<real4, column_quads>;
-    for (var k = 0u; k < column_quads; k++) {
-        gamma[k] = gamma_at(tile.shift, tile.quad + k * lanes);
-        if !complete {
-            let inside = columns_of(tile.quad + k * lanes, tile.shift) < vec4(uniforms.columns);
-            gamma[k] = select(real4(), gamma[k], inside);
+    var gamma: array<Packet, column_packets>;
+    var sum: array<Packet, column_packets>;
+    var sum_xhat: array<Packet, column_packets>;
+    for (var p = 0u; p < column_packets; p++) {
+        for (var k = 0u; k < packet_quads; k++) {
+            let quad = (tile.packet + p * lanes) * packet_quads + k;
+            var weights = gamma_at(tile.shift, quad);
+            if !complete {
+                weights = select(real4(), weights, columns_of(quad, tile.shift) < vec4(uniforms.columns));
+            }
+            gamma[p].quads[k] = weights;
+            sum[p].quads[k] = real4();
+            sum_xhat[p].quads[k] = real4();
         }
-        sum[k] = real4();
-        sum_xhat[k] = real4();
     }
 
     let part = index % uniforms.column_tiles * lanes + local % lanes;
     for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
         let stats = load_workspace(uniforms.stats + row);
-        let first = first_quad_of(row);
+        let first = first_packet_of(row);
         var row_sum = real4();
         var row_sum_xhat = real4();
-        for (var k = 0u; k < column_quads; k++) {
-            let quad = quad_in_window(first, tile.quad + k * lanes);
-            var diff_dst = load_diff_dst(quad);
-            var diff_dst_xhat = diff_dst * ((load_src(quad) - real4(stats.x)) * stats.y);
-            if !complete {
-                let inside = columns_of(tile.quad + k * lanes, tile.shift) < vec4(uniforms.columns);
-                diff_dst = select(real4(), diff_dst, inside);
-                diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
+        for (var p = 0u; p < column_packets; p++) {
+            let own_packet = tile.packet + p * lanes;
+            let packet = packet_in_window(first, own_packet);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            for (var k = 0u; k < packet_quads; k++) {
+                var dy = diff_dst.quads[k];
+                var dy_xhat = dy * ((src.quads[k] - real4(stats.x)) * stats.y);
+                if !complete {
+                    let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(uniforms.columns);
+                    dy = select(real4(), dy, inside);
+                    dy_xhat = select(real4(), dy_xhat, inside);
+                }
+                sum[p].quads[k] += dy;
+                sum_xhat[p].quads[k] += dy_xhat;
+                row_sum += dy * gamma[p].quads[k];
+                row_sum_xhat += dy_xhat * gamma[p].quads[k];
             }
-            sum[k] += diff_dst;
-            sum_xhat[k] += diff_dst_xhat;
-            row_sum += diff_dst * gamma[k];
-            row_sum_xhat += diff_dst_xhat * gamma[k];
         }
         if complete || part < uniforms.row_parts {
             store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(
@@ -88,8 +96,11 @@ fn reduce_rows(
     let group = tile.group * (keep / lanes) + local / lanes;
     let count = uniforms.columns;
     let part_of_columns = uniforms.partials + group * select(count, count / 2u, aligned);
-    for (var k = 0u; k < column_quads; k++) {
-        let column = columns_of(tile.quad + k * lanes, tile.shift).x;
-        write_columns(local, keep, aligned, part_of_columns, column, count, sum[k], sum_xhat[k]);
+    for (var p = 0u; p < column_packets; p++) {
+        for (var k = 0u; k < packet_quads; k++) {
+            let quad = (tile.packet + p * lanes) * packet_quads + k;
+            let column = columns_of(quad, tile.shift).x;
+            write_columns(local, keep, aligned, part_of_columns, column, count, sum[p].quads[k], sum_xhat[p].quads[k]);
+        }
     }
 }

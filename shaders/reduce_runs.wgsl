@@ -2,7 +2,7 @@
 // `inner` consecutive elements (NCX). A tile is `outer_block` runs of one channel, or one chunk of one run;
 // a workgroup takes a tile and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
 // `lanes` invocations share a run.
-// With constant statistics the gradient does not wait for the sums: where runs begin at quads,
+// With constant statistics the gradient does not wait for the sums: where runs begin at packets,
 // diff_src = gamma · r · diff_dst is written on the way.
 //
 // Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
@@ -58,19 +58,25 @@ fn reduce_runs(
     for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
         let run = run_of(n, channel);
         let range = chunk_range(run, chunk);
-        let end = (range.y + 3u) / 4u;
-        for (var quad = range.x / 4u + lane; quad < end; quad += uniforms.lanes) {
-            var d = load_diff_dst(quad);
-            var d_xhat = d * ((load_src(quad) - real4(stats.x)) * stats.y);
-            store_diff_src(quad, d * (stats.z * stats.y));
-            if !aligned {
-                // The run's neighbours in its first and last quad count as 0.
-                let inside = inside_range(quad, range);
-                d = select(real4(), d, inside);
-                d_xhat = select(real4(), d_xhat, inside);
+        let end = (range.y + packet_elements - 1u) / packet_elements;
+        for (var packet = range.x / packet_elements + lane; packet < end; packet += uniforms.lanes) {
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                var d = diff_dst.quads[k];
+                var d_xhat = d * ((src.quads[k] - real4(stats.x)) * stats.y);
+                result.quads[k] = d * (stats.z * stats.y);
+                if !aligned {
+                    // The run's neighbours in its first and last packet count as 0.
+                    let inside = inside_range(packet * packet_quads + k, range);
+                    d = select(real4(), d, inside);
+                    d_xhat = select(real4(), d_xhat, inside);
+                }
+                sum += d;
+                sum_xhat += d_xhat;
             }
-            sum += d;
-            sum_xhat += d_xhat;
+            store_packet_diff_src(packet, result);
         }
     }
 

@@ -68,8 +68,8 @@ pub struct Tuning {
     pub columns_workgroup: u32,
     /// How many of `columns_workgroup` stand side by side in a row. A power of two.
     pub column_lanes: u32,
-    /// Most quads of a row, 1 to 16, that an invocation of the kernels over columns owns; doubled where that
-    /// spares cutting the row in two.
+    /// Most quads of a row, 1 to 16, that an invocation of the kernels over columns owns, or else what one load
+    /// moves; doubled where that spares cutting the row in two.
     pub column_quads: u32,
     /// Fewest quads of a run for each invocation of the kernels over runs: only a longer run is shared by
     /// more. So too for partial sums, where four count as a quad.
@@ -129,6 +129,9 @@ pub struct Tuning {
     /// Bits of the words that tensors and the workspace are read and written by, where the adapter has such
     /// integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
     pub word_bits: u32,
+    /// Bytes, 8, 16 or 32, up to which a load moves eight elements instead of four, where a tensor, or each of its
+    /// rows or runs, is made of so many. Loads of 32-bit words are of at most 16.
+    pub load_bytes: u32,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
     /// far as geometry has a choice. Far fewer than a binding holds.
     pub window_unit: u32,
@@ -163,6 +166,7 @@ impl Tuning {
         fused_adds: 256,
         fused_columns: 4096,
         word_bits: 64,
+        load_bytes: 32,
         window_unit: 1 << 23, // 32 MiB of f32
     };
 
@@ -193,6 +197,7 @@ impl Tuning {
         fused_adds: 16,
         fused_columns: 8192,
         word_bits: 32,
+        load_bytes: 16,
         window_unit: 1 << 23, // 32 MiB of f32
     };
 }
@@ -242,7 +247,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 25] {
+    fn fields(&mut self) -> [Field<'_>; 26] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -287,6 +292,11 @@ impl Tuning {
                 "word_bits",
                 Bounds::power_of_two(32, 64),
                 &mut self.word_bits,
+            ),
+            (
+                "load_bytes",
+                Bounds::power_of_two(8, 32),
+                &mut self.load_bytes,
             ),
             (
                 "window_unit",
@@ -419,7 +429,7 @@ impl Profile {
                 .max_storage_buffer_binding_size
                 .min(u64::from(u32::MAX)),
             max_buffer: limits.max_buffer_size,
-            // Quads of f64 take 32 bytes; WebGPU's smallest alignment is no less.
+            // Quads of f64 and packets of f32 take 32 bytes; WebGPU's smallest alignment is no less.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(32),
             // Folded into rows of more, the last row's surplus might wrap in 32 bits.
             max_workgroups: limits.max_compute_workgroups_per_dimension.min(65535),
@@ -530,7 +540,7 @@ impl Profile {
 
     /// A workgroup size of the tuning, within the adapter's limits.
     pub(crate) fn workgroup(&self, size: u32) -> u32 {
-        // Of any type's kernels, so that a tensor is divided alike whatever its type.
+        // Of any type's kernels, so that workgroups are alike whatever the type.
         let shared = u64::from(self.max_workgroup_storage) / (SHARED_REALS * DType::F64.size());
         let limit = u64::from(self.max_invocations)
             .min(shared)
@@ -539,6 +549,28 @@ impl Profile {
         size.clamp(SMALLEST_WORKGROUP, limit)
             .next_power_of_two()
             .min(limit)
+    }
+}
+
+#[cfg(test)]
+impl Profile {
+    /// A GPU with WebGPU's default limits.
+    pub(crate) fn usual() -> Self {
+        Self {
+            adapter: String::new(),
+            max_binding: 1 << 27,
+            max_buffer: 1 << 28,
+            alignment: 256,
+            max_workgroups: 65535,
+            max_invocations: 256,
+            max_storage_buffers: 8,
+            max_workgroup_storage: 16384,
+            subgroup_size: 0,
+            f16: true,
+            f64: false,
+            int64: false,
+            tuning: Tuning::GPU,
+        }
     }
 }
 

@@ -118,6 +118,7 @@ const SMALL_UNITS: Tuning = Tuning {
     apply_backwards: 1,
     short_run: 32,
     word_bits: 64,
+    load_bytes: 32,
     window_unit: 4096,
     fused_workgroup: 16,
     fused_tensor: 4096,

@@ -1,19 +1,19 @@
-// What the kernels over columns share: which quads of a row an invocation owns. There are `column_quads` of
-// them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the
-// loops over them.
+// What the kernels over columns share: which packets of a row an invocation owns. There are `column_packets` of
+// them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
+// over them.
 
 override workgroup_size: u32 = 64u;
 override complete: bool = false; // the last row is complete
-override whole: bool = false;    // the tensor ends with a quad
+override whole: bool = false;    // the tensor ends with a packet
 
 fn first_column(tile: u32, lane: u32) -> u32 {
-    let width = uniforms.column_lanes * column_quads;
-    return uniforms.first_quad + tile % uniforms.column_tiles * width + lane;
+    let width = uniforms.column_lanes * column_packets;
+    return uniforms.first_packet + tile % uniforms.column_tiles * width + lane;
 }
 
-// The k-th of the invocation's columns; past the end, the last stands in and nothing is written.
-fn column_of(first: u32, k: u32) -> u32 {
-    return min(first + k * uniforms.column_lanes, uniforms.end_quad - 1u);
+// The p-th of the invocation's packets of columns; past the end, the last stands in and nothing is written.
+fn column_of(first: u32, p: u32) -> u32 {
+    return min(first + p * uniforms.column_lanes, uniforms.end_packet - 1u);
 }
 
 // Where a column stands: the channel, and the element of its run.
@@ -22,9 +22,9 @@ struct Place {
     element: u32,
 }
 
-// Of a quad's first element.
+// Of a packet's first element.
 fn place_of(batch: u32, column: u32) -> Place {
-    let index = 4u * (batch * uniforms.width_quads + column);
+    let index = packet_elements * (batch * uniforms.width_packets + column);
     let group = index / uniforms.inner;
     return Place(group % uniforms.channels, index - group * uniforms.inner);
 }
@@ -42,11 +42,11 @@ fn next_place(place: Place) -> Place {
     return next;
 }
 
-// The quad of a row in the k-th column; past the tensor's end, its last.
-fn quad_of(row_start: u32, first: u32, k: u32) -> u32 {
-    let quad = row_start + column_of(first, k);
-    if complete { return quad; }
-    return min(quad, (uniforms.length - 1u) / 4u);
+// The packet of a row in the p-th column; past the tensor's end, its last.
+fn packet_of(row_start: u32, first: u32, p: u32) -> u32 {
+    let packet = row_start + column_of(first, p);
+    if complete { return packet; }
+    return min(packet, (uniforms.length - 1u) / packet_elements);
 }
 
 // Which of a quad's elements are in the tensor. A quad may be so far behind that its elements' numbers
@@ -56,17 +56,18 @@ fn inside_tensor(quad: u32) -> vec4<bool> {
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }
 
-// Writes the quad of a row in the k-th column, as far as it is in the tensor.
-fn store_in_row(row_start: u32, first: u32, k: u32, value: real4) {
-    let quad = row_start + column_of(first, k);
-    if first + k * uniforms.column_lanes < uniforms.end_quad {
+// Writes the packet of a row in the p-th column, as far as it is in the tensor.
+fn store_in_row(row_start: u32, first: u32, p: u32, value: Packet) {
+    let packet = row_start + column_of(first, p);
+    if first + p * uniforms.column_lanes < uniforms.end_packet {
         if complete {
-            store_diff_src(quad, value);
-        } else if quad <= (uniforms.length - 1u) / 4u {
+            store_packet_diff_src(packet, value);
+        } else if packet <= (uniforms.length - 1u) / packet_elements {
             if whole {
-                store_diff_src(quad, value);
+                store_packet_diff_src(packet, value);
             } else {
-                store_part_diff_src(quad, value, min(4u, uniforms.length - 4u * quad));
+                let left = uniforms.length - packet * packet_elements;
+                store_part_packet_diff_src(packet, value, min(packet_elements, left));
             }
         }
     }

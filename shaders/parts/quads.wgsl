@@ -1,7 +1,7 @@
 // How runs and tensors lie in quads. Overrides pick the code, since on a software adapter a branch that
 // is not taken costs as much as one that is.
 
-override aligned: bool = false; // every run begins at a quad
+override aligned: bool = false; // every run begins at a quad, in a kernel that moves packets at a packet
 
 // Which of a quad's elements are in the range.
 fn inside_range(quad: u32, range: vec2<u32>) -> vec4<bool> {

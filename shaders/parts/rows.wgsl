@@ -1,11 +1,11 @@
 // What the kernels over rows (layer norm) share. A row is `columns` elements with statistics of its own;
 // gamma and the parameters' gradients lie along it. `lanes` invocations stand side by side in a row and
-// hold `column_quads` quads of its columns each; the workgroup's other invocations do other rows. Both are
+// hold `column_packets` packets of its columns each; the workgroup's other invocations do other rows. Both are
 // constants of the text, `lanes` is a power of two: a compiler keeps arrays in registers if their length is
 // that of the loops over them.
 
 override workgroup_size: u32 = 64u;
-override complete: bool = false; // every invocation's quads are in the row
+override complete: bool = false; // every invocation's packets are in the row
 override scaled: bool = false;   // gamma is given
 override summed: bool = false;   // the parameters' gradients are wanted
 override folded: bool = false;   // a workgroup adds up its sums of a column before it writes them

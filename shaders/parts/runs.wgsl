@@ -1,6 +1,6 @@
 // What the kernels over runs share. A run is the `inner` consecutive elements of one channel at one
 // outer index; run number n · channels + c, or with general axes as those say. Indices are relative to
-// the bound window, which begins at element `window` of the tensor (a multiple of 4).
+// the bound window, which begins at element `window` of the tensor (a multiple of a packet's).
 
 fn run_of(n: u32, channel: u32) -> u32 {
     if general { return join_axes(channel, n); }

@@ -1,9 +1,10 @@
 // What reduce_rows and apply_rows share. They do the rows that the fused kernel cannot: too long for
 // registers, not beginning at quads, or on an adapter with few bindings.
-// A tile is some rows by `lanes` · `column_quads` of the quads that a row touches. All rows that an invocation
+// A tile is some rows by `lanes` · `column_packets` of the packets that a row touches. All rows that an invocation
 // walks begin at the same place in a quad, `shift` elements behind the quad's start, so that it keeps to the
 // same columns and holds their gamma. Such rows are `row_step` apart; a tile takes one of `phases` of them.
-// An invocation's k-th quad holds columns 4q − shift to 4q − shift + 3.
+// A quad q of a row holds columns 4q − shift to 4q − shift + 3. Packets of two quads are for rows that begin at
+// packets.
 
 override aligned: bool = false; // every row begins at a quad
 
@@ -12,7 +13,7 @@ struct Tile {
     row: u32,   // the first
     end: u32,   // behind the last
     shift: u32,
-    quad: u32,  // the first
+    packet: u32, // the first of the row's
 }
 
 fn tile_at(tile: u32, local: u32) -> Tile {
@@ -25,7 +26,7 @@ fn tile_at(tile: u32, local: u32) -> Tile {
         row,
         min(uniforms.rows, (split + 1u) * uniforms.tile_rows),
         row * uniforms.columns % 4u,
-        tile % uniforms.column_tiles * lanes * column_quads + local % lanes,
+        tile % uniforms.column_tiles * lanes * column_packets + local % lanes,
     );
 }
 
@@ -36,15 +37,15 @@ fn gamma_at(shift: u32, quad: u32) -> real4 {
     return load_workspace(uniforms.weights + copy * uniforms.row_quads + min(quad, uniforms.row_quads - 1u));
 }
 
-// The row's first quad in the window. It may be before the window, where a window begins inside a row.
-fn first_quad_of(row: u32) -> u32 {
-    return row * uniforms.columns / 4u - uniforms.window / 4u;
+// The row's first packet in the window. It may be before the window, where a window begins inside a row.
+fn first_packet_of(row: u32) -> u32 {
+    return row * uniforms.columns / packet_elements - uniforms.window / packet_elements;
 }
 
-// A quad of a row, or what stands in for one that is behind the window.
-fn quad_in_window(first: u32, quad: u32) -> u32 {
-    if complete { return first + quad; }
-    return min(first + quad, uniforms.last_quad);
+// A packet of a row, or what stands in for one that is behind the window.
+fn packet_in_window(first: u32, packet: u32) -> u32 {
+    if complete { return first + packet; }
+    return min(first + packet, uniforms.last_packet);
 }
 
 // Columns of a quad's elements. One before the row is above all columns.

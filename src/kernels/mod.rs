@@ -5,16 +5,17 @@
 //!
 //! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
 //! them.
-//! * Data tensors are bound from `window` (a multiple of 4 elements) to the end of the last quad (group
-//!   of four elements) that the dispatch's tiles touch; [`crate::plan`] computes both from the same tile
-//!   bounds. The kernels over runs reach only quads that hold an element of one of their tiles. Those
-//!   over columns clamp what is beside the last column or behind the last element to that column and
-//!   element, which are in the window: only the last window's last row can be incomplete. The fused
+//! * Data are moved by quads, groups of four elements, or by packets of one or two quads; a tensor is in packets
+//!   of two only if it has a multiple of eight elements. Data tensors are bound from `window` (a multiple of 32
+//!   elements) at least to the end of the last packet that the dispatch's tiles touch; [`crate::plan`] computes
+//!   both from the same tile bounds. The kernels over runs reach only packets that hold an element of one of
+//!   their tiles. Those over columns clamp what is beside the last column or behind the last element to that
+//!   column and element, which are in the window: only the last window's last row can be incomplete. The fused
 //!   kernel over columns clamps columns likewise; its rows are whole quads, all bound. The fused
-//!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp quads
+//!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp packets
 //!   to the window's last; what they store passes the same comparisons without the clamp. Where a
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
-//!   tensor's length.
+//!   tensor's length; such a tensor is not in packets of two.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
@@ -29,14 +30,14 @@
 //!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
-//! * Private arrays have `column_quads` elements and are indexed below it; pack_weights' has 7, indexed by
-//!   3 − copy + 0 to 3, of 4 copies.
+//! * Private arrays have `column_packets` packets of `packet_quads` quads and are indexed below these;
+//!   pack_weights' has 7, indexed by 3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
 //!   at once; in finish and fused_columns they first compute for the last channel, and store nothing.
 //! * What a clamped load reads, another invocation may be writing in place. It is never used.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
-//! * Where a window begins inside a row, the row's first quad relative to it wraps below 0; the quads of the
+//! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
@@ -46,7 +47,7 @@ mod source;
 mod tests;
 mod uniforms;
 
-pub(crate) use source::{Access, Variant};
+pub(crate) use source::{Access, PACKET_QUADS, Variant};
 pub(crate) use uniforms::Uniforms;
 
 use crate::geometry::MAX_RANK;
@@ -172,6 +173,7 @@ const FUSED_ROWS: Entry = Entry {
     text: &[
         include_str!("../../shaders/parts/tiles.wgsl"),
         include_str!("../../shaders/parts/paired_sums.wgsl"),
+        include_str!("../../shaders/parts/packets.wgsl"),
         include_str!("../../shaders/parts/rows.wgsl"),
         include_str!("../../shaders/parts/row_sum_workgroup.wgsl"),
         include_str!("../../shaders/fused_rows.wgsl"),
@@ -186,7 +188,7 @@ const FUSED_ROWS: Entry = Entry {
         Tensor::DiffSrc,
     ],
     optional: &[Tensor::Gamma],
-    sizes: &["lanes", "column_quads"],
+    sizes: &["lanes", "column_packets", PACKET_QUADS],
     constants: &["complete", "scaled", "summed", "folded"],
     words: &[
         "rows",
@@ -259,13 +261,14 @@ impl Kernel {
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/workgroup_sum.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/runs.wgsl"),
                     include_str!("../../shaders/reduce_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
-                sizes: &[],
+                sizes: &[PACKET_QUADS],
                 constants: &["general", "aligned"],
                 words: &[
                     "outer",
@@ -291,6 +294,7 @@ impl Kernel {
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/columns.wgsl"),
                     include_str!("../../shaders/parts/stacked_sum.wgsl"),
                     include_str!("../../shaders/parts/paired_sums.wgsl"),
@@ -298,22 +302,22 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
-                sizes: &["column_quads"],
+                sizes: &["column_packets", PACKET_QUADS],
                 constants: &[
                     "general", "complete", "whole", "stacked", "folded", "paired",
                 ],
                 words: &[
                     "channels",
                     "inner",
-                    "width_quads",
+                    "width_packets",
                     "split_rows",
                     "rows",
                     "column_lanes",
                     "first_tile",
                     "end_tile",
                     "column_tiles",
-                    "first_quad",
-                    "end_quad",
+                    "first_packet",
+                    "end_packet",
                     "grid_width",
                     "window",
                     "length",
@@ -362,6 +366,7 @@ impl Kernel {
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/runs.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
@@ -369,7 +374,7 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
-                sizes: &[],
+                sizes: &[PACKET_QUADS],
                 constants: &[
                     "backwards",
                     "general",
@@ -403,12 +408,13 @@ impl Kernel {
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/columns.wgsl"),
                     include_str!("../../shaders/apply_columns.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[Src],
-                sizes: &["column_quads"],
+                sizes: &["column_packets", PACKET_QUADS],
                 constants: &[
                     "backwards",
                     "general",
@@ -419,15 +425,15 @@ impl Kernel {
                 words: &[
                     "channels",
                     "inner",
-                    "width_quads",
+                    "width_packets",
                     "tile_rows",
                     "rows",
                     "column_lanes",
                     "first_tile",
                     "end_tile",
                     "column_tiles",
-                    "first_quad",
-                    "end_quad",
+                    "first_packet",
+                    "end_packet",
                     "grid_width",
                     "window",
                     "length",
@@ -492,6 +498,7 @@ impl Kernel {
                         text: &[
                             include_str!("../../shaders/parts/tiles.wgsl"),
                             include_str!("../../shaders/parts/paired_sums.wgsl"),
+                            include_str!("../../shaders/parts/packets.wgsl"),
                             include_str!("../../shaders/parts/rows.wgsl"),
                             include_str!("../../shaders/parts/row_sum_subgroup.wgsl"),
                             include_str!("../../shaders/fused_rows.wgsl"),
@@ -506,13 +513,14 @@ impl Kernel {
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/paired_sums.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/rows.wgsl"),
                     include_str!("../../shaders/parts/split_rows.wgsl"),
                     include_str!("../../shaders/reduce_rows.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace],
                 optional: &[],
-                sizes: &["lanes", "column_quads"],
+                sizes: &["lanes", "column_packets", PACKET_QUADS],
                 constants: &["complete", "scaled", "summed", "folded", "aligned"],
                 words: &[
                     "rows",
@@ -528,7 +536,7 @@ impl Kernel {
                     "grid_width",
                     "window",
                     "length",
-                    "last_quad",
+                    "last_packet",
                     "stats",
                     "weights",
                     "row_partials",
@@ -543,6 +551,7 @@ impl Kernel {
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
                     include_str!("../../shaders/parts/paired_sums.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/rows.wgsl"),
                     include_str!("../../shaders/parts/split_rows.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
@@ -550,7 +559,7 @@ impl Kernel {
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[],
-                sizes: &["lanes", "column_quads"],
+                sizes: &["lanes", "column_packets", PACKET_QUADS],
                 constants: &[
                     "backwards",
                     "complete",
@@ -574,7 +583,7 @@ impl Kernel {
                     "grid_width",
                     "window",
                     "length",
-                    "last_quad",
+                    "last_packet",
                     "stats",
                     "coefficients",
                     "weights",

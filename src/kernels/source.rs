@@ -27,6 +27,9 @@ pub(crate) enum Access {
     Exact,
 }
 
+/// The constant of a text that says how many quads a load of data moves, 1 or 2.
+pub(crate) const PACKET_QUADS: &str = "packet_quads";
+
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {
@@ -124,6 +127,9 @@ impl Variant {
                 label += &format!("-{name}");
             }
         }
+        if self.packet_quads() == Some(2) {
+            label += "-packets";
+        }
         for tensor in &self.exact {
             label += &format!("-exact_{}", tensor.name());
         }
@@ -131,6 +137,24 @@ impl Variant {
             label += &format!("-{name}");
         }
         label
+    }
+
+    /// How many quads a load of data moves, in a kernel that moves packets.
+    pub(super) fn packet_quads(&self) -> Option<u32> {
+        let mut sizes = self.sizes.iter();
+        sizes
+            .find(|(name, _)| *name == PACKET_QUADS)
+            .map(|&(_, size)| size)
+    }
+
+    /// Whether the elements of a tensor's binding are packets of two quads.
+    pub(super) fn is_wide(&self, tensor: Tensor) -> bool {
+        let fits = match (self.dtype(tensor), self.access_to(tensor)) {
+            (_, Access::Exact) | (DType::F64, _) => false,
+            (DType::F32, access) => access == Access::LongWords,
+            (DType::F16 | DType::Bf16, _) => true,
+        };
+        tensor.is_data() && self.packet_quads() == Some(2) && fits
     }
 
     fn dtype(&self, tensor: Tensor) -> DType {
@@ -175,6 +199,9 @@ impl Variant {
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
         let element = match (tensor, self.dtype(tensor), self.access_to(tensor)) {
             (Tensor::Sums, ..) => "real",
+            (_, DType::F16 | DType::Bf16, Access::Quads) if self.is_wide(tensor) => "vec4<u32>",
+            (_, DType::F16 | DType::Bf16, _) if self.is_wide(tensor) => "vec2<u64>",
+            (_, DType::F32, _) if self.is_wide(tensor) => "vec4<u64>",
             (_, DType::F16 | DType::Bf16, Access::Quads) => "vec2<u32>",
             (_, DType::F16 | DType::Bf16, Access::LongWords) => "u64",
             (_, DType::F16 | DType::Bf16, Access::Exact) => "u32",
@@ -195,7 +222,8 @@ impl Variant {
         }
     }
 
-    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes.
+    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes; in a kernel
+    /// that moves packets `load_packet_…` and so on of its data.
     fn accessors(&self, tensor: Tensor) -> Vec<String> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
@@ -204,31 +232,64 @@ impl Variant {
         let bound = self.bound.contains(&through);
         let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
         let access = self.access_to(through);
-        let load = match (half, access) {
-            _ if !bound => include_str!("../../shaders/access/load_absent.wgsl"),
-            (false, Access::Quads) => include_str!("../../shaders/access/load_real.wgsl"),
-            (false, Access::LongWords) => include_str!("../../shaders/access/load_real_long.wgsl"),
-            (false, Access::Exact) => include_str!("../../shaders/access/load_real_exact.wgsl"),
-            (true, Access::Quads) => include_str!("../../shaders/access/load_half.wgsl"),
-            (true, Access::LongWords) => include_str!("../../shaders/access/load_half_long.wgsl"),
-            (true, Access::Exact) => include_str!("../../shaders/access/load_half_exact.wgsl"),
+        let (load, store) = match (half, access) {
+            _ if !bound => (
+                include_str!("../../shaders/access/load_absent.wgsl"),
+                include_str!("../../shaders/access/store_absent.wgsl"),
+            ),
+            (false, _) if self.is_wide(through) => (
+                include_str!("../../shaders/access/load_real_long_wide.wgsl"),
+                include_str!("../../shaders/access/store_real_long_wide.wgsl"),
+            ),
+            (true, Access::LongWords) if self.is_wide(through) => (
+                include_str!("../../shaders/access/load_half_long_wide.wgsl"),
+                include_str!("../../shaders/access/store_half_long_wide.wgsl"),
+            ),
+            (true, _) if self.is_wide(through) => (
+                include_str!("../../shaders/access/load_half_wide.wgsl"),
+                include_str!("../../shaders/access/store_half_wide.wgsl"),
+            ),
+            (false, Access::Quads) => (
+                include_str!("../../shaders/access/load_real.wgsl"),
+                include_str!("../../shaders/access/store_real.wgsl"),
+            ),
+            (false, Access::LongWords) => (
+                include_str!("../../shaders/access/load_real_long.wgsl"),
+                include_str!("../../shaders/access/store_real_long.wgsl"),
+            ),
+            (false, Access::Exact) => (
+                include_str!("../../shaders/access/load_real_exact.wgsl"),
+                include_str!("../../shaders/access/store_real_exact.wgsl"),
+            ),
+            (true, Access::Quads) => (
+                include_str!("../../shaders/access/load_half.wgsl"),
+                include_str!("../../shaders/access/store_half.wgsl"),
+            ),
+            (true, Access::LongWords) => (
+                include_str!("../../shaders/access/load_half_long.wgsl"),
+                include_str!("../../shaders/access/store_half_long.wgsl"),
+            ),
+            (true, Access::Exact) => (
+                include_str!("../../shaders/access/load_half_exact.wgsl"),
+                include_str!("../../shaders/access/store_half_exact.wgsl"),
+            ),
         };
-        let store = match (half, access) {
-            _ if !bound => include_str!("../../shaders/access/store_absent.wgsl"),
-            (false, Access::Quads) => include_str!("../../shaders/access/store_real.wgsl"),
-            (false, Access::LongWords) => include_str!("../../shaders/access/store_real_long.wgsl"),
-            (false, Access::Exact) => include_str!("../../shaders/access/store_real_exact.wgsl"),
-            (true, Access::Quads) => include_str!("../../shaders/access/store_half.wgsl"),
-            (true, Access::LongWords) => include_str!("../../shaders/access/store_half_long.wgsl"),
-            (true, Access::Exact) => include_str!("../../shaders/access/store_half_exact.wgsl"),
-        };
-        let templates = match tensor {
+        let mut templates = match tensor {
             Tensor::Sums if bound => vec![include_str!("../../shaders/access/sums.wgsl")],
             Tensor::Sums => vec![include_str!("../../shaders/access/sums_absent.wgsl")],
             Tensor::Workspace => vec![load, store],
             _ if tensor.is_output() => vec![store],
             _ => vec![load],
         };
+        if tensor.is_data() && self.packet_quads().is_some() {
+            let wide = bound && self.is_wide(through);
+            templates.extend(match (tensor.is_output(), wide) {
+                (true, true) => Some(include_str!("../../shaders/access/store_wide_part.wgsl")),
+                (true, false) => Some(include_str!("../../shaders/access/store_packet.wgsl")),
+                (false, true) => None,
+                (false, false) => Some(include_str!("../../shaders/access/load_packet.wgsl")),
+            });
+        }
         let length = match (self.kernel, tensor) {
             (_, tensor) if tensor.is_data() => "length",
             (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Mean | Tensor::Variance) => {

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use super::source::Target;
-use super::{Access, Kernel, Tensor, Uniforms, Variant};
+use super::{Access, Kernel, PACKET_QUADS, Tensor, Uniforms, Variant};
 use crate::DType;
 use crate::profile::SHARED_REALS;
 use naga::back;
@@ -47,7 +47,7 @@ impl Kernel {
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in alone_and_together(entry.constants) {
-                    for choice in 0..18usize {
+                    for choice in 0..27usize {
                         let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
                         // None exact, all, the data alone, the parameters alone.
                         let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
@@ -57,8 +57,16 @@ impl Kernel {
                             12..14 => (Access::LongWords, |_| true),
                             14 => (Access::Quads, |tensor| tensor.is_data()),
                             15 | 16 => (Access::LongWords, |tensor| tensor.is_data()),
-                            _ => (Access::LongWords, |tensor| !tensor.is_data()),
+                            17 => (Access::LongWords, |tensor| !tensor.is_data()),
+                            18..22 => (Access::Quads, |_| false),
+                            22..26 => (Access::LongWords, |_| false),
+                            // What no plan has: a tensor in packets of two quads has room for them.
+                            _ => (Access::Quads, |_| true),
                         };
+                        let wide = choice >= 18;
+                        if wide && !entry.sizes.contains(&PACKET_QUADS) {
+                            continue;
+                        }
                         // In place means that diff_src is wanted.
                         if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
                             continue;
@@ -84,7 +92,10 @@ impl Kernel {
                             sizes: entry
                                 .sizes
                                 .iter()
-                                .map(|&name| (name, [1, 8, 4][variants.len() % 3]))
+                                .map(|&name| match name {
+                                    PACKET_QUADS => (name, 1 + u32::from(wide)),
+                                    _ => (name, [1, 8, 4][variants.len() % 3]),
+                                })
                                 .collect(),
                             enabled: enabled.clone(),
                         };
@@ -123,7 +134,9 @@ fn variants() -> Vec<Variant> {
 /// The text with the same sizes for all.
 fn text_of_any_size(variant: &Variant) -> String {
     let mut variant = variant.clone();
-    variant.sizes.iter_mut().for_each(|(_, size)| *size = 4);
+    let sizes = variant.sizes.iter_mut();
+    let sizes = sizes.filter(|(name, _)| *name != PACKET_QUADS);
+    sizes.for_each(|(_, size)| *size = 4);
     variant.wgsl()
 }
 
@@ -344,7 +357,7 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
     })
 }
 
-/// What a binding's array is made of: quads, where the buffer has room for the last one.
+/// What a binding's array is made of: quads or pairs of them, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),
@@ -353,6 +366,11 @@ fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
         _ => (variant.params, variant.access_to(tensor)),
     };
     let (scalar, size) = match dtype {
+        DType::F16 | DType::Bf16 if variant.is_wide(tensor) => match access {
+            Access::LongWords => (Scalar::U64, naga::VectorSize::Bi),
+            _ => (Scalar::U32, naga::VectorSize::Quad),
+        },
+        DType::F32 if variant.is_wide(tensor) => (Scalar::U64, naga::VectorSize::Quad),
         DType::F16 | DType::Bf16 if access == Access::LongWords => {
             return TypeInner::Scalar(Scalar::U64);
         }

@@ -4,33 +4,46 @@ use super::finish::Partials;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled, word,
+    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled,
+    most_packets, word,
 };
 use crate::Error;
 use crate::geometry::Layout;
-use crate::kernels::{Kernel, Uniforms};
+use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 use std::ops::Range;
 
 /// Quads of a row that an invocation can own.
-const MAX_QUADS: u64 = 16;
+const MAX_QUADS: u32 = 16;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
-/// quads and wide enough for a workgroup.
+/// packets and wide enough for a workgroup.
 struct Columns {
     repeats: u64,
-    width_quads: u64,
+    width_packets: u64,
     rows: u64,
     /// Kept indices over general leading axes: the rows are walked once for each.
     batches: u64,
     column_lanes: u64,
-    /// Quads of a row that an invocation owns.
-    column_quads: u64,
+    /// Quads of a packet.
+    packet_quads: u64,
+    /// Packets of a row that an invocation owns.
+    column_packets: u64,
 }
 
 impl Columns {
-    /// Quads of a row that a workgroup owns.
+    /// Packets of a row that a workgroup owns.
     fn tile(&self) -> u64 {
-        self.column_lanes * self.column_quads
+        self.column_lanes * self.column_packets
+    }
+
+    /// Elements of a packet.
+    fn packet(&self) -> u64 {
+        4 * self.packet_quads
+    }
+
+    /// Elements of a row.
+    fn width(&self) -> u64 {
+        self.packet() * self.width_packets
     }
 
     /// The override constants that are true for both kernels.
@@ -38,16 +51,24 @@ impl Columns {
         let elements = layout.grid.elements();
         enabled(&[
             ("general", layout.general.is_some()),
-            ("complete", elements.is_multiple_of(4 * self.width_quads)),
-            ("whole", elements.is_multiple_of(4)),
+            ("complete", elements.is_multiple_of(self.width())),
+            ("whole", elements.is_multiple_of(self.packet())),
         ])
+    }
+
+    /// The constants of both kernels' texts.
+    fn sizes(&self) -> Vec<(&'static str, u32)> {
+        vec![
+            ("column_packets", word(self.column_packets)),
+            (PACKET_QUADS, word(self.packet_quads)),
+        ]
     }
 }
 
 /// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
 struct Share {
     tiles: Range<u64>,
-    quads: Range<u64>,
+    packets: Range<u64>,
     column_tiles: u64,
     elements: Range<u64>,
 }
@@ -65,14 +86,14 @@ impl Share {
         let mut words = vec![
             ("channels", grid.channels),
             ("inner", grid.inner),
-            ("width_quads", word(columns.width_quads)),
+            ("width_packets", word(columns.width_packets)),
             ("rows", word(columns.rows)),
             ("column_lanes", word(columns.column_lanes)),
             ("first_tile", word(self.tiles.start)),
             ("end_tile", word(self.tiles.end)),
             ("column_tiles", word(self.column_tiles)),
-            ("first_quad", word(self.quads.start)),
-            ("end_quad", word(self.quads.end)),
+            ("first_packet", word(self.packets.start)),
+            ("end_packet", word(self.packets.end)),
             ("grid_width", workgroups[0]),
             ("window", word(self.elements.start)),
             ("length", word(grid.elements() - self.elements.start)),
@@ -87,68 +108,81 @@ impl Planner<'_> {
     fn columns(&self, layout: &Layout, workgroup_size: u32) -> Columns {
         let lanes = self.profile.tuning.column_lanes.clamp(1, workgroup_size);
         let lanes = 1u64 << lanes.ilog2(); // as the kernels' trees of sums need it
+        // As many elements side by side whatever a packet holds, where the others can take other rows.
+        let beside = |packet_quads: u64| match lanes < u64::from(workgroup_size) {
+            true => (lanes / packet_quads).max(1),
+            false => lanes,
+        };
         let grid = &layout.grid;
         if let Some(general) = &layout.general {
-            let width_quads = u64::from(general.width).max(4) / 4;
+            let width = u64::from(general.width).max(4);
+            let packet_quads = u64::from(self.packet_quads(width));
             return Columns {
-                repeats: 1,
-                width_quads,
                 rows: u64::from(grid.outer),
-                batches: u64::from(grid.channels) / (4 * width_quads),
-                ..self.divide(width_quads, lanes)
+                batches: u64::from(grid.channels) / width,
+                ..self.divide(
+                    width / (4 * packet_quads),
+                    packet_quads,
+                    beside(packet_quads),
+                )
             };
         }
+        let packet_quads = u64::from(self.packet_quads(grid.elements()));
+        let lanes = beside(packet_quads);
         let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
-        let whole_quads = 4 >> outer_elements.trailing_zeros().min(2);
-        let quads = outer_elements * whole_quads / 4;
+        let packet = 4 * packet_quads;
+        let whole_packets = packet >> outer_elements.trailing_zeros().min(packet.ilog2());
+        let packets = outer_elements * whole_packets / packet;
         // Rows wide enough to give all invocations work, and if registers allow the same work; no wider
-        // than the tensor, in whole quads.
-        let widest = lanes * self.most_quads();
-        let most = div_ceil(u64::from(grid.outer).max(1), whole_quads);
-        let most = most.min((widest / quads).max(1));
+        // than the tensor, in whole packets.
+        let widest = lanes * self.most_column_packets(packet_quads);
+        let most = div_ceil(u64::from(grid.outer).max(1), whole_packets);
+        let most = most.min((widest / packets).max(1));
         let busy = |repeats: u64| {
-            let width = quads * repeats;
+            let width = packets * repeats;
             width as f64 / (div_ceil(width, lanes) * lanes) as f64
         };
         let busier = |best, more| if busy(more) > busy(best) { more } else { best };
-        let repeats = whole_quads * (1..=most.min(lanes)).fold(1, busier);
-        let width_quads = outer_elements * repeats / 4;
+        let repeats = whole_packets * (1..=most.min(lanes)).fold(1, busier);
+        let width = outer_elements * repeats;
         Columns {
             repeats,
-            width_quads,
-            rows: div_ceil(grid.elements(), 4 * width_quads),
-            batches: 1,
-            ..self.divide(width_quads, lanes)
+            rows: div_ceil(grid.elements(), width),
+            ..self.divide(width / packet, packet_quads, lanes)
         }
     }
 
-    fn most_quads(&self) -> u64 {
-        u64::from(self.profile.tuning.column_quads).clamp(1, MAX_QUADS)
+    /// Packets of a row that an invocation owns, at most.
+    fn most_column_packets(&self, packet_quads: u64) -> u64 {
+        let quads = self.profile.tuning.column_quads.min(MAX_QUADS);
+        most_packets(quads, packet_quads)
     }
 
-    /// How a row's quads are divided among invocations: side by side, then several for each.
-    fn divide(&self, width_quads: u64, lanes: u64) -> Columns {
-        let column_lanes = lanes.min(width_quads.next_power_of_two());
+    /// How a row's packets are divided among invocations: side by side, then several for each.
+    fn divide(&self, width_packets: u64, packet_quads: u64, lanes: u64) -> Columns {
+        let column_lanes = lanes.min(width_packets.next_power_of_two());
         // Twice as many where that saves cutting the row: what is walked without gaps is prefetched
         // (measured with 512 channels: 1.3 times as fast on one version of llvmpipe, 1.1 on another).
-        let most = self.most_quads();
-        let tiles = match div_ceil(width_quads, column_lanes * most) {
-            2 if 2 * most <= MAX_QUADS => 1,
+        let most = self.most_column_packets(packet_quads);
+        let twice = u64::from(MAX_QUADS.min(2 * self.profile.tuning.column_quads));
+        let tiles = match div_ceil(width_packets, column_lanes * most) {
+            2 if 2 * most * packet_quads <= twice => 1,
             tiles => tiles,
         };
         Columns {
             repeats: 1,
-            width_quads,
+            width_packets,
             rows: 0,
             batches: 1,
             column_lanes,
-            column_quads: div_ceil(width_quads, column_lanes * tiles),
+            packet_quads,
+            column_packets: div_ceil(width_packets, column_lanes * tiles),
         }
     }
 
-    /// Quads of a row up to which it is never cut.
-    fn segment(&self) -> u64 {
-        (self.window_unit() / 4).max(1)
+    /// Packets of a row up to which it is never cut.
+    fn segment(&self, columns: &Columns) -> u64 {
+        (self.window_unit() / columns.packet()).max(1)
     }
 
     /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
@@ -158,9 +192,10 @@ impl Planner<'_> {
     fn folds(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
-        let whole_rows = columns.tile().min(self.segment()).min(workgroup);
+        let whole_rows = columns.tile().min(self.segment(columns));
         layout.general.is_none()
-            && columns.width_quads <= whole_rows
+            && columns.width_packets <= whole_rows
+            && columns.width_packets * columns.packet_quads <= workgroup
             && columns.column_lanes < workgroup
             && (2..=MAX_SERIAL).contains(&of_channel)
     }
@@ -176,38 +211,38 @@ impl Planner<'_> {
         let grid = &layout.grid;
         if layout.general.is_some() {
             // Rows of a batch are not in one piece, so nothing can be cut.
-            let column_tiles = div_ceil(columns.width_quads, columns.tile());
+            let column_tiles = div_ceil(columns.width_packets, columns.tile());
             let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
             let whole = windows(self.profile, tensor, 1, |unit| unit * grid.elements())?;
             let whole = whole.into_iter().map(|window| Share {
                 tiles: tiles.clone(),
-                quads: 0..columns.width_quads,
+                packets: 0..columns.width_packets,
                 column_tiles,
                 elements: window.elements,
             });
             return Ok(whole.collect());
         }
-        let width = 4 * columns.width_quads;
+        let width = columns.width();
         // Units between two cuts: blocks of whole rows, or segments of one.
-        let segment = self.segment();
+        let segment = self.segment(columns);
         let segments = match block {
-            1 => div_ceil(columns.width_quads, segment),
+            1 => div_ceil(columns.width_packets, segment),
             _ => 1,
         };
         let blocks = div_ceil(columns.rows, block);
         let start = |unit: u64| {
             let row = (unit / segments * block) * width;
-            (row + unit % segments * segment * 4).min(grid.elements())
+            (row + unit % segments * segment * columns.packet()).min(grid.elements())
         };
         let windows = windows(self.profile, tensor, blocks * segments, start)?;
         let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
             if whole_rows {
-                let column_tiles = div_ceil(columns.width_quads, columns.tile());
+                let column_tiles = div_ceil(columns.width_packets, columns.tile());
                 shares.push(Share {
                     tiles: window.units.start * column_tiles..window.units.end * column_tiles,
-                    quads: 0..columns.width_quads,
+                    packets: 0..columns.width_packets,
                     column_tiles,
                     elements: window.elements,
                 });
@@ -215,12 +250,12 @@ impl Planner<'_> {
             }
             for unit in window.units {
                 let first = unit % segments * segment;
-                let quads = first..(first + segment).min(columns.width_quads);
-                let column_tiles = div_ceil(quads.end - quads.start, columns.tile());
+                let packets = first..(first + segment).min(columns.width_packets);
+                let column_tiles = div_ceil(packets.end - packets.start, columns.tile());
                 let row = unit / segments;
                 shares.push(Share {
                     tiles: row * column_tiles..(row + 1) * column_tiles,
-                    quads,
+                    packets,
                     column_tiles,
                     elements: window.elements.clone(),
                 });
@@ -243,14 +278,14 @@ impl Planner<'_> {
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
         let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
-        let column_tiles = columns.batches * div_ceil(columns.width_quads, columns.tile());
-        let tile_elements = 4 * columns.tile() * columns.rows;
+        let column_tiles = columns.batches * div_ceil(columns.width_packets, columns.tile());
+        let tile_elements = columns.packet() * columns.tile() * columns.rows;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
         let split_rows = div_ceil(columns.rows, splits)
-            .min(self.window_unit() / (4 * columns.width_quads))
+            .min(self.window_unit() / columns.width())
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
         let folded = self.folds(layout, &columns, workgroup_size);
@@ -262,7 +297,7 @@ impl Planner<'_> {
             let part = workspace.reserve(splits * u64::from(grid.channels) / 2)?;
             Partials::paired(part, grid.channels, splits)
         } else {
-            let width = 4 * columns.width_quads;
+            let width = columns.width();
             Partials {
                 paired: false,
                 part: workspace.reserve(splits * width)?,
@@ -294,7 +329,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel,
                     workgroup_size,
-                    sizes: vec![("column_quads", word(columns.column_quads))],
+                    sizes: columns.sizes(),
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), Binding::workspace()],
                     uniforms: Uniforms::new(kernel, &words, &[]),
@@ -318,8 +353,8 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
-        let tile_rows = (u64::from(tuning.apply_tile) / (4 * columns.tile()))
-            .min(self.window_unit() / (4 * columns.width_quads))
+        let tile_rows = (u64::from(tuning.apply_tile) / (columns.packet() * columns.tile()))
+            .min(self.window_unit() / columns.width())
             .max(1);
         let kernel = Kernel::ApplyColumns;
         let mut enabled = columns.enabled(layout);
@@ -344,7 +379,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel,
                     workgroup_size,
-                    sizes: vec![("column_quads", word(columns.column_quads))],
+                    sizes: columns.sizes(),
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(kernel, &words, &[]),

@@ -88,7 +88,7 @@ impl Planner<'_> {
             Route::FromSums => 0,
         };
         // Four parts count as a quad: both are four additions.
-        let lanes = self.lanes(most, parts);
+        let lanes = self.lanes(most, parts, 1);
         let workgroup_size = match lanes {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,

@@ -51,7 +51,7 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let widest = self.profile.workgroup(tuning.fused_workgroup);
         // As many invocations side by side as a run has quads, so that short runs share a workgroup.
-        let lanes = self.lanes(widest, u64::from(grid.inner));
+        let lanes = self.lanes(widest, u64::from(grid.inner), 1);
         let aligned = grid.inner.is_multiple_of(4);
         let divided = |workgroup_size, outer_lanes| {
             let side = u64::from(workgroup_size / (lanes * outer_lanes));
@@ -237,7 +237,7 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let kernel = Kernel::FusedRuns;
-        let mut enabled = enabled_for_runs(&(*grid).into());
+        let mut enabled = enabled_for_runs(&(*grid).into(), 1);
         enabled.extend(block.in_turns.then_some("in_turns"));
         windows(self.profile, &tensors.src, units, start)?
             .into_iter()

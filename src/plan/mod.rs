@@ -193,10 +193,23 @@ impl Planner<'_> {
         self.profile.max_storage_buffers as usize >= kernel.entry().tensors.len()
     }
 
+    /// Quads that a load of data moves: two, where so many elements, the tensor's or a row's, are made of pairs of
+    /// them and the element type's words make such a load.
+    fn packet_quads(&self, elements: u64) -> u32 {
+        let quad_bytes = 4 * self.data.size();
+        let word_bytes = u64::from(self.profile.word_bits()) / 8;
+        // A vector has four words.
+        let most = u64::from(self.profile.tuning.load_bytes).min(4 * word_bytes);
+        match elements.is_multiple_of(8) && most >= 2 * quad_bytes {
+            true => 2,
+            false => 1,
+        }
+    }
+
     /// Elements between two neighbouring places where a tensor may be cut: the tuning's, or what a binding
-    /// holds of any type, so that all types are divided alike.
+    /// holds of any type, so that all types are cut alike.
     fn window_unit(&self) -> u64 {
-        // Around a window: down to an aligned offset, up to a quad, a chunk of a run rounded up.
+        // Around a window: down to an aligned offset, up to a pair of quads, a chunk of a run rounded up.
         let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
         let held = self.profile.max_binding.saturating_sub(around) / DType::F64.size();
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
@@ -242,6 +255,11 @@ pub(crate) fn word(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
+/// Packets that hold at most so many quads.
+fn most_packets(quads: u32, packet_quads: u64) -> u64 {
+    (u64::from(quads) / packet_quads.max(1)).max(1)
+}
+
 /// Invocations that share so many elements, with so many quads for each at least: a power of two.
 fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
     word(div_ceil(elements, 4 * u64::from(quads.max(1))))
@@ -268,13 +286,59 @@ pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
     }
 }
 
-/// The override constants that a layout makes true, of those that kernels over runs have.
-pub(crate) fn enabled_for_runs(layout: &Layout) -> Vec<&'static str> {
+/// The override constants that a layout makes true, of those that kernels over runs have, by packets of so many
+/// quads.
+pub(crate) fn enabled_for_runs(layout: &Layout, packet_quads: u32) -> Vec<&'static str> {
     let grid = &layout.grid;
+    let packet = 4 * packet_quads;
     enabled(&[
         ("general", layout.general.is_some()),
-        ("aligned", grid.inner.is_multiple_of(4)),
+        ("aligned", grid.inner.is_multiple_of(packet)),
         ("narrow", grid.inner < 4),
-        ("whole", grid.elements().is_multiple_of(4)),
+        ("whole", grid.elements().is_multiple_of(u64::from(packet))),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Tuning;
+
+    #[test]
+    fn loads_are_as_wide_as_words_and_tensor_allow() {
+        let software = Profile {
+            int64: true,
+            f64: true,
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let without_int64 = Profile {
+            int64: false,
+            ..software.clone()
+        };
+        let narrow = Profile {
+            tuning: Tuning {
+                load_bytes: 8,
+                ..Tuning::SOFTWARE
+            },
+            ..software.clone()
+        };
+        let quads = |profile: &Profile, data, elements| {
+            let planner = Planner { profile, data };
+            planner.packet_quads(elements)
+        };
+        use DType::{Bf16, F16, F32, F64};
+        for (profile, wide) in [
+            (&software, &[F32, F16, Bf16][..]),
+            (&without_int64, &[F16, Bf16]),
+            (&Profile::usual(), &[F16, Bf16]),
+            (&narrow, &[]),
+        ] {
+            for data in [F32, F64, F16, Bf16] {
+                let expected = if wide.contains(&data) { 2 } else { 1 };
+                assert_eq!(quads(profile, data, 24), expected, "{data} {profile:?}");
+                assert_eq!(quads(profile, data, 20), 1, "{data} {profile:?}");
+            }
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
-use super::{MAX_SERIAL, Planner, div_ceil, word};
+use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
 use crate::geometry::Grid;
+use crate::kernels::PACKET_QUADS;
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
 /// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
@@ -10,11 +11,12 @@ const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
 const FEWEST: u64 = 4;
 
-/// The number of quads, of a few that kernels are compiled for, that holds so many.
-pub(super) fn quads_held(quads: u64, most: u64) -> u64 {
+/// Packets that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
+pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
     const COMPILED: [u64; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
-    let held = COMPILED.into_iter().find(|&held| held >= quads);
-    held.map_or(quads, |held| held.min(most.max(quads)))
+    let packets = div_ceil(packets, lanes);
+    let held = COMPILED.into_iter().find(|&held| held >= packets);
+    held.map_or(packets, |held| held.min(most.max(packets)))
 }
 
 /// Rows and columns of a tensor, and how a workgroup divides them.
@@ -27,8 +29,10 @@ pub(crate) struct Rows {
     pub workgroup_size: u32,
     /// Invocations side by side in a row.
     pub lanes: u64,
-    /// Quads of a row that each of them holds.
-    pub column_quads: u64,
+    /// Quads of a packet: one, if rows do not begin at packets of two.
+    pub packet_quads: u64,
+    /// Packets of a row that each of them holds.
+    pub column_packets: u64,
 }
 
 impl Rows {
@@ -47,46 +51,62 @@ impl Rows {
         u64::from(self.workgroup_size) / self.lanes
     }
 
-    /// Quads of a row that a workgroup holds.
-    pub fn tile_quads(&self) -> u64 {
-        self.lanes * self.column_quads
+    /// Elements of a packet.
+    pub fn packet(&self) -> u64 {
+        4 * self.packet_quads
+    }
+
+    /// Packets that a row touches, at most.
+    pub fn row_packets(&self) -> u64 {
+        self.row_quads / self.packet_quads
+    }
+
+    /// Packets of a row that a workgroup holds.
+    pub fn tile_packets(&self) -> u64 {
+        self.lanes * self.column_packets
     }
 
     /// The constants of the kernels' texts.
     pub fn sizes(&self) -> Vec<(&'static str, u32)> {
         vec![
             ("lanes", word(self.lanes)),
-            ("column_quads", word(self.column_quads)),
+            ("column_packets", word(self.column_packets)),
+            (PACKET_QUADS, word(self.packet_quads)),
         ]
     }
 
-    /// Whether every quad of every invocation is in the row.
+    /// Whether every packet of every invocation is in the row.
     pub fn complete(&self) -> bool {
-        self.aligned() && self.row_quads.is_multiple_of(self.tile_quads())
+        self.aligned() && self.row_packets().is_multiple_of(self.tile_packets())
     }
 }
 
 impl Planner<'_> {
-    /// Rows that so many invocations or more share, of which one holds at most so many quads.
-    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_quads: u64) -> Rows {
+    /// Rows that so many invocations or more share, of which one holds at most so many quads, or one packet.
+    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_quads: u32) -> Rows {
         let columns = u64::from(by_row.inner).max(1);
         let row_quads = match columns % 4 {
             0 => columns / 4,
             2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a quad
             _ => div_ceil(columns + 3, 4),
         };
-        let fewest = div_ceil(row_quads, most_quads).next_power_of_two();
+        let packet_quads = u64::from(self.packet_quads(columns));
+        let packets = row_quads / packet_quads;
+        let most = most_packets(most_quads, packet_quads);
+        let fewest = div_ceil(packets, most).next_power_of_two();
         let lanes = u64::from(sharing)
+            .min(packets.next_power_of_two())
             .max(fewest)
             .min(u64::from(workgroup_size));
-        let tiles = div_ceil(row_quads, lanes * most_quads.max(1));
+        let tiles = div_ceil(packets, lanes * most);
         Rows {
             rows: u64::from(by_row.channels),
             columns,
             row_quads,
             workgroup_size,
             lanes,
-            column_quads: quads_held(div_ceil(row_quads, lanes * tiles), most_quads),
+            packet_quads,
+            column_packets: packets_held(packets, lanes * tiles, most),
         }
     }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Kernel, Uniforms};
+use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 
 /// How runs are cut into tiles: some runs, or one chunk of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,8 +47,19 @@ impl Tiles {
 
 impl Planner<'_> {
     /// Invocations that share a run's chunk: as many as it gives work to, within a workgroup.
-    pub(super) fn lanes(&self, workgroup_size: u32, chunk: u64) -> u32 {
-        lanes(workgroup_size, chunk, self.profile.tuning.lane_quads)
+    pub(super) fn lanes(&self, workgroup_size: u32, chunk: u64, packet_quads: u32) -> u32 {
+        let fewest = self.profile.tuning.lane_quads.max(packet_quads);
+        lanes(workgroup_size, chunk, fewest)
+    }
+
+    /// Quads of a packet in the kernels over runs. Runs that begin at quads but not at packets of two are read by
+    /// quads, since they have no neighbours to leave out; so are runs shorter than such a packet.
+    fn packet_of_runs(&self, grid: &Grid) -> u32 {
+        match grid.inner {
+            0..8 => 1,
+            inner if inner % 8 == 4 => 1,
+            _ => self.packet_quads(grid.elements()),
+        }
     }
 
     /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small,
@@ -115,11 +126,12 @@ impl Planner<'_> {
             1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
             runs => (unit * runs).min(u64::from(grid.outer)) * channels * inner,
         };
-        let lanes = self.lanes(workgroup_size, tiles.chunk);
+        let packet_quads = self.packet_of_runs(grid);
+        let lanes = self.lanes(workgroup_size, tiles.chunk, packet_quads);
         let kernel = Kernel::ReduceRuns;
         let enabled = enabled(&[
             ("general", layout.general.is_some()),
-            ("aligned", grid.inner.is_multiple_of(4)),
+            ("aligned", grid.inner.is_multiple_of(4 * packet_quads)),
         ]);
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
@@ -140,7 +152,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel,
                     workgroup_size,
-                    sizes: vec![],
+                    sizes: vec![(PACKET_QUADS, packet_quads)],
                     enabled: enabled.clone(),
                     bindings: vec![
                         window.bind(src),
@@ -185,9 +197,10 @@ impl Planner<'_> {
             let run = (unit / tiles.chunks * tiles.runs).min(runs);
             run * inner + (unit % tiles.chunks) * tiles.chunk
         };
-        let lanes = self.lanes(workgroup_size, tiles.chunk);
+        let packet_quads = self.packet_of_runs(grid);
+        let lanes = self.lanes(workgroup_size, tiles.chunk, packet_quads);
         let kernel = Kernel::ApplyRuns;
-        let mut enabled = enabled_for_runs(layout);
+        let mut enabled = enabled_for_runs(layout, packet_quads);
         enabled.extend(src.map(|_| "batch_statistics"));
         enabled.extend(self.apply_backwards());
         windows(self.profile, diff_dst, units, start)?
@@ -210,7 +223,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel,
                     workgroup_size,
-                    sizes: vec![],
+                    sizes: vec![(PACKET_QUADS, packet_quads)],
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(kernel, &words, &[]),

@@ -12,9 +12,9 @@ use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
 /// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured.
-const MOST_QUADS: u64 = 8;
+const MOST_QUADS: u32 = 8;
 
-/// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's quads of columns.
+/// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's packets of columns.
 pub(crate) struct SplitRows {
     rows: Rows,
     column_tiles: u64,
@@ -40,7 +40,7 @@ impl SplitRows {
     /// Invocations of every row that hold some of it.
     fn row_parts(&self) -> u64 {
         let before = self.column_tiles - 1;
-        let rest = self.rows.row_quads - before * self.rows.tile_quads();
+        let rest = self.rows.row_packets() - before * self.rows.tile_packets();
         before * self.rows.lanes + rest.min(self.rows.lanes)
     }
 
@@ -70,11 +70,11 @@ impl Planner<'_> {
     /// How rows are cut.
     pub fn split_rows(&self, by_row: &Grid) -> SplitRows {
         let tuning = &self.profile.tuning;
-        let most = u64::from(tuning.row_quads).min(MOST_QUADS);
+        let most = tuning.row_quads.min(MOST_QUADS);
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
         // As few invocations to a row as there may be: each writes a partial sum of it.
         let rows = self.rows(by_row, workgroup_size, 1, most);
-        let column_tiles = div_ceil(rows.row_quads, rows.tile_quads());
+        let column_tiles = div_ceil(rows.row_packets(), rows.tile_packets());
         let step = match rows.aligned() {
             true => rows.at_once(),
             false => rows.at_once().max(4),
@@ -163,7 +163,7 @@ impl Planner<'_> {
         let rows = &split.rows;
         let mut enabled = enabled(&[
             ("narrow", rows.columns < 4),
-            ("whole", rows.elements().is_multiple_of(4)),
+            ("whole", rows.elements().is_multiple_of(rows.packet())),
         ]);
         enabled.extend(self.apply_backwards());
         let pass = Pass {
@@ -199,7 +199,7 @@ impl Planner<'_> {
             };
             let first = block * split.tile_rows * rows.columns;
             // Not beyond the row, whose last tile may hold only a quad that begins in the next.
-            let inside = (tile * rows.tile_quads() * 4).min(rows.columns);
+            let inside = (tile * rows.tile_packets() * rows.packet()).min(rows.columns);
             (first + inside).min(rows.elements())
         };
         let mut enabled = enabled(&[
@@ -234,7 +234,10 @@ impl Planner<'_> {
                     ("grid_width", workgroups[0]),
                     ("window", word(window.elements.start)),
                     ("length", word(rows.elements() - window.elements.start)),
-                    ("last_quad", word((bound / 4).saturating_sub(1))),
+                    (
+                        "last_packet",
+                        word((bound / rows.packet()).saturating_sub(1)),
+                    ),
                     ("weights", weights.map_or(0, |part| part.first)),
                 ];
                 Ok(Dispatch {

@@ -21,7 +21,7 @@ impl Window {
 
 /// Windows over units 0..`units`; `start(u)` is the first element of unit u and does not decrease,
 /// `start(units)` the tensor's number of elements. A binding begins at a multiple of 256 bytes and ends
-/// with a quad.
+/// with a pair of quads, or with the tensor's last quad.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,
@@ -29,10 +29,11 @@ pub(crate) fn windows(
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
     let alignment = profile.alignment.max(256) / tensor.dtype.size();
+    let end = start(units).next_multiple_of(4);
     let bound = |from: u64, to: u64| {
         let first = start(from) / alignment * alignment;
-        // A quad that reaches into the next unit is bound whole.
-        first..start(to).next_multiple_of(4)
+        // What a load moves is bound whole, where it reaches into the next unit.
+        first..start(to).next_multiple_of(8).min(end)
     };
     let bytes = |from: u64, to: u64| {
         let elements = bound(from, to);
@@ -72,24 +73,12 @@ mod tests {
     use super::*;
     use crate::DType;
     use crate::kernels::Tensor;
-    use crate::profile::Tuning;
 
     #[test]
     fn windows_cover_every_unit_once_and_fit() {
         let profile = Profile {
-            adapter: String::new(),
             max_binding: 4096,
-            max_buffer: 1 << 30,
-            alignment: 64,
-            max_workgroups: 65535,
-            max_invocations: 256,
-            max_storage_buffers: 8,
-            max_workgroup_storage: 16384,
-            subgroup_size: 0,
-            f16: true,
-            f64: false,
-            int64: false,
-            tuning: Tuning::GPU,
+            ..Profile::usual()
         };
         let src = Requirement {
             tensor: Tensor::Src,
@@ -106,6 +95,7 @@ mod tests {
             assert!(window.elements.start <= start(window.units.start));
             assert!(window.elements.end >= start(window.units.end));
             assert_eq!(window.elements.start % 64, 0);
+            assert!(window.elements.end % 8 == 0 || window.elements.end == 10_008);
             let bytes = window.bind(&src).bytes;
             assert!(bytes.end - bytes.start <= 4096);
         }

@@ -227,6 +227,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         apply_backwards: 1,
         short_run: 0,
         word_bits: 64,
+        load_bytes: 32,
         window_unit: 256,
         fused_workgroup: 16,
         fused_tensor: 4096,

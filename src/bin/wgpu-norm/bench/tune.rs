@@ -45,6 +45,7 @@ const VALUES: &[(&str, &[u32])] = &[
     ("row_walk", &[1, 2, 4, 8, 16]),
     ("long_walk", &[4, 8, 32, u32::MAX]),
     ("word_bits", &[32, 64]),
+    ("load_bytes", &[8, 16, 32]),
 ];
 
 /// Sizes that are not searched: they do not bear on speed.
