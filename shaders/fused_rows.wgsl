@@ -62,17 +62,17 @@ fn fused_rows(
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
             let packet = row_start + min(column, row_packets - 1u);
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
+            var diff_dst_packet = load_packet_diff_dst(packet);
+            var src_packet = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var dy = diff_dst.quads[k];
-                let own_xhat = (src.quads[k] - real4(mean)) * r;
-                var dy_xhat = dy * own_xhat;
+                var diff_dst = diff_dst_packet.quads[k];
+                let own_xhat = (src_packet.quads[k] - real4(mean)) * r;
+                var diff_dst_xhat = diff_dst * own_xhat;
                 xhat[p].quads[k] = own_xhat;
-                d[p].quads[k] = dy;
+                d[p].quads[k] = diff_dst;
                 if summed {
-                    var counted = dy;
-                    var counted_xhat = dy_xhat;
+                    var counted = diff_dst;
+                    var counted_xhat = diff_dst_xhat;
                     if lanes < workgroup_size {
                         counted = select(real4(), counted, own < uniforms.rows);
                         counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
@@ -81,16 +81,16 @@ fn fused_rows(
                     sum_xhat[p].quads[k] += counted_xhat;
                 }
                 if scaled {
-                    dy *= gamma[p].quads[k];
-                    d[p].quads[k] = dy;
-                    dy_xhat *= gamma[p].quads[k];
+                    diff_dst *= gamma[p].quads[k];
+                    d[p].quads[k] = diff_dst;
+                    diff_dst_xhat *= gamma[p].quads[k];
                 }
                 if !complete {
-                    dy = select(real4(), dy, column < row_packets);
-                    dy_xhat = select(real4(), dy_xhat, column < row_packets);
+                    diff_dst = select(real4(), diff_dst, column < row_packets);
+                    diff_dst_xhat = select(real4(), diff_dst_xhat, column < row_packets);
                 }
-                row_total += dy;
-                row_total_xhat += dy_xhat;
+                row_total += diff_dst;
+                row_total_xhat += diff_dst_xhat;
             }
         }
         let means = row_sum(local, real2(

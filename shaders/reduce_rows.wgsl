@@ -62,20 +62,20 @@ fn reduce_rows(
         for (var p = 0u; p < column_packets; p++) {
             let own_packet = tile.packet + p * lanes;
             let packet = packet_in_window(first, own_packet);
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
+            var diff_dst_packet = load_packet_diff_dst(packet);
+            var src_packet = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var dy = diff_dst.quads[k];
-                var dy_xhat = dy * ((src.quads[k] - real4(stats.x)) * stats.y);
+                var diff_dst = diff_dst_packet.quads[k];
+                var diff_dst_xhat = diff_dst * ((src_packet.quads[k] - real4(stats.x)) * stats.y);
                 if !complete {
                     let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(uniforms.columns);
-                    dy = select(real4(), dy, inside);
-                    dy_xhat = select(real4(), dy_xhat, inside);
+                    diff_dst = select(real4(), diff_dst, inside);
+                    diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
                 }
-                sum[p].quads[k] += dy;
-                sum_xhat[p].quads[k] += dy_xhat;
-                row_sum += dy * gamma[p].quads[k];
-                row_sum_xhat += dy_xhat * gamma[p].quads[k];
+                sum[p].quads[k] += diff_dst;
+                sum_xhat[p].quads[k] += diff_dst_xhat;
+                row_sum += diff_dst * gamma[p].quads[k];
+                row_sum_xhat += diff_dst_xhat * gamma[p].quads[k];
             }
         }
         if complete || part < uniforms.row_parts {
