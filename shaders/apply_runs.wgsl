@@ -87,8 +87,8 @@ fn apply_runs(
             if whole {
                 store_packet_diff_src(packet, result);
             } else {
-                let first = packet * packet_elements;
-                store_part_packet_diff_src(packet, result, min(packet_elements, uniforms.length - first));
+                let left = uniforms.length - packet * packet_elements;
+                store_part_packet_diff_src(packet, result, min(packet_elements, left));
             }
         }
     }
