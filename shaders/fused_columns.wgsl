@@ -1,5 +1,5 @@
 // The whole gradient in one dispatch, for small tensors whose channels are the last axis and fill whole
-// quads (NXC, rank 2). An invocation owns a quad of channels in every `row_lanes`-th row: it adds up
+// packets (NXC, rank 2). An invocation owns a packet of channels in every `row_lanes`-th row: it adds up
 // Σ diff_dst and Σ diff_dst · x̂; the invocations of a workgroup that own the same channels add up in a
 // fixed order; then it writes diff_src = gamma · r · ((diff_dst − a) − x̂ · b), with the means a and b of
 // the sums, where it has read.
@@ -10,10 +10,10 @@
 
 struct Uniforms {
     rows: u32,
-    channels: u32,     // a multiple of 4, also the length of mean, variance and the parameter gradients
+    channels: u32,     // whole packets, also the length of mean, variance and the parameter gradients
     column_lanes: u32, // invocations side by side in a workgroup
     grid_width: u32,   // workgroups along x
-    length: u32,       // for buffers that end inside of a quad, which these do not
+    length: u32,       // for buffers that end inside of a packet, which these do not
     epsilon: real,
     inverse_count: real,
 }
@@ -25,44 +25,67 @@ fn fused_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let width = uniforms.channels / 4u;
+    let width = uniforms.channels / packet_elements;
     let row_lanes = workgroup_size / uniforms.column_lanes;
     let row_lane = local / uniforms.column_lanes;
     let own = tile_of(workgroup) * uniforms.column_lanes + local % uniforms.column_lanes;
-    // Beside the last quad of channels there are no rows to read, and that one's statistics stand in.
+    // Beside the last packet of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);
-    let mean = load_mean(column);
-    let r = real4(1.0) / sqrt(load_variance(column) + real4(uniforms.epsilon));
+    var mean: Packet;
+    var r: Packet;
+    for (var k = 0u; k < packet_quads; k++) {
+        let quad = column * packet_quads + k;
+        mean.quads[k] = load_mean(quad);
+        r.quads[k] = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
+    }
 
     // In blocks of 64 rows, so that the roundings of equal terms do not pile up.
-    var sum = real4();
-    var sum_xhat = real4();
+    var sum: Packet;
+    var sum_xhat: Packet;
     for (var block = row_lane; block < rows; block += 64u * row_lanes) {
         let end = min(rows, block + 64u * row_lanes);
-        var some = real4();
-        var some_xhat = real4();
+        var some: Packet;
+        var some_xhat: Packet;
         for (var row = block; row < end; row += row_lanes) {
-            let d = load_diff_dst(row * width + column);
-            some += d;
-            some_xhat += d * ((load_src(row * width + column) - mean) * r);
+            let packet = row * width + column;
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            for (var k = 0u; k < packet_quads; k++) {
+                let d = diff_dst.quads[k];
+                some.quads[k] += d;
+                some_xhat.quads[k] += d * ((src.quads[k] - mean.quads[k]) * r.quads[k]);
+            }
         }
-        sum += some;
-        sum_xhat += some_xhat;
+        for (var k = 0u; k < packet_quads; k++) {
+            sum.quads[k] += some.quads[k];
+            sum_xhat.quads[k] += some_xhat.quads[k];
+        }
     }
 
-    let total = stacked_sum(local, sum, sum_xhat);
-    if own >= width { return; }
-    if row_lane == 0u {
-        store_diff_beta(column, total.sum);
-        store_diff_gamma(column, total.sum_xhat);
+    var a: Packet;
+    var b: Packet;
+    var scale: Packet;
+    for (var k = 0u; k < packet_quads; k++) {
+        let quad = column * packet_quads + k;
+        let total = stacked_sum(local, sum.quads[k], sum_xhat.quads[k]);
+        if row_lane == 0u && own < width {
+            store_diff_beta(quad, total.sum);
+            store_diff_gamma(quad, total.sum_xhat);
+        }
+        a.quads[k] = total.sum * uniforms.inverse_count;
+        b.quads[k] = total.sum_xhat * uniforms.inverse_count;
+        scale.quads[k] = load_gamma(quad) * r.quads[k];
     }
-    let a = total.sum * uniforms.inverse_count;
-    let b = total.sum_xhat * uniforms.inverse_count;
-    let scale = load_gamma(column) * r;
     for (var row = row_lane; row < rows; row += row_lanes) {
-        let quad = row * width + column;
-        let xhat = (load_src(quad) - mean) * r;
-        store_diff_src(quad, ((load_diff_dst(quad) - a) - xhat * b) * scale);
+        let packet = row * width + column;
+        var diff_dst = load_packet_diff_dst(packet);
+        var src = load_packet_src(packet);
+        var result: Packet;
+        for (var k = 0u; k < packet_quads; k++) {
+            let xhat = (src.quads[k] - mean.quads[k]) * r.quads[k];
+            result.quads[k] = ((diff_dst.quads[k] - a.quads[k]) - xhat * b.quads[k]) * scale.quads[k];
+        }
+        store_packet_diff_src(packet, result);
     }
 }

@@ -3,8 +3,8 @@
 // multiple of 4, some of them at a time: it adds up Σ diff_dst and Σ diff_dst · x̂ of each, by
 // `outer_lanes` groups of `lanes` invocations, and then, behind a barrier, writes
 // diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b of the sums: when it has those of
-// the whole block, as a quad may hold elements of two channels, or `in_turns` of the ones that it has just
-// read. A block begins at a whole quad at every outer index, so that no other workgroup writes to its quads.
+// the whole block, as a packet may hold elements of two channels, or `in_turns` of the ones that it has just
+// read. A block begins at a whole packet at every outer index, so that no other workgroup writes to its packets.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
@@ -28,8 +28,8 @@ struct Uniforms {
 
 override workgroup_size: u32 = 64u;
 override narrow: bool = false; // runs are shorter than a quad
-override whole: bool = false;  // the tensor ends with a quad
-override in_turns: bool = false; // only where runs begin at quads
+override whole: bool = false;  // the tensor ends with a packet
+override in_turns: bool = false; // only where runs begin at packets
 
 var<workgroup> scratch: array<real2, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>;   // mean, r, gamma · r, 0
@@ -116,18 +116,22 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
     for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let range = vec2(start, start + uniforms.inner);
-        let end = (range.y + 3u) / 4u;
-        for (var quad = start / 4u + lane; quad < end; quad += uniforms.lanes) {
-            var d = load_diff_dst(quad);
-            var d_xhat = d * ((load_src(quad) - real4(mean)) * r);
-            if !aligned {
-                // The run's neighbours in its first and last quad count as 0.
-                let inside = inside_range(quad, range);
-                d = select(real4(), d, inside);
-                d_xhat = select(real4(), d_xhat, inside);
+        let end = (range.y + packet_elements - 1u) / packet_elements;
+        for (var packet = start / packet_elements + lane; packet < end; packet += uniforms.lanes) {
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            for (var k = 0u; k < packet_quads; k++) {
+                var d = diff_dst.quads[k];
+                var d_xhat = d * ((src.quads[k] - real4(mean)) * r);
+                if !aligned {
+                    // The run's neighbours in its first and last packet count as 0.
+                    let inside = inside_range(packet * packet_quads + k, range);
+                    d = select(real4(), d, inside);
+                    d_xhat = select(real4(), d_xhat, inside);
+                }
+                sum += d;
+                sum_xhat += d_xhat;
             }
-            sum += d;
-            sum_xhat += d_xhat;
         }
     }
     return real2((sum.x + sum.y) + (sum.z + sum.w), (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w));
@@ -148,31 +152,33 @@ fn apply_to_channel(channel: u32, i: u32, member: u32) {
     for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let run_end = start + uniforms.inner;
-        // Quads that begin in the run. Where one ends behind it, that is in the run of the block's
+        // Packets that begin in the run. Where one ends behind it, that is in the run of the block's
         // next channel, or past the tensor's end.
-        let end = (run_end + 3u) / 4u;
-        for (var quad = (start + 3u) / 4u + lane; quad < end; quad += uniforms.lanes) {
-            var d = load_diff_dst(quad);
-            let src = load_src(quad);
-            if aligned {
-                store_diff_src(quad, gradient(d, src, own));
-                continue;
-            }
-            var result = real4();
-            if narrow {
-                for (var k = 0u; k < 4u; k++) {
-                    let other = coefficients_of(i + (4u * quad + k - start) / uniforms.inner);
-                    result[k] = gradient(d, src, other)[k];
+        let end = (run_end + packet_elements - 1u) / packet_elements;
+        let first = (start + packet_elements - 1u) / packet_elements;
+        for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
+            var result: Packet;
+            for (var k = 0u; k < packet_quads; k++) {
+                let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
+                var quad = gradient(diff_dst.quads[k], src.quads[k], own);
+                if narrow {
+                    for (var j = 0u; j < 4u; j++) {
+                        let other = coefficients_of(i + (elements[j] - start) / uniforms.inner);
+                        quad[j] = gradient(diff_dst.quads[k], src.quads[k], other)[j];
+                    }
+                } else if !aligned {
+                    let behind = elements >= vec4(run_end);
+                    quad = select(quad, gradient(diff_dst.quads[k], src.quads[k], next), behind);
                 }
-            } else {
-                let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-                let behind = elements >= vec4(run_end);
-                result = select(gradient(d, src, own), gradient(d, src, next), behind);
+                result.quads[k] = quad;
             }
             if whole {
-                store_diff_src(quad, result);
+                store_packet_diff_src(packet, result);
             } else {
-                store_part_diff_src(quad, result, min(4u, uniforms.length - 4u * quad));
+                let left = uniforms.length - packet * packet_elements;
+                store_part_packet_diff_src(packet, result, min(packet_elements, left));
             }
         }
     }

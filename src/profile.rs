@@ -144,7 +144,7 @@ impl Tuning {
         columns_workgroup: 8,
         column_lanes: 8,
         column_quads: 8,
-        lane_quads: 8,
+        lane_quads: 16,
         row_lane_quads: 8,
         row_quads: 32,
         row_walk: 8,

@@ -11,7 +11,7 @@
 //!   both from the same tile bounds. The kernels over runs reach only packets that hold an element of one of
 //!   their tiles. Those over columns clamp what is beside the last column or behind the last element to that
 //!   column and element, which are in the window: only the last window's last row can be incomplete. The fused
-//!   kernel over columns clamps columns likewise; its rows are whole quads, all bound. The fused
+//!   kernel over columns clamps columns likewise; its rows are whole packets, all bound. The fused
 //!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp packets
 //!   to the window's last; what they store passes the same comparisons without the clamp. Where a
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
@@ -448,6 +448,7 @@ impl Kernel {
                 name: "fused_runs",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
@@ -456,7 +457,7 @@ impl Kernel {
                     Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
-                sizes: &[],
+                sizes: &[PACKET_QUADS],
                 constants: &["aligned", "narrow", "whole", "in_turns"],
                 words: &[
                     "outer",
@@ -478,6 +479,7 @@ impl Kernel {
                 name: "fused_columns",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/stacked_sum.wgsl"),
                     include_str!("../../shaders/fused_columns.wgsl"),
                 ],
@@ -485,7 +487,7 @@ impl Kernel {
                     Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
-                sizes: &[],
+                sizes: &[PACKET_QUADS],
                 constants: &["stacked"],
                 words: &["rows", "channels", "column_lanes", "grid_width", "length"],
                 reals: &["epsilon", "inverse_count"],

@@ -7,12 +7,12 @@ use super::{
 };
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Kernel, Uniforms};
+use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 
 /// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
 
-/// Fewest invocations side by side in the fused kernel over columns: 128 bytes of f32 in a row.
+/// Fewest invocations side by side in the fused kernel over columns: 128 bytes of a row by loads of 16.
 const NARROWEST: u32 = 8;
 
 /// What a dispatch of the whole gradient binds, in order.
@@ -28,7 +28,8 @@ fn bound_at_once(tensors: &Tensors) -> Vec<Requirement> {
 /// How a workgroup of the fused kernel over runs divides its block.
 struct Block {
     workgroup_size: u32,
-    /// A multiple of four: blocks begin at whole quads.
+    packet_quads: u32,
+    /// A multiple of four: blocks begin at whole packets.
     channels: u64,
     lanes: u32,
     outer_lanes: u32,
@@ -47,19 +48,24 @@ impl Block {
 }
 
 impl Planner<'_> {
-    fn block(&self, grid: &Grid) -> Block {
+    /// How blocks are made by loads of so many quads.
+    fn block_by(&self, grid: &Grid, packet_quads: u32) -> Block {
         let tuning = &self.profile.tuning;
         let widest = self.profile.workgroup(tuning.fused_workgroup);
-        // As many invocations side by side as a run has quads, so that short runs share a workgroup.
-        let lanes = self.lanes(widest, u64::from(grid.inner), 1);
-        let aligned = grid.inner.is_multiple_of(4);
+        let packet = 4 * packet_quads;
+        // As many invocations side by side as a run has packets, so that short runs share a workgroup.
+        let lanes = self.lanes(widest, u64::from(grid.inner), packet_quads);
+        let aligned = grid.inner.is_multiple_of(packet);
+        // Fewer do not fill whole packets, nor whole quads of the parameters' gradients.
+        let fewest = u64::from(packet >> grid.inner.trailing_zeros().min(packet.ilog2())).max(4);
         let divided = |workgroup_size, outer_lanes| {
             let side = u64::from(workgroup_size / (lanes * outer_lanes));
-            let channels = side.max(4);
+            let channels = side.max(fewest);
             let fits = |channels, most| channels * grid.count() <= u64::from(most);
             let whole = fits(channels, tuning.fused_block);
             Block {
                 workgroup_size,
+                packet_quads,
                 channels,
                 lanes,
                 outer_lanes,
@@ -77,10 +83,24 @@ impl Planner<'_> {
         while block.outer_lanes < most && !suits(&block) {
             block = divided(widest, 2 * block.outer_lanes);
         }
-        while block.channels > 4 && !suits(&block) {
+        while block.channels > fewest && !suits(&block) {
             block = divided(block.workgroup_size / 2, block.outer_lanes);
         }
         block
+    }
+
+    /// Blocks by the widest loads that suit them.
+    fn block(&self, grid: &Grid) -> Block {
+        let plane = u64::from(grid.channels) * u64::from(grid.inner);
+        if plane.is_multiple_of(8) {
+            let block = self.block_by(grid, self.packet_of_runs(grid));
+            // The kernel keeps statistics of a channel for each invocation.
+            let kept = block.channels <= u64::from(block.workgroup_size);
+            if kept && self.suits(&block) && self.fills(grid, &block) {
+                return block;
+            }
+        }
+        self.block_by(grid, 1)
     }
 
     /// Whether the second reading comes from a cache, and no invocation adds for long.
@@ -145,15 +165,16 @@ impl Planner<'_> {
             && (self.fills(grid, &block) || self.is_small(grid))
     }
 
-    /// Invocations side by side in a workgroup of the fused kernel over columns, and in it.
-    fn column_lanes(&self, channels: u32) -> (u32, u32) {
+    /// Invocations side by side in a workgroup of the fused kernel over columns by loads of so many quads, and
+    /// all of it.
+    fn column_lanes(&self, channels: u32, packet_quads: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let lanes = tuning.column_lanes.clamp(1, workgroup_size);
-        let quads = (channels / 4).max(1);
-        let lanes = lanes.min(quads.checked_next_power_of_two().unwrap_or(lanes));
+        let packets = (channels / (4 * packet_quads)).max(1);
+        let lanes = lanes.min(packets.checked_next_power_of_two().unwrap_or(lanes));
         let mut lanes = 1 << lanes.ilog2();
-        while lanes > NARROWEST && quads.div_ceil(lanes) < tuning.fused_blocks {
+        while lanes > NARROWEST && packets.div_ceil(lanes) < tuning.fused_blocks {
             lanes /= 2;
         }
         (lanes, workgroup_size)
@@ -164,7 +185,7 @@ impl Planner<'_> {
     fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
-        let (lanes, workgroup_size) = self.column_lanes(grid.channels);
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels, 1);
         let part = u64::from(grid.outer) * 4 * u64::from(lanes);
         // Blocks of rows that an invocation adds up.
         let blocks = div_ceil(
@@ -188,14 +209,15 @@ impl Planner<'_> {
         epsilon: f64,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::FusedColumns;
-        let (lanes, workgroup_size) = self.column_lanes(grid.channels);
-        let quads = u64::from(grid.channels) / 4;
-        let workgroups = self.workgroups(div_ceil(quads, u64::from(lanes)))?;
+        let packet_quads = self.packet_quads(u64::from(grid.channels));
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels, packet_quads);
+        let packets = grid.channels / (4 * packet_quads);
+        let workgroups = self.workgroups(u64::from(packets.div_ceil(lanes)))?;
         let stacked = lanes < workgroup_size;
         Ok(Dispatch {
             kernel,
             workgroup_size,
-            sizes: vec![],
+            sizes: vec![(PACKET_QUADS, packet_quads)],
             enabled: stacked.then_some("stacked").into_iter().collect(),
             bindings: bound_at_once(tensors).iter().map(Binding::whole).collect(),
             uniforms: Uniforms::new(
@@ -237,7 +259,7 @@ impl Planner<'_> {
             _ => unit * grid.elements(),
         };
         let kernel = Kernel::FusedRuns;
-        let mut enabled = enabled_for_runs(&(*grid).into(), 1);
+        let mut enabled = enabled_for_runs(&(*grid).into(), block.packet_quads);
         enabled.extend(block.in_turns.then_some("in_turns"));
         windows(self.profile, &tensors.src, units, start)?
             .into_iter()
@@ -253,7 +275,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel,
                     workgroup_size: block.workgroup_size,
-                    sizes: vec![],
+                    sizes: vec![(PACKET_QUADS, block.packet_quads)],
                     enabled: enabled.clone(),
                     bindings,
                     uniforms: Uniforms::new(

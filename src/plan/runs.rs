@@ -54,7 +54,7 @@ impl Planner<'_> {
 
     /// Quads of a packet in the kernels over runs. Runs that begin at quads but not at packets of two are read by
     /// quads, since they have no neighbours to leave out; so are runs shorter than such a packet.
-    fn packet_of_runs(&self, grid: &Grid) -> u32 {
+    pub(super) fn packet_of_runs(&self, grid: &Grid) -> u32 {
         match grid.inner {
             0..8 => 1,
             inner if inner % 8 == 4 => 1,
