@@ -72,7 +72,7 @@ pub struct Tuning {
     /// moves; doubled where that spares cutting the row in two.
     pub column_quads: u32,
     /// Fewest quads of a run for each invocation of the kernels over runs: only a longer run is shared by
-    /// more. So too for partial sums, where four count as a quad.
+    /// more.
     pub lane_quads: u32,
     /// Fewest quads of a row held in registers for each invocation: only a longer row is shared by more. But no
     /// more than a subgroup share a row that one can hold.
@@ -88,6 +88,9 @@ pub struct Tuning {
     pub long_walk: u32,
     /// Invocations of a workgroup that adds partial sums. A power of two, at least 4.
     pub finish_workgroup: u32,
+    /// Fewest of a channel's partial sums for each invocation that adds them, in fours: only more are shared by
+    /// more.
+    pub finish_lane_quads: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
     pub busy_workgroups: u32,
     /// Elements below which splitting a channel further does not pay.
@@ -123,8 +126,8 @@ pub struct Tuning {
     /// Quads that an invocation of the fused kernel over runs adds one after another, at most; up to 256.
     /// Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
-    /// Elements of a workgroup's columns up to which the fused kernel over columns takes a small tensor with
-    /// the channels last.
+    /// Elements of a workgroup's columns, by loads of a quad, up to which the fused kernel over columns takes a
+    /// small tensor with the channels last.
     pub fused_columns: u32,
     /// Bits of the words that tensors and the workspace are read and written by, where the adapter has such
     /// integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
@@ -152,6 +155,7 @@ impl Tuning {
         // 1.2 to 1.6 times the time), and up to minutes to compile.
         long_walk: 8,
         finish_workgroup: 8,
+        finish_lane_quads: 8,
         busy_workgroups: 64,
         min_split: 16384,
         small_tensor: 1 << 17,
@@ -183,6 +187,7 @@ impl Tuning {
         row_walk: 1,
         long_walk: u32::MAX,
         finish_workgroup: 256,
+        finish_lane_quads: 1,
         busy_workgroups: 2048,
         min_split: 4096,
         small_tensor: 1 << 18,
@@ -247,7 +252,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 26] {
+    fn fields(&mut self) -> [Field<'_>; 27] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -267,6 +272,7 @@ impl Tuning {
             ("row_walk", many, &mut self.row_walk),
             ("long_walk", Bounds::any(4, u32::MAX), &mut self.long_walk),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),
+            ("finish_lane_quads", many, &mut self.finish_lane_quads),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
             ("small_tensor", all, &mut self.small_tensor),

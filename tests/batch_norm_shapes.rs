@@ -120,7 +120,7 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
     let contexts: Vec<_> = subjects().iter().flat_map(tuned).collect();
     // With checks and without.
     let contexts = taken::<T, P>(&contexts, 2 * tunings().len());
-    let shapes: [&[usize]; 13] = [
+    let shapes: [&[usize]; 16] = [
         &[1, 32, 30],
         &[5, 27, 7],
         &[9, 128, 1],
@@ -135,6 +135,11 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
         &[9, 6, 20],
         &[17, 33, 8],
         &[13, 8, 3],
+        // Odd runs, eight of which fill whole packets of eight elements.
+        &[3, 24, 9],
+        &[1, 40, 11],
+        // Two of which do.
+        &[5, 12, 10],
     ];
     for (seed, shape) in shapes.iter().enumerate() {
         for data_format in FORMATS {
@@ -291,6 +296,7 @@ fn random_shapes_and_tunings() {
                 row_walk: 1 + sizes.1 % 5,
                 long_walk: 8,
                 finish_workgroup: sizes.3,
+                finish_lane_quads: 1 + sizes.1 % 5,
                 busy_workgroups: splits.0,
                 min_split: splits.1,
                 small_tensor: 8 * splits.1,

@@ -111,6 +111,7 @@ const SMALL_UNITS: Tuning = Tuning {
     row_walk: 1,
     long_walk: 4,
     finish_workgroup: 16,
+    finish_lane_quads: 1,
     busy_workgroups: 64,
     min_split: 1024,
     small_tensor: 8192,
@@ -150,6 +151,7 @@ impl Windows {
             &[60_001, 4],      // rows of whole quads
             &[1, 701, 200],    // one outer index
             &[1, 301, 520],    // channels in turns
+            &[1, 704, 81],     // odd runs, eight of which fill packets
             &[700, 61, 2],     // rows of odd width, several outer indices a row
             &[2000, 64],       // whole rows
             &[7, 100, 331],    // channels · inner larger than a window, as runs

@@ -2,7 +2,7 @@
 
 use super::pack::PACK_WORKGROUP;
 use super::workspace::Part;
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, enabled, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
 
@@ -88,7 +88,7 @@ impl Planner<'_> {
             Route::FromSums => 0,
         };
         // Four parts count as a quad: both are four additions.
-        let lanes = self.lanes(most, parts, 1);
+        let lanes = lanes(most, parts, self.profile.tuning.finish_lane_quads);
         let workgroup_size = match lanes {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,

@@ -29,7 +29,7 @@ fn bound_at_once(tensors: &Tensors) -> Vec<Requirement> {
 struct Block {
     workgroup_size: u32,
     packet_quads: u32,
-    /// A multiple of four: blocks begin at whole packets.
+    /// A multiple of four, and as many as fill whole packets, with which blocks begin.
     channels: u64,
     lanes: u32,
     outer_lanes: u32,
@@ -72,18 +72,18 @@ impl Planner<'_> {
                 in_turns: aligned && !whole,
                 cached: whole || (aligned && fits(side, tuning.fused_turn)),
                 adds: div_ceil(u64::from(grid.outer), u64::from(outer_lanes))
-                    * div_ceil(u64::from(grid.inner), 4 * u64::from(lanes)),
+                    * u64::from(packet_quads)
+                    * div_ceil(u64::from(grid.inner), u64::from(packet * lanes)),
             }
         };
         // Groups of invocations are added to a channel only until the block suits: each doubling deepens its
         // tree of sums. With no more runs to share, narrow the workgroup, which makes more blocks.
         let mut block = divided(widest, 1);
         let most = (widest / lanes).min(1 << grid.outer.max(1).ilog2());
-        let suits = |block: &Block| self.suits(block) && self.fills(grid, block);
-        while block.outer_lanes < most && !suits(&block) {
+        while block.outer_lanes < most && !self.pays(grid, &block) {
             block = divided(widest, 2 * block.outer_lanes);
         }
-        while block.channels > fewest && !suits(&block) {
+        while block.channels > fewest && !self.pays(grid, &block) {
             block = divided(block.workgroup_size / 2, block.outer_lanes);
         }
         block
@@ -92,20 +92,27 @@ impl Planner<'_> {
     /// Blocks by the widest loads that suit them.
     fn block(&self, grid: &Grid) -> Block {
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
-        if plane.is_multiple_of(8) {
-            let block = self.block_by(grid, self.packet_of_runs(grid));
-            // The kernel keeps statistics of a channel for each invocation.
-            let kept = block.channels <= u64::from(block.workgroup_size);
-            if kept && self.suits(&block) && self.fills(grid, &block) {
-                return block;
-            }
+        let packet_quads = match plane.is_multiple_of(8) {
+            true => self.packet_of_runs(grid),
+            false => 1, // blocks do not end with packets of two
+        };
+        let block = self.block_by(grid, packet_quads);
+        // The kernel keeps statistics of a channel for each invocation.
+        let kept = block.channels <= u64::from(block.workgroup_size);
+        match packet_quads == 1 || (kept && self.pays(grid, &block)) {
+            true => block,
+            false => self.block_by(grid, 1),
         }
-        self.block_by(grid, 1)
     }
 
     /// Whether the second reading comes from a cache, and no invocation adds for long.
     fn suits(&self, block: &Block) -> bool {
         block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SERIAL)
+    }
+
+    /// Whether one dispatch of such blocks is the fastest, however large the tensor is.
+    fn pays(&self, grid: &Grid, block: &Block) -> bool {
+        self.suits(block) && self.fills(grid, block)
     }
 
     /// Whether there are blocks enough to keep the adapter busy, or more would be too little work for each.
@@ -139,7 +146,7 @@ impl Planner<'_> {
         grid.elements() <= u64::from(self.profile.tuning.small_tensor)
     }
 
-    /// Whether the adapter allows so many bindings, blocks begin at whole quads, what cannot be cut fits a
+    /// Whether the adapter allows so many bindings, blocks begin at quads at least, what cannot be cut fits a
     /// binding, and blocks suit the adapter.
     fn fuses_runs(&self, layout: &Layout, src: &Requirement) -> bool {
         let grid = &layout.grid;
@@ -209,8 +216,13 @@ impl Planner<'_> {
         epsilon: f64,
     ) -> Result<Dispatch, Error> {
         let kernel = Kernel::FusedColumns;
-        let packet_quads = self.packet_quads(u64::from(grid.channels));
-        let (lanes, workgroup_size) = self.column_lanes(grid.channels, packet_quads);
+        // Not where invocations share columns: each quad of a packet has a tree of sums, with barriers.
+        let wide = self.packet_quads(u64::from(grid.channels));
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels, wide);
+        let (lanes, packet_quads) = match lanes == workgroup_size {
+            true => (lanes, wide),
+            false => (self.column_lanes(grid.channels, 1).0, 1),
+        };
         let packets = grid.channels / (4 * packet_quads);
         let workgroups = self.workgroups(u64::from(packets.div_ceil(lanes)))?;
         let stacked = lanes < workgroup_size;
@@ -302,5 +314,76 @@ impl Planner<'_> {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Tensor;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn blocks_are_whole_packets_that_a_workgroup_keeps() {
+        let gpu = Profile::usual();
+        let software = Profile {
+            int64: true,
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let narrow = Profile {
+            tuning: Tuning {
+                fused_workgroup: 4,
+                lane_quads: 1,
+                ..Tuning::SOFTWARE
+            },
+            ..software.clone()
+        };
+        let mut wide = 0;
+        for (profile, outer, channels, inner) in [&gpu, &software, &narrow]
+            .into_iter()
+            .flat_map(|profile| [1, 2, 7, 64].map(|outer| (profile, outer)))
+            .flat_map(|(profile, outer)| (1..=40).map(move |channels| (profile, outer, channels)))
+            .flat_map(|(profile, outer, channels)| {
+                (1..=90).map(move |inner| (profile, outer, channels, inner))
+            })
+        {
+            let grid = Grid {
+                outer,
+                channels,
+                inner,
+            };
+            let fused = [DType::F32, DType::F16, DType::Bf16].map(|data| {
+                let planner = Planner { profile, data };
+                let block = planner.block(&grid);
+                let what = format!("{grid:?} {data} {:?}", profile.tuning);
+                let packet = 4 * u64::from(block.packet_quads);
+                let workgroup = u64::from(block.workgroup_size);
+                assert!(block.channels <= workgroup, "{what}");
+                assert!(block.channels.is_multiple_of(4), "{what}");
+                assert!(
+                    block.lanes * block.outer_lanes <= block.workgroup_size,
+                    "{what}"
+                );
+                if block.packet_quads == 2 {
+                    wide += 1;
+                    let plane = u64::from(channels) * u64::from(inner);
+                    let elements = block.channels * u64::from(inner);
+                    assert!(plane.is_multiple_of(packet), "{what}");
+                    assert!(elements.is_multiple_of(packet), "{what}");
+                    // Else a packet might be of three channels.
+                    assert!(u64::from(inner) >= packet, "{what}");
+                }
+                let src = Requirement {
+                    tensor: Tensor::Src,
+                    dtype: data,
+                    elements: grid.elements(),
+                };
+                planner.fuses_runs(&grid.into(), &src)
+            });
+            // One choice for all types.
+            assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
+        }
+        assert!(wide > 1000);
     }
 }

@@ -220,6 +220,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         row_walk: 1,
         long_walk: 4,
         finish_workgroup: 4,
+        finish_lane_quads: 2,
         busy_workgroups: 1 << 20,
         min_split: 64,
         small_tensor: 512,
