@@ -36,8 +36,6 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
-override narrow: bool = false; // runs are shorter than a quad
-override whole: bool = false;  // the tensor ends with a packet
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)
@@ -57,40 +55,10 @@ fn apply_runs(
     let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
     for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
         let run_start = run * uniforms.inner - uniforms.window;
-        let run_end = run_start + uniforms.inner;
-        let range = chunk_range(run, chunk);
         let own = coefficients_of(run);
         var next = own;
         if !aligned { next = coefficients_of(run + 1u); }
-        // Packets that begin in the chunk.
-        let end = (range.y + packet_elements - 1u) / packet_elements;
-        let first = (range.x + packet_elements - 1u) / packet_elements;
-        for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
-            var diff_dst = load_packet_diff_dst(packet);
-            var src: Packet;
-            if batch_statistics { src = load_packet_src(packet); }
-            var result: Packet;
-            for (var k = 0u; k < packet_quads; k++) {
-                let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
-                var quad = result_of(diff_dst.quads[k], src.quads[k], own);
-                if narrow {
-                    for (var i = 0u; i < 4u; i++) {
-                        let other = coefficients_of(run + (elements[i] - run_start) / uniforms.inner);
-                        quad[i] = result_of(diff_dst.quads[k], src.quads[k], other)[i];
-                    }
-                } else if !aligned {
-                    let behind = elements >= vec4(run_end);
-                    quad = select(quad, result_of(diff_dst.quads[k], src.quads[k], next), behind);
-                }
-                result.quads[k] = quad;
-            }
-            if whole {
-                store_packet_diff_src(packet, result);
-            } else {
-                let left = uniforms.length - packet * packet_elements;
-                store_part_packet_diff_src(packet, result, min(packet_elements, left));
-            }
-        }
+        apply_to_run(run, own, next, run_start, chunk_range(run, chunk), lane);
     }
 }
 

@@ -27,8 +27,6 @@ struct Uniforms {
 }
 
 override workgroup_size: u32 = 64u;
-override narrow: bool = false; // runs are shorter than a quad
-override whole: bool = false;  // the tensor ends with a packet
 override in_turns: bool = false; // only where runs begin at packets
 
 var<workgroup> scratch: array<real2, workgroup_size>;
@@ -121,16 +119,11 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst.quads[k];
-                var d_xhat = d * ((src.quads[k] - real4(mean)) * r);
-                if !aligned {
-                    // The run's neighbours in its first and last packet count as 0.
-                    let inside = inside_range(packet * packet_quads + k, range);
-                    d = select(real4(), d, inside);
-                    d_xhat = select(real4(), d_xhat, inside);
-                }
-                sum += d;
-                sum_xhat += d_xhat;
+                let quad = packet * packet_quads + k;
+                let d = diff_dst.quads[k];
+                let d_xhat = d * ((src.quads[k] - real4(mean)) * r);
+                sum += only_inside(range, quad, d);
+                sum_xhat += only_inside(range, quad, d_xhat);
             }
         }
     }
@@ -144,6 +137,10 @@ fn coefficients_of(i: u32) -> Coefficients {
     return Coefficients(stats[k].x, stats[k].y, means.x, means.y, stats[k].z);
 }
 
+fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {
+    return gradient(d, src, c);
+}
+
 fn apply_to_channel(channel: u32, i: u32, member: u32) {
     let lane = member % uniforms.lanes;
     let own = coefficients_of(i);
@@ -151,35 +148,8 @@ fn apply_to_channel(channel: u32, i: u32, member: u32) {
     if !aligned { next = coefficients_of(i + 1u); }
     for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
-        let run_end = start + uniforms.inner;
-        // Packets that begin in the run. Where one ends behind it, that is in the run of the block's
-        // next channel, or past the tensor's end.
-        let end = (run_end + packet_elements - 1u) / packet_elements;
-        let first = (start + packet_elements - 1u) / packet_elements;
-        for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
-            var result: Packet;
-            for (var k = 0u; k < packet_quads; k++) {
-                let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
-                var quad = gradient(diff_dst.quads[k], src.quads[k], own);
-                if narrow {
-                    for (var j = 0u; j < 4u; j++) {
-                        let other = coefficients_of(i + (elements[j] - start) / uniforms.inner);
-                        quad[j] = gradient(diff_dst.quads[k], src.quads[k], other)[j];
-                    }
-                } else if !aligned {
-                    let behind = elements >= vec4(run_end);
-                    quad = select(quad, gradient(diff_dst.quads[k], src.quads[k], next), behind);
-                }
-                result.quads[k] = quad;
-            }
-            if whole {
-                store_packet_diff_src(packet, result);
-            } else {
-                let left = uniforms.length - packet * packet_elements;
-                store_part_packet_diff_src(packet, result, min(packet_elements, left));
-            }
-        }
+        // Where the last packet ends behind the run, that is in the run of the block's next channel, or past
+        // the tensor's end.
+        apply_to_run(i, own, next, start, vec2(start, start + uniforms.inner), lane);
     }
 }

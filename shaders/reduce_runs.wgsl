@@ -64,17 +64,12 @@ fn reduce_runs(
             var src = load_packet_src(packet);
             var result: Packet;
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst.quads[k];
-                var d_xhat = d * ((src.quads[k] - real4(stats.x)) * stats.y);
+                let quad = packet * packet_quads + k;
+                let d = diff_dst.quads[k];
+                let d_xhat = d * ((src.quads[k] - real4(stats.x)) * stats.y);
+                sum += only_inside(range, quad, d);
+                sum_xhat += only_inside(range, quad, d_xhat);
                 result.quads[k] = d * (stats.z * stats.y);
-                if !aligned {
-                    // The run's neighbours in its first and last packet count as 0.
-                    let inside = inside_range(packet * packet_quads + k, range);
-                    d = select(real4(), d, inside);
-                    d_xhat = select(real4(), d_xhat, inside);
-                }
-                sum += d;
-                sum_xhat += d_xhat;
             }
             store_packet_diff_src(packet, result);
         }

@@ -3,8 +3,9 @@
 
 override aligned: bool = false; // every run begins at a quad, in a kernel that moves packets at a packet
 
-// Which of a quad's elements are in the range.
-fn inside_range(quad: u32, range: vec2<u32>) -> vec4<bool> {
+// A quad's elements that are in the range, and 0 for the others: a run's neighbours in its first and last quad.
+fn only_inside(range: vec2<u32>, quad: u32, value: real4) -> real4 {
+    if aligned { return value; }
     let elements = vec4(4u * quad) + vec4(0u, 1u, 2u, 3u);
-    return (elements >= vec4(range.x)) & (elements < vec4(range.y));
+    return select(real4(), value, (elements >= vec4(range.x)) & (elements < vec4(range.y)));
 }

@@ -370,6 +370,7 @@ impl Kernel {
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/runs.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
+                    include_str!("../../shaders/parts/apply_run.wgsl"),
                     include_str!("../../shaders/apply_runs.wgsl"),
                 ],
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
@@ -451,6 +452,7 @@ impl Kernel {
                     include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
+                    include_str!("../../shaders/parts/apply_run.wgsl"),
                     include_str!("../../shaders/fused_runs.wgsl"),
                 ],
                 tensors: &[

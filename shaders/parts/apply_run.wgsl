@@ -1,0 +1,39 @@
+// What the kernels share that write diff_src of a run, or of a chunk of it. Every packet is stored by one
+// invocation, the one in whose part it begins; where the run ends inside of a packet, the elements behind it
+// take the coefficients of the next run in storage. A kernel says which `coefficients_of` a run are, and
+// the `result_of` them.
+
+override narrow: bool = false; // runs are shorter than a quad
+override whole: bool = false;  // the tensor ends with a packet
+
+// Packets that begin in `range`, every `lanes`-th from `lane` on, of the run that begins at `run_start`.
+fn apply_to_run(run: u32, own: Coefficients, next: Coefficients, run_start: u32, range: vec2<u32>, lane: u32) {
+    let run_end = run_start + uniforms.inner;
+    let end = (range.y + packet_elements - 1u) / packet_elements;
+    let first = (range.x + packet_elements - 1u) / packet_elements;
+    for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
+        var diff_dst = load_packet_diff_dst(packet);
+        var src = load_packet_src(packet);
+        var result: Packet;
+        for (var k = 0u; k < packet_quads; k++) {
+            let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
+            var quad = result_of(diff_dst.quads[k], src.quads[k], own);
+            if narrow {
+                for (var i = 0u; i < 4u; i++) {
+                    let other = coefficients_of(run + (elements[i] - run_start) / uniforms.inner);
+                    quad[i] = result_of(diff_dst.quads[k], src.quads[k], other)[i];
+                }
+            } else if !aligned {
+                let behind = elements >= vec4(run_end);
+                quad = select(quad, result_of(diff_dst.quads[k], src.quads[k], next), behind);
+            }
+            result.quads[k] = quad;
+        }
+        if whole {
+            store_packet_diff_src(packet, result);
+        } else {
+            let left = uniforms.length - packet * packet_elements;
+            store_part_packet_diff_src(packet, result, min(packet_elements, left));
+        }
+    }
+}
