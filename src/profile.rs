@@ -69,7 +69,7 @@ pub struct Tuning {
     /// How many of `columns_workgroup` stand side by side in a row. A power of two.
     pub column_lanes: u32,
     /// Most quads of a row, 1 to 16, that an invocation of the kernels over columns owns, or else what one load
-    /// moves; doubled where that spares cutting the row in two.
+    /// moves.
     pub column_quads: u32,
     /// Fewest quads of a run for each invocation of the kernels over runs: only a longer run is shared by
     /// more.
@@ -146,7 +146,7 @@ impl Tuning {
         runs_workgroup: 8,
         columns_workgroup: 8,
         column_lanes: 8,
-        column_quads: 8,
+        column_quads: 4,
         lane_quads: 16,
         row_lane_quads: 8,
         row_quads: 32,
