@@ -82,9 +82,9 @@ fn apply_columns(
         for (var p = 0u; p < column_packets; p++) {
             let packet = packet_of(row_start, first, p);
             var diff_dst = load_packet_diff_dst(packet);
-            var src: Packet;
+            var src = Packet();
             if batch_statistics { src = load_packet_src(packet); }
-            var result: Packet;
+            var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 var d = diff_dst.quads[k];
                 if batch_statistics {

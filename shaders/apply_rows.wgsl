@@ -53,7 +53,7 @@ fn apply_rows(
             let packet = packet_in_window(first, own_packet);
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
-            var result: Packet;
+            var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 let columns = columns_of(own_packet * packet_quads + k, tile.shift);
                 let d = diff_dst.quads[k] * gamma[p].quads[k];

@@ -45,8 +45,8 @@ fn fused_columns(
     var sum_xhat: Packet;
     for (var block = row_lane; block < rows; block += 64u * row_lanes) {
         let end = min(rows, block + 64u * row_lanes);
-        var some: Packet;
-        var some_xhat: Packet;
+        var some = Packet();
+        var some_xhat = Packet();
         for (var row = block; row < end; row += row_lanes) {
             let packet = row * width + column;
             var diff_dst = load_packet_diff_dst(packet);
@@ -81,7 +81,7 @@ fn fused_columns(
         let packet = row * width + column;
         var diff_dst = load_packet_diff_dst(packet);
         var src = load_packet_src(packet);
-        var result: Packet;
+        var result = Packet();
         for (var k = 0u; k < packet_quads; k++) {
             let xhat = (src.quads[k] - mean.quads[k]) * r.quads[k];
             result.quads[k] = ((diff_dst.quads[k] - a.quads[k]) - xhat * b.quads[k]) * scale.quads[k];

@@ -100,7 +100,7 @@ fn fused_rows(
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
-                var result: Packet;
+                var result = Packet();
                 for (var k = 0u; k < packet_quads; k++) {
                     result.quads[k] = ((d[p].quads[k] - real4(means.x)) - xhat[p].quads[k] * means.y) * r;
                 }

@@ -90,7 +90,7 @@ fn reduce_columns(
             let packet = packet_of(row_start, first, p);
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
-            var result: Packet;
+            var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 var d = diff_dst.quads[k];
                 var d_xhat = d * ((src.quads[k] - mean[p].quads[k]) * r[p].quads[k]);

@@ -62,7 +62,7 @@ fn reduce_runs(
         for (var packet = range.x / packet_elements + lane; packet < end; packet += uniforms.lanes) {
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
-            var result: Packet;
+            var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 let quad = packet * packet_quads + k;
                 let d = diff_dst.quads[k];

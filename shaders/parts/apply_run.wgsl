@@ -14,7 +14,7 @@ fn apply_to_run(run: u32, own: Coefficients, next: Coefficients, run_start: u32,
     for (var packet = first + lane; packet < end; packet += uniforms.lanes) {
         var diff_dst = load_packet_diff_dst(packet);
         var src = load_packet_src(packet);
-        var result: Packet;
+        var result = Packet();
         for (var k = 0u; k < packet_quads; k++) {
             let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
             var quad = result_of(diff_dst.quads[k], src.quads[k], own);

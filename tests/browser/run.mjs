@@ -9,7 +9,7 @@ import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const LIMIT_MS = 300_000;
+const LIMIT_MS = 1_200_000;
 const TYPES = { html: "text/html", js: "text/javascript", wasm: "application/wasm" };
 const here = import.meta.dirname ?? new URL(".", import.meta.url).pathname;
 
