@@ -66,11 +66,11 @@ fn apply_columns(
             for (var i = 0u; i < 4u; i++) {
                 let stats = load_workspace(uniforms.stats + place.channel);
                 let coefficients = load_workspace(uniforms.coefficients + place.channel);
-                mean[p].quads[k][i] = stats.x;
-                r[p].quads[k][i] = stats.y;
-                a[p].quads[k][i] = coefficients.x;
-                b[p].quads[k][i] = coefficients.y;
-                scale[p].quads[k][i] = coefficients.z;
+                mean[p][k][i] = stats.x;
+                r[p][k][i] = stats.y;
+                a[p][k][i] = coefficients.x;
+                b[p][k][i] = coefficients.y;
+                scale[p][k][i] = coefficients.z;
                 place = next_place(place);
             }
         }
@@ -86,12 +86,12 @@ fn apply_columns(
             if batch_statistics { src = load_packet_src(packet); }
             var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst.quads[k];
+                var d = diff_dst[k];
                 if batch_statistics {
-                    let xhat = (src.quads[k] - mean[p].quads[k]) * r[p].quads[k];
-                    d = (d - a[p].quads[k]) - xhat * b[p].quads[k];
+                    let xhat = (src[k] - mean[p][k]) * r[p][k];
+                    d = (d - a[p][k]) - xhat * b[p][k];
                 }
-                result.quads[k] = d * scale[p].quads[k];
+                result[k] = d * scale[p][k];
             }
             store_in_row(row_start, first, p, result);
         }

@@ -39,7 +39,7 @@ fn apply_rows(
     var gamma: array<Packet, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
-            gamma[p].quads[k] = gamma_at(tile.shift, (tile.packet + p * lanes) * packet_quads + k);
+            gamma[p][k] = gamma_at(tile.shift, (tile.packet + p * lanes) * packet_quads + k);
         }
     }
 
@@ -56,17 +56,19 @@ fn apply_rows(
             var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 let columns = columns_of(own_packet * packet_quads + k, tile.shift);
-                let d = diff_dst.quads[k] * gamma[p].quads[k];
-                var quad = gradient(d, src.quads[k], own);
+                let d = diff_dst[k] * gamma[p][k];
+                var quad = gradient(d, src[k], own);
                 if narrow {
+                    // By `select`, as for runs.
                     for (var i = 0u; i < 4u; i++) {
                         let other = min(row + columns[i] / uniforms.columns, uniforms.rows - 1u);
-                        quad[i] = gradient(d, src.quads[k], coefficients_of(other))[i];
+                        let result_of_other = gradient(d, src[k], coefficients_of(other));
+                        quad = select(quad, result_of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
                     }
                 } else if !aligned {
-                    quad = select(quad, gradient(d, src.quads[k], next), columns >= vec4(uniforms.columns));
+                    quad = select(quad, gradient(d, src[k], next), columns >= vec4(uniforms.columns));
                 }
-                result.quads[k] = quad;
+                result[k] = quad;
             }
             if complete || columns_of(own_packet * packet_quads, tile.shift).x < uniforms.columns {
                 if whole {

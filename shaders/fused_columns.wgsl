@@ -36,8 +36,8 @@ fn fused_columns(
     var r: Packet;
     for (var k = 0u; k < packet_quads; k++) {
         let quad = column * packet_quads + k;
-        mean.quads[k] = load_mean(quad);
-        r.quads[k] = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
+        mean[k] = load_mean(quad);
+        r[k] = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
     }
 
     // In blocks of 64 rows, so that the roundings of equal terms do not pile up.
@@ -52,14 +52,14 @@ fn fused_columns(
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                let d = diff_dst.quads[k];
-                some.quads[k] += d;
-                some_xhat.quads[k] += d * ((src.quads[k] - mean.quads[k]) * r.quads[k]);
+                let d = diff_dst[k];
+                some[k] += d;
+                some_xhat[k] += d * ((src[k] - mean[k]) * r[k]);
             }
         }
         for (var k = 0u; k < packet_quads; k++) {
-            sum.quads[k] += some.quads[k];
-            sum_xhat.quads[k] += some_xhat.quads[k];
+            sum[k] += some[k];
+            sum_xhat[k] += some_xhat[k];
         }
     }
 
@@ -68,14 +68,14 @@ fn fused_columns(
     var scale: Packet;
     for (var k = 0u; k < packet_quads; k++) {
         let quad = column * packet_quads + k;
-        let total = stacked_sum(local, sum.quads[k], sum_xhat.quads[k]);
+        let total = stacked_sum(local, sum[k], sum_xhat[k]);
         if row_lane == 0u && own < width {
             store_diff_beta(quad, total.sum);
             store_diff_gamma(quad, total.sum_xhat);
         }
-        a.quads[k] = total.sum * uniforms.inverse_count;
-        b.quads[k] = total.sum_xhat * uniforms.inverse_count;
-        scale.quads[k] = load_gamma(quad) * r.quads[k];
+        a[k] = total.sum * uniforms.inverse_count;
+        b[k] = total.sum_xhat * uniforms.inverse_count;
+        scale[k] = load_gamma(quad) * r[k];
     }
     for (var row = row_lane; row < rows; row += row_lanes) {
         let packet = row * width + column;
@@ -83,8 +83,8 @@ fn fused_columns(
         var src = load_packet_src(packet);
         var result = Packet();
         for (var k = 0u; k < packet_quads; k++) {
-            let xhat = (src.quads[k] - mean.quads[k]) * r.quads[k];
-            result.quads[k] = ((diff_dst.quads[k] - a.quads[k]) - xhat * b.quads[k]) * scale.quads[k];
+            let xhat = (src[k] - mean[k]) * r[k];
+            result[k] = ((diff_dst[k] - a[k]) - xhat * b[k]) * scale[k];
         }
         store_packet_diff_src(packet, result);
     }

@@ -41,9 +41,9 @@ fn fused_rows(
     for (var p = 0u; p < column_packets; p++) {
         let column = min(lane + p * lanes, row_packets - 1u);
         for (var k = 0u; k < packet_quads; k++) {
-            if scaled { gamma[p].quads[k] = load_gamma(column * packet_quads + k); }
-            sum[p].quads[k] = real4();
-            sum_xhat[p].quads[k] = real4();
+            if scaled { gamma[p][k] = load_gamma(column * packet_quads + k); }
+            sum[p][k] = real4();
+            sum_xhat[p][k] = real4();
         }
     }
 
@@ -65,11 +65,11 @@ fn fused_rows(
             var diff_dst_packet = load_packet_diff_dst(packet);
             var src_packet = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var diff_dst = diff_dst_packet.quads[k];
-                let own_xhat = (src_packet.quads[k] - real4(mean)) * r;
+                var diff_dst = diff_dst_packet[k];
+                let own_xhat = (src_packet[k] - real4(mean)) * r;
                 var diff_dst_xhat = diff_dst * own_xhat;
-                xhat[p].quads[k] = own_xhat;
-                d[p].quads[k] = diff_dst;
+                xhat[p][k] = own_xhat;
+                d[p][k] = diff_dst;
                 if summed {
                     var counted = diff_dst;
                     var counted_xhat = diff_dst_xhat;
@@ -77,13 +77,13 @@ fn fused_rows(
                         counted = select(real4(), counted, own < uniforms.rows);
                         counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
                     }
-                    sum[p].quads[k] += counted;
-                    sum_xhat[p].quads[k] += counted_xhat;
+                    sum[p][k] += counted;
+                    sum_xhat[p][k] += counted_xhat;
                 }
                 if scaled {
-                    diff_dst *= gamma[p].quads[k];
-                    d[p].quads[k] = diff_dst;
-                    diff_dst_xhat *= gamma[p].quads[k];
+                    diff_dst *= gamma[p][k];
+                    d[p][k] = diff_dst;
+                    diff_dst_xhat *= gamma[p][k];
                 }
                 if !complete {
                     diff_dst = select(real4(), diff_dst, column < row_packets);
@@ -102,7 +102,7 @@ fn fused_rows(
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
                 var result = Packet();
                 for (var k = 0u; k < packet_quads; k++) {
-                    result.quads[k] = ((d[p].quads[k] - real4(means.x)) - xhat[p].quads[k] * means.y) * r;
+                    result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
                 }
                 store_packet_diff_src(row_start + column, result);
             }
@@ -117,7 +117,7 @@ fn fused_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let column = packet_elements * (lane + p * lanes) + 4u * k;
-            write_columns(local, keep, true, part, column, count, sum[p].quads[k], sum_xhat[p].quads[k]);
+            write_columns(local, keep, true, part, column, count, sum[p][k], sum_xhat[p][k]);
         }
     }
 }

@@ -49,13 +49,15 @@ fn fused_runs(
     let first = index * uniforms.block;
     let present = min(uniforms.block, uniforms.channels - first);
 
-    for (var i = local; i < uniforms.block; i += workgroup_size) {
-        let channel = min(first + i, uniforms.channels - 1u);
+    // A block has no more channels than the workgroup has invocations. No loop: FXC would take the next one's
+    // barriers for divergent.
+    if local < uniforms.block {
+        let channel = min(first + local, uniforms.channels - 1u);
         let mean = load_mean(channel / 4u)[channel % 4u];
         let variance = load_variance(channel / 4u)[channel % 4u];
         let r = real(1.0) / sqrt(variance + uniforms.epsilon);
         let gamma = load_gamma(channel / 4u)[channel % 4u];
-        stats[i] = real4(mean, r, gamma * r, 0.0);
+        stats[local] = real4(mean, r, gamma * r, 0.0);
     }
     workgroupBarrier();
 
@@ -120,8 +122,8 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
             var src = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
                 let quad = packet * packet_quads + k;
-                let d = diff_dst.quads[k];
-                let d_xhat = d * ((src.quads[k] - real4(mean)) * r);
+                let d = diff_dst[k];
+                let d_xhat = d * ((src[k] - real4(mean)) * r);
                 sum += only_inside(range, quad, d);
                 sum_xhat += only_inside(range, quad, d_xhat);
             }

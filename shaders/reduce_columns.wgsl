@@ -71,13 +71,13 @@ fn reduce_columns(
     for (var p = 0u; p < column_packets; p++) {
         var place = place_of(batch, column_of(first, p));
         for (var k = 0u; k < packet_quads; k++) {
-            sum[p].quads[k] = real4();
-            sum_xhat[p].quads[k] = real4();
+            sum[p][k] = real4();
+            sum_xhat[p][k] = real4();
             for (var i = 0u; i < 4u; i++) {
                 let stats = load_workspace(uniforms.stats + place.channel);
-                mean[p].quads[k][i] = stats.x;
-                r[p].quads[k][i] = stats.y;
-                scale[p].quads[k][i] = stats.z * stats.y;
+                mean[p][k][i] = stats.x;
+                r[p][k][i] = stats.y;
+                scale[p][k][i] = stats.z * stats.y;
                 place = next_place(place);
             }
         }
@@ -92,16 +92,16 @@ fn reduce_columns(
             var src = load_packet_src(packet);
             var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst.quads[k];
-                var d_xhat = d * ((src.quads[k] - mean[p].quads[k]) * r[p].quads[k]);
-                result.quads[k] = d * scale[p].quads[k];
+                var d = diff_dst[k];
+                var d_xhat = d * ((src[k] - mean[p][k]) * r[p][k]);
+                result[k] = d * scale[p][k];
                 if !complete {
                     let inside = inside_tensor((row_start + column_of(first, p)) * packet_quads + k);
                     d = select(real4(), d, inside);
                     d_xhat = select(real4(), d_xhat, inside);
                 }
-                sum[p].quads[k] += d;
-                sum_xhat[p].quads[k] += d_xhat;
+                sum[p][k] += d;
+                sum_xhat[p][k] += d_xhat;
             }
             store_in_row(row_start, first, p, result);
         }
@@ -110,9 +110,9 @@ fn reduce_columns(
     for (var p = 0u; p < column_packets; p++) {
         let column = first + p * uniforms.column_lanes;
         for (var k = 0u; k < packet_quads; k++) {
-            let total = stacked_sum(local, sum[p].quads[k], sum_xhat[p].quads[k]);
-            sum[p].quads[k] = total.sum;
-            sum_xhat[p].quads[k] = total.sum_xhat;
+            let total = stacked_sum(local, sum[p][k], sum_xhat[p][k]);
+            sum[p][k] = total.sum;
+            sum_xhat[p][k] = total.sum_xhat;
             if !folded && row_lane == 0u && column < uniforms.end_packet {
                 var to = packet_elements * (split * uniforms.width_packets + column);
                 if general {
@@ -128,8 +128,8 @@ fn reduce_columns(
         let column = first + p * uniforms.column_lanes;
         if row_lane == 0u && column < uniforms.end_packet {
             for (var k = 0u; k < packet_quads; k++) {
-                sums[column * packet_quads + k] = sum[p].quads[k];
-                sums_xhat[column * packet_quads + k] = sum_xhat[p].quads[k];
+                sums[column * packet_quads + k] = sum[p][k];
+                sums_xhat[column * packet_quads + k] = sum_xhat[p][k];
             }
         }
     }

@@ -47,9 +47,9 @@ fn reduce_rows(
             if !complete {
                 weights = select(real4(), weights, columns_of(quad, tile.shift) < vec4(uniforms.columns));
             }
-            gamma[p].quads[k] = weights;
-            sum[p].quads[k] = real4();
-            sum_xhat[p].quads[k] = real4();
+            gamma[p][k] = weights;
+            sum[p][k] = real4();
+            sum_xhat[p][k] = real4();
         }
     }
 
@@ -65,17 +65,17 @@ fn reduce_rows(
             var diff_dst_packet = load_packet_diff_dst(packet);
             var src_packet = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var diff_dst = diff_dst_packet.quads[k];
-                var diff_dst_xhat = diff_dst * ((src_packet.quads[k] - real4(stats.x)) * stats.y);
+                var diff_dst = diff_dst_packet[k];
+                var diff_dst_xhat = diff_dst * ((src_packet[k] - real4(stats.x)) * stats.y);
                 if !complete {
                     let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(uniforms.columns);
                     diff_dst = select(real4(), diff_dst, inside);
                     diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
                 }
-                sum[p].quads[k] += diff_dst;
-                sum_xhat[p].quads[k] += diff_dst_xhat;
-                row_sum += diff_dst * gamma[p].quads[k];
-                row_sum_xhat += diff_dst_xhat * gamma[p].quads[k];
+                sum[p][k] += diff_dst;
+                sum_xhat[p][k] += diff_dst_xhat;
+                row_sum += diff_dst * gamma[p][k];
+                row_sum_xhat += diff_dst_xhat * gamma[p][k];
             }
         }
         if complete || part < uniforms.row_parts {
@@ -100,7 +100,7 @@ fn reduce_rows(
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
             let column = columns_of(quad, tile.shift).x;
-            write_columns(local, keep, aligned, part_of_columns, column, count, sum[p].quads[k], sum_xhat[p].quads[k]);
+            write_columns(local, keep, aligned, part_of_columns, column, count, sum[p][k], sum_xhat[p][k]);
         }
     }
 }

@@ -65,11 +65,11 @@ fn reduce_runs(
             var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 let quad = packet * packet_quads + k;
-                let d = diff_dst.quads[k];
-                let d_xhat = d * ((src.quads[k] - real4(stats.x)) * stats.y);
+                let d = diff_dst[k];
+                let d_xhat = d * ((src[k] - real4(stats.x)) * stats.y);
                 sum += only_inside(range, quad, d);
                 sum_xhat += only_inside(range, quad, d_xhat);
-                result.quads[k] = d * (stats.z * stats.y);
+                result[k] = d * (stats.z * stats.y);
             }
             store_packet_diff_src(packet, result);
         }

@@ -1,4 +1,4 @@
 // A packet of two quads at once.
 fn store_packet_TENSOR(packet: u32, value: Packet) {
-    ARRAY[packet] = vec4(longs_of_real(value.quads[0]), longs_of_real(value.quads[1]));
+    ARRAY[packet] = vec4(longs_of_real(value[0]), longs_of_real(value[1]));
 }

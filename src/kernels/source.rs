@@ -83,7 +83,7 @@ impl Variant {
     }
 
     /// The languages that it must translate to: all that wgpu may ask for where it runs. f64 exists on
-    /// Vulkan and DX12 alone; encoding f16 and bf16 selects between integers, which desktop GLSL has
+    /// Vulkan alone; encoding f16 and bf16 selects between integers, which desktop GLSL has
     /// from 4.50 on.
     #[cfg(test)]
     pub fn targets(&self) -> &'static [Target] {
@@ -92,7 +92,7 @@ impl Variant {
             _ if self.access == Access::LongWords => &[SpirV, Hlsl, Msl],
             // There are no sums of f64 over subgroups.
             (DType::F64, _) if self.kernel.entry().subgroups => &[],
-            (DType::F64, _) => &[SpirV, Hlsl],
+            (DType::F64, _) => &[SpirV],
             (DType::F32, DType::F32) => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
             _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
         }

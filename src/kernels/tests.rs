@@ -244,12 +244,26 @@ fn bindings_uniforms_and_constants_are_as_the_manifest_says() {
         check_constants(variant, &parsed)?;
         check_bindings(variant, &parsed)?;
         check_uniforms(variant, &parsed.module)?;
+        check_structs(&parsed.module)?;
         ensure(!variant.wgsl().contains("arrayLength"), || {
             "sizes come from the uniform, not from arrayLength: a binding may be longer or, in a \
              window, shorter than its tensor"
                 .to_owned()
         })
     });
+}
+
+/// FXC, which compiles for DirectX where DXC is not at hand, cannot index them in loops.
+fn check_structs(module: &Module) -> Result<(), String> {
+    let is_array = |ty| matches!(module.types[ty].inner, TypeInner::Array { .. });
+    for (_, ty) in module.types.iter() {
+        if let TypeInner::Struct { members, .. } = &ty.inner {
+            ensure(!members.iter().any(|member| is_array(member.ty)), || {
+                format!("an array in the struct {:?}", ty.name)
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
