@@ -93,7 +93,7 @@ fn fused_rows(
                 row_total_xhat += diff_dst_xhat;
             }
         }
-        let means = row_sum(local, real2(
+        let means = row_sum(local, lanes, real2(
             (row_total.x + row_total.y) + (row_total.z + row_total.w),
             (row_total_xhat.x + row_total_xhat.y) + (row_total_xhat.z + row_total_xhat.w),
         )) * uniforms.inverse_count;

@@ -1,6 +1,6 @@
 // Partial sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for
-// each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), an invocation's part of
-// the columns, and in the end Σ and Σ·x̂ of diff_dst for each column: `paired`, from
+// each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for
+// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column: `paired`, from
 // workspace[partials + group · columns / 2] on, or where rows do not begin at quads as
 // workspace[partials + group · columns + column] = (Σ, Σ·x̂, 0, 0).
 //
@@ -53,12 +53,17 @@ fn reduce_rows(
         }
     }
 
-    let part = index % uniforms.column_tiles * lanes + local % lanes;
-    for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
+    let part = (index % uniforms.column_tiles * lanes + local % lanes) / joined;
+    let rows = rows_of(index);
+    for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
+        // Past the last row, that one stands in, without columns: all invocations add up rows.
+        let own = base + local / lanes;
+        let row = min(own, uniforms.rows - 1u);
+        let end = select(0u, uniforms.columns, own < uniforms.rows);
         let stats = load_workspace(uniforms.stats + row);
         let first = first_packet_of(row);
-        var row_sum = real4();
-        var row_sum_xhat = real4();
+        var total = real4();
+        var total_xhat = real4();
         for (var p = 0u; p < column_packets; p++) {
             let own_packet = tile.packet + p * lanes;
             let packet = packet_in_window(first, own_packet);
@@ -67,24 +72,24 @@ fn reduce_rows(
             for (var k = 0u; k < packet_quads; k++) {
                 var diff_dst = diff_dst_packet[k];
                 var diff_dst_xhat = diff_dst * ((src_packet[k] - real4(stats.x)) * stats.y);
-                if !complete {
-                    let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(uniforms.columns);
+                if !complete || lanes < workgroup_size {
+                    let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(end);
                     diff_dst = select(real4(), diff_dst, inside);
                     diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
                 }
                 sum[p][k] += diff_dst;
                 sum_xhat[p][k] += diff_dst_xhat;
-                row_sum += diff_dst * gamma[p][k];
-                row_sum_xhat += diff_dst_xhat * gamma[p][k];
+                total += diff_dst * gamma[p][k];
+                total_xhat += diff_dst_xhat * gamma[p][k];
             }
         }
-        if complete || part < uniforms.row_parts {
-            store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(
-                (row_sum.x + row_sum.y) + (row_sum.z + row_sum.w),
-                (row_sum_xhat.x + row_sum_xhat.y) + (row_sum_xhat.z + row_sum_xhat.w),
-                0.0,
-                0.0,
-            ));
+        let joint = row_sum(local, joined, real2(
+            (total.x + total.y) + (total.z + total.w),
+            (total_xhat.x + total_xhat.y) + (total_xhat.z + total_xhat.w),
+        ));
+        let counts = (complete || part < uniforms.row_parts) && (lanes == workgroup_size || own < uniforms.rows);
+        if local % joined == 0u && counts {
+            store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(joint, real2()));
         }
     }
 

@@ -504,10 +504,11 @@ fn a_plan_for_other_subgroups_is_refused() {
     let with_subgroups = common::subjects()
         .iter()
         .filter(|subject| subject.gpu.profile().subgroup_size == 8);
-    for subject in with_subgroups {
+    // Rows that registers hold, and longer ones.
+    for (subject, columns) in with_subgroups.flat_map(|subject| [(subject, 768), (subject, 4096)]) {
         let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
         let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
-        let plan = layer.plan(&[64, 768], DType::F32, DType::F32).unwrap();
+        let plan = layer.plan(&[64, columns], DType::F32, DType::F32).unwrap();
         let buffer = |elements: u64| {
             let descriptor = wgpu::BufferDescriptor {
                 label: None,
@@ -517,18 +518,18 @@ fn a_plan_for_other_subgroups_is_refused() {
             };
             subject.gpu.device().create_buffer(&descriptor)
         };
-        let data = [(); 3].map(|()| buffer(64 * 768));
+        let data = [(); 3].map(|()| buffer(64 * columns as u64));
         let rows = [(); 2].map(|()| buffer(64));
-        let columns = [(); 3].map(|()| buffer(768));
+        let params = [(); 3].map(|()| buffer(columns as u64));
         let buffers = LayerNormBuffers {
             src: (&data[0]).into(),
             diff_dst: (&data[1]).into(),
             mean: (&rows[0]).into(),
             variance: (&rows[1]).into(),
-            gamma: Some((&columns[0]).into()),
+            gamma: Some((&params[0]).into()),
             diff_src: (&data[2]).into(),
-            diff_gamma: Some((&columns[1]).into()),
-            diff_beta: Some((&columns[2]).into()),
+            diff_gamma: Some((&params[1]).into()),
+            diff_beta: Some((&params[2]).into()),
             workspace: None,
         };
         let _ = plan.bind(&subject.gpu, &buffers).unwrap();
@@ -539,6 +540,6 @@ fn a_plan_for_other_subgroups_is_refused() {
             needed: 8,
             available: 0,
         };
-        assert_eq!(error, want, "{}", subject.name);
+        assert_eq!(error, want, "{columns} on {}", subject.name);
     }
 }

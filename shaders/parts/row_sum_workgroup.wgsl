@@ -1,11 +1,12 @@
-// The sum over the invocations of a row, through the workgroup memory of the sums of columns.
+// The sum over so many invocations of a row, a power of two that stand side by side, through the workgroup memory
+// of the sums of columns.
 
-fn row_sum(local: u32, own: real2) -> real2 {
-    if lanes == 1u { return own; }
+fn row_sum(local: u32, count: u32, own: real2) -> real2 {
+    if count == 1u { return own; }
     sums[local] = real4(own, real2());
     workgroupBarrier();
-    let lane = local % lanes;
-    for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
+    let lane = local % count;
+    for (var stride = count / 2u; stride > 0u; stride /= 2u) {
         if lane < stride {
             sums[local] += sums[local + stride];
         }

@@ -10,21 +10,30 @@ override aligned: bool = false; // every row begins at a quad
 
 struct Tile {
     group: u32, // of tiles side by side
-    row: u32,   // the first
+    row: u32,   // the invocation's first
     end: u32,   // behind the last
     shift: u32,
     packet: u32, // the first of the row's
 }
 
-fn tile_at(tile: u32, local: u32) -> Tile {
+// A tile's first row, and the end of its rows: the workgroup does some side by side from the first on, then
+// those `row_step` further.
+fn rows_of(tile: u32) -> vec2<u32> {
     let group = tile / uniforms.column_tiles;
-    let split = group / uniforms.phases;
-    let sublane = group % uniforms.phases * (workgroup_size / lanes) + local / lanes;
-    let row = split * uniforms.tile_rows + sublane;
+    let split_start = group / uniforms.phases * uniforms.tile_rows;
+    return vec2(
+        split_start + group % uniforms.phases * (workgroup_size / lanes),
+        min(uniforms.rows, split_start + uniforms.tile_rows),
+    );
+}
+
+fn tile_at(tile: u32, local: u32) -> Tile {
+    let rows = rows_of(tile);
+    let row = rows.x + local / lanes;
     return Tile(
-        group,
+        tile / uniforms.column_tiles,
         row,
-        min(uniforms.rows, (split + 1u) * uniforms.tile_rows),
+        rows.y,
         row * uniforms.columns % 4u,
         tile % uniforms.column_tiles * lanes * column_packets + local % lanes,
     );

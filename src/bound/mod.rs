@@ -257,9 +257,10 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
             width.max(height),
             profile.max_workgroups,
         )?;
-        // The invocations of a row have to be of one subgroup.
+        // The invocations of a row that add up have to be of one subgroup.
         let subgroup = u64::from(profile.subgroup_size);
-        let lanes = dispatch.sizes.iter().find(|(name, _)| *name == "lanes");
+        let size = |size| dispatch.sizes.iter().find(|(name, _)| *name == size);
+        let lanes = size("joined").or(size("lanes"));
         let lanes = lanes.map_or(0, |&(_, lanes)| u64::from(lanes));
         let fits = lanes <= subgroup && workgroup.is_multiple_of(subgroup);
         if dispatch.kernel.entry().subgroups && !fits {

@@ -113,6 +113,8 @@ pub(crate) enum Kernel {
     /// The same where the invocations of a row are of one subgroup.
     FusedRowsSubgroup,
     ReduceRows,
+    /// The same where a row's sums are added up within subgroups before they are written.
+    ReduceRowsSubgroup,
     ApplyRows,
 }
 
@@ -206,9 +208,48 @@ const FUSED_ROWS: Entry = Entry {
     subgroups: false,
 };
 
+const REDUCE_ROWS: Entry = Entry {
+    name: "reduce_rows",
+    text: &[
+        include_str!("../../shaders/parts/tiles.wgsl"),
+        include_str!("../../shaders/parts/paired_sums.wgsl"),
+        include_str!("../../shaders/parts/packets.wgsl"),
+        include_str!("../../shaders/parts/rows.wgsl"),
+        include_str!("../../shaders/parts/row_sum_workgroup.wgsl"),
+        include_str!("../../shaders/parts/split_rows.wgsl"),
+        include_str!("../../shaders/reduce_rows.wgsl"),
+    ],
+    tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
+    optional: &[],
+    sizes: &["lanes", "joined", "column_packets", PACKET_QUADS],
+    constants: &["complete", "scaled", "summed", "folded", "aligned"],
+    words: &[
+        "rows",
+        "columns",
+        "row_quads",
+        "tile_rows",
+        "row_step",
+        "phases",
+        "column_tiles",
+        "row_parts",
+        "first_tile",
+        "end_tile",
+        "grid_width",
+        "window",
+        "length",
+        "last_packet",
+        "stats",
+        "weights",
+        "row_partials",
+        "partials",
+    ],
+    reals: &[],
+    subgroups: false,
+};
+
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -221,6 +262,7 @@ impl Kernel {
         Self::FusedRows,
         Self::FusedRowsSubgroup,
         Self::ReduceRows,
+        Self::ReduceRowsSubgroup,
         Self::ApplyRows,
     ];
 
@@ -512,43 +554,24 @@ impl Kernel {
                     }
                 }
             }
-            Self::ReduceRows => &Entry {
-                name: "reduce_rows",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/paired_sums.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/rows.wgsl"),
-                    include_str!("../../shaders/parts/split_rows.wgsl"),
-                    include_str!("../../shaders/reduce_rows.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Workspace],
-                optional: &[],
-                sizes: &["lanes", "column_packets", PACKET_QUADS],
-                constants: &["complete", "scaled", "summed", "folded", "aligned"],
-                words: &[
-                    "rows",
-                    "columns",
-                    "row_quads",
-                    "tile_rows",
-                    "row_step",
-                    "phases",
-                    "column_tiles",
-                    "row_parts",
-                    "first_tile",
-                    "end_tile",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "last_packet",
-                    "stats",
-                    "weights",
-                    "row_partials",
-                    "partials",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
+            Self::ReduceRows => &REDUCE_ROWS,
+            Self::ReduceRowsSubgroup => {
+                &const {
+                    Entry {
+                        text: &[
+                            include_str!("../../shaders/parts/tiles.wgsl"),
+                            include_str!("../../shaders/parts/paired_sums.wgsl"),
+                            include_str!("../../shaders/parts/packets.wgsl"),
+                            include_str!("../../shaders/parts/rows.wgsl"),
+                            include_str!("../../shaders/parts/row_sum_subgroup.wgsl"),
+                            include_str!("../../shaders/parts/split_rows.wgsl"),
+                            include_str!("../../shaders/reduce_rows.wgsl"),
+                        ],
+                        subgroups: true,
+                        ..REDUCE_ROWS
+                    }
+                }
+            }
             Self::ApplyRows => &Entry {
                 name: "apply_rows",
                 text: &[

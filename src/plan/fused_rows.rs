@@ -13,7 +13,7 @@ use crate::{DType, Error};
 impl Planner<'_> {
     /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
     /// invocations' numbers; else 0.
-    fn subgroup(&self, workgroup_size: u32) -> u64 {
+    pub fn subgroup(&self, workgroup_size: u32) -> u64 {
         let size = self.profile.subgroup_size;
         let whole = size > 1 && workgroup_size.is_multiple_of(size);
         match whole && self.data != DType::F64 {

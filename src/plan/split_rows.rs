@@ -22,6 +22,8 @@ pub(crate) struct SplitRows {
     step: u64,
     phases: u64,
     tile_rows: u64,
+    /// Invocations side by side in a row that write one partial sum of it.
+    joined: u64,
     /// Whether a workgroup adds up its sums of a column before it writes them.
     folded: bool,
 }
@@ -37,11 +39,12 @@ impl SplitRows {
         div_ceil(self.rows.rows, self.tile_rows)
     }
 
-    /// Invocations of every row that hold some of it.
+    /// Partial sums of a row: of all invocations that hold some of it.
     fn row_parts(&self) -> u64 {
         let before = self.column_tiles - 1;
         let rest = self.rows.row_packets() - before * self.rows.tile_packets();
-        before * self.rows.lanes + rest.min(self.rows.lanes)
+        let invocations = before * self.rows.lanes + rest.min(self.rows.lanes);
+        div_ceil(invocations, self.joined)
     }
 
     /// Partial sums of a column.
@@ -60,6 +63,8 @@ impl SplitRows {
 /// In what the two kernels over split rows differ.
 struct Pass<'a> {
     kernel: Kernel,
+    /// Beside the rows' own.
+    sizes: Vec<(&'static str, u32)>,
     /// Bound as far as the window reaches, in the kernel's order, around the workspace.
     tensors: &'a [Tensor],
     enabled: Vec<&'static str>,
@@ -72,8 +77,9 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads.min(MOST_QUADS);
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        // As few invocations to a row as there may be: each writes a partial sum of it.
+        // As few invocations to a row as there may be: each may write a partial sum of it.
         let rows = self.rows(by_row, workgroup_size, 1, most);
+        let joined = self.subgroup(workgroup_size).clamp(1, rows.lanes);
         let column_tiles = div_ceil(rows.row_packets(), rows.tile_packets());
         let step = match rows.aligned() {
             true => rows.at_once(),
@@ -83,6 +89,7 @@ impl Planner<'_> {
             // A row for each invocation needs no other of the same kind.
             0 => SplitRows {
                 column_tiles,
+                joined,
                 step: rows.at_once(),
                 phases: 1,
                 tile_rows: rows.at_once(),
@@ -91,6 +98,7 @@ impl Planner<'_> {
             },
             walk => SplitRows {
                 column_tiles,
+                joined,
                 step,
                 phases: step / rows.at_once(),
                 tile_rows: walk * step,
@@ -137,7 +145,11 @@ impl Planner<'_> {
             ),
         };
         let pass = Pass {
-            kernel: Kernel::ReduceRows,
+            kernel: match split.joined {
+                1 => Kernel::ReduceRows,
+                _ => Kernel::ReduceRowsSubgroup,
+            },
+            sizes: vec![("joined", word(split.joined))],
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
             enabled: enabled(&[("summed", tensors.param_grads()), ("folded", split.folded)]),
             words: vec![
@@ -168,6 +180,7 @@ impl Planner<'_> {
         enabled.extend(self.apply_backwards());
         let pass = Pass {
             kernel: Kernel::ApplyRows,
+            sizes: vec![],
             tensors: &[
                 Tensor::Src,
                 Tensor::DiffDst,
@@ -243,7 +256,7 @@ impl Planner<'_> {
                 Ok(Dispatch {
                     kernel: pass.kernel,
                     workgroup_size: rows.workgroup_size,
-                    sizes: rows.sizes(),
+                    sizes: [rows.sizes(), pass.sizes.clone()].concat(),
                     enabled: enabled.clone(),
                     bindings: pass.tensors.iter().map(|t| bind(&window, t)).collect(),
                     uniforms: Uniforms::new(pass.kernel, &[&words[..], &pass.words].concat(), &[]),
