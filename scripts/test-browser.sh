@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs every kernel in a browser: builds the page in tests/browser for wasm32 and opens it in a headless
 # Chromium, whose WebGPU compiles the kernels with Tint and runs them on SwiftShader. The page holds the
-# results against the float64 reference. Not a part of scripts/test.sh, which needs no wasm32 target.
+# results against the float64 reference. Not a part of scripts/test.sh, for which Rust's usual target is enough.
 #
 #   scripts/test-browser.sh
 #
