@@ -6,22 +6,11 @@ use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Workspace;
 use super::{Binding, Dispatch, Planner, div_ceil, enabled, lanes, most_packets, word};
+use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
-use crate::{DType, Error};
 
 impl Planner<'_> {
-    /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
-    /// invocations' numbers; else 0.
-    pub fn subgroup(&self, workgroup_size: u32) -> u64 {
-        let size = self.profile.subgroup_size;
-        let whole = size > 1 && workgroup_size.is_multiple_of(size);
-        match whole && self.data != DType::F64 {
-            true => u64::from(size),
-            false => 0,
-        }
-    }
-
     /// How the fused kernel divides rows, if it can: rows begin at quads, are short enough for registers,
     /// and the adapter allows the bindings.
     pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {

@@ -1,6 +1,7 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
 use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
+use crate::DType;
 use crate::geometry::Grid;
 use crate::kernels::PACKET_QUADS;
 
@@ -82,6 +83,17 @@ impl Rows {
 }
 
 impl Planner<'_> {
+    /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
+    /// invocations' numbers; else 0.
+    pub fn subgroup(&self, workgroup_size: u32) -> u64 {
+        let size = self.profile.subgroup_size;
+        let whole = size > 1 && workgroup_size.is_multiple_of(size);
+        match whole && self.data != DType::F64 {
+            true => u64::from(size),
+            false => 0,
+        }
+    }
+
     /// Rows that so many invocations or more share, of which one holds at most so many quads, or one packet.
     pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_quads: u32) -> Rows {
         let columns = u64::from(by_row.inner).max(1);
