@@ -170,82 +170,92 @@ impl Entry {
     }
 }
 
-const FUSED_ROWS: Entry = Entry {
-    name: "fused_rows",
-    text: &[
-        include_str!("../../shaders/parts/tiles.wgsl"),
-        include_str!("../../shaders/parts/paired_sums.wgsl"),
-        include_str!("../../shaders/parts/packets.wgsl"),
-        include_str!("../../shaders/parts/rows.wgsl"),
-        include_str!("../../shaders/parts/row_sum_workgroup.wgsl"),
-        include_str!("../../shaders/fused_rows.wgsl"),
-    ],
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Mean,
-        Tensor::Variance,
-        Tensor::Gamma,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
-    ],
-    optional: &[Tensor::Gamma],
-    sizes: &["lanes", "column_packets", PACKET_QUADS],
-    constants: &["complete", "scaled", "summed", "folded"],
-    words: &[
-        "rows",
-        "columns",
-        "row_quads",
-        "tile_rows",
-        "first_tile",
-        "end_tile",
-        "grid_width",
-        "window",
-        "length",
-        "partials",
-    ],
-    reals: &["epsilon", "inverse_count"],
-    subgroups: false,
-};
+/// The kernel by one of its two ways to add up rows.
+macro_rules! fused_rows {
+    ($row_sum:literal, $subgroups:literal) => {
+        Entry {
+            name: "fused_rows",
+            text: &[
+                include_str!("../../shaders/parts/tiles.wgsl"),
+                include_str!("../../shaders/parts/paired_sums.wgsl"),
+                include_str!("../../shaders/parts/packets.wgsl"),
+                include_str!("../../shaders/parts/rows.wgsl"),
+                include_str!(concat!("../../shaders/parts/", $row_sum)),
+                include_str!("../../shaders/fused_rows.wgsl"),
+            ],
+            tensors: &[
+                Tensor::Src,
+                Tensor::DiffDst,
+                Tensor::Mean,
+                Tensor::Variance,
+                Tensor::Gamma,
+                Tensor::Workspace,
+                Tensor::DiffSrc,
+            ],
+            optional: &[Tensor::Gamma],
+            sizes: &["lanes", "column_packets", PACKET_QUADS],
+            constants: &["complete", "scaled", "summed", "folded"],
+            words: &[
+                "rows",
+                "columns",
+                "row_quads",
+                "tile_rows",
+                "first_tile",
+                "end_tile",
+                "grid_width",
+                "window",
+                "length",
+                "partials",
+            ],
+            reals: &["epsilon", "inverse_count"],
+            subgroups: $subgroups,
+        }
+    };
+}
 
-const REDUCE_ROWS: Entry = Entry {
-    name: "reduce_rows",
-    text: &[
-        include_str!("../../shaders/parts/tiles.wgsl"),
-        include_str!("../../shaders/parts/paired_sums.wgsl"),
-        include_str!("../../shaders/parts/packets.wgsl"),
-        include_str!("../../shaders/parts/rows.wgsl"),
-        include_str!("../../shaders/parts/row_sum_workgroup.wgsl"),
-        include_str!("../../shaders/parts/split_rows.wgsl"),
-        include_str!("../../shaders/reduce_rows.wgsl"),
-    ],
-    tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-    optional: &[],
-    sizes: &["lanes", "joined", "column_packets", PACKET_QUADS],
-    constants: &["complete", "scaled", "summed", "folded", "aligned"],
-    words: &[
-        "rows",
-        "columns",
-        "row_quads",
-        "tile_rows",
-        "row_step",
-        "phases",
-        "column_tiles",
-        "row_parts",
-        "first_tile",
-        "end_tile",
-        "grid_width",
-        "window",
-        "length",
-        "last_packet",
-        "stats",
-        "weights",
-        "row_partials",
-        "partials",
-    ],
-    reals: &[],
-    subgroups: false,
-};
+/// The kernel by one of its two ways to add up rows.
+macro_rules! reduce_rows {
+    ($row_sum:literal, $subgroups:literal) => {
+        Entry {
+            name: "reduce_rows",
+            text: &[
+                include_str!("../../shaders/parts/tiles.wgsl"),
+                include_str!("../../shaders/parts/paired_sums.wgsl"),
+                include_str!("../../shaders/parts/packets.wgsl"),
+                include_str!("../../shaders/parts/rows.wgsl"),
+                include_str!(concat!("../../shaders/parts/", $row_sum)),
+                include_str!("../../shaders/parts/split_rows.wgsl"),
+                include_str!("../../shaders/reduce_rows.wgsl"),
+            ],
+            tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
+            optional: &[],
+            sizes: &["lanes", "joined", "column_packets", PACKET_QUADS],
+            constants: &["complete", "scaled", "summed", "folded", "aligned"],
+            words: &[
+                "rows",
+                "columns",
+                "row_quads",
+                "tile_rows",
+                "row_step",
+                "phases",
+                "column_tiles",
+                "row_parts",
+                "first_tile",
+                "end_tile",
+                "grid_width",
+                "window",
+                "length",
+                "last_packet",
+                "stats",
+                "weights",
+                "row_partials",
+                "partials",
+            ],
+            reals: &[],
+            subgroups: $subgroups,
+        }
+    };
+}
 
 impl Kernel {
     #[cfg(test)]
@@ -537,41 +547,10 @@ impl Kernel {
                 reals: &["epsilon", "inverse_count"],
                 subgroups: false,
             },
-            Self::FusedRows => &FUSED_ROWS,
-            Self::FusedRowsSubgroup => {
-                &const {
-                    Entry {
-                        text: &[
-                            include_str!("../../shaders/parts/tiles.wgsl"),
-                            include_str!("../../shaders/parts/paired_sums.wgsl"),
-                            include_str!("../../shaders/parts/packets.wgsl"),
-                            include_str!("../../shaders/parts/rows.wgsl"),
-                            include_str!("../../shaders/parts/row_sum_subgroup.wgsl"),
-                            include_str!("../../shaders/fused_rows.wgsl"),
-                        ],
-                        subgroups: true,
-                        ..FUSED_ROWS
-                    }
-                }
-            }
-            Self::ReduceRows => &REDUCE_ROWS,
-            Self::ReduceRowsSubgroup => {
-                &const {
-                    Entry {
-                        text: &[
-                            include_str!("../../shaders/parts/tiles.wgsl"),
-                            include_str!("../../shaders/parts/paired_sums.wgsl"),
-                            include_str!("../../shaders/parts/packets.wgsl"),
-                            include_str!("../../shaders/parts/rows.wgsl"),
-                            include_str!("../../shaders/parts/row_sum_subgroup.wgsl"),
-                            include_str!("../../shaders/parts/split_rows.wgsl"),
-                            include_str!("../../shaders/reduce_rows.wgsl"),
-                        ],
-                        subgroups: true,
-                        ..REDUCE_ROWS
-                    }
-                }
-            }
+            Self::FusedRows => &fused_rows!("row_sum_workgroup.wgsl", false),
+            Self::FusedRowsSubgroup => &fused_rows!("row_sum_subgroup.wgsl", true),
+            Self::ReduceRows => &reduce_rows!("row_sum_workgroup.wgsl", false),
+            Self::ReduceRowsSubgroup => &reduce_rows!("row_sum_subgroup.wgsl", true),
             Self::ApplyRows => &Entry {
                 name: "apply_rows",
                 text: &[
