@@ -275,7 +275,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
     };
     vec![
         ("software runs", runs(Tuning::SOFTWARE)),
-        ("software columns", columns(Tuning::SOFTWARE)),
+        ("software columns", columns(Tuning::SOFTWARE_AVX512)),
         ("software fused", fused(Tuning::SOFTWARE)),
         ("gpu fused", fused(Tuning::GPU)),
         ("software fused in turns", in_turns(Tuning::SOFTWARE)),
