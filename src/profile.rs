@@ -95,6 +95,9 @@ pub struct Tuning {
     pub busy_workgroups: u32,
     /// Elements below which splitting a channel further does not pay.
     pub min_split: u32,
+    /// Runs of a channel, or pieces of rows that are cut, which a workgroup of a reduction takes one after another, at
+    /// most, where they are a page of memory or more apart: a processor prefetches from so many pages at a time.
+    pub walk_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.
     pub small_tensor: u32,
@@ -159,6 +162,7 @@ impl Tuning {
         finish_lane_quads: 8,
         busy_workgroups: 64,
         min_split: 16384,
+        walk_pages: 16, // of two tensors: 32 at a time
         small_tensor: 1 << 17,
         apply_tile: 16384,
         apply_backwards: 0,
@@ -198,6 +202,7 @@ impl Tuning {
         finish_lane_quads: 1,
         busy_workgroups: 2048,
         min_split: 4096,
+        walk_pages: u32::MAX,
         small_tensor: 1 << 18,
         apply_tile: 4096,
         apply_backwards: 1,
@@ -260,7 +265,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 27] {
+    fn fields(&mut self) -> [Field<'_>; 28] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -283,6 +288,7 @@ impl Tuning {
             ("finish_lane_quads", many, &mut self.finish_lane_quads),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("min_split", many, &mut self.min_split),
+            ("walk_pages", Bounds::any(1, u32::MAX), &mut self.walk_pages),
             ("small_tensor", all, &mut self.small_tensor),
             ("apply_tile", Bounds::any(64, 1 << 20), &mut self.apply_tile),
             (

@@ -215,6 +215,16 @@ impl Planner<'_> {
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
     }
 
+    /// Pieces of memory that begin so many elements apart which a workgroup of a reduction takes one after another,
+    /// at most.
+    fn walk_pages(&self, apart: u64) -> u64 {
+        const PAGE: u64 = 1024; // elements of f32
+        match apart < PAGE {
+            true => u64::MAX,
+            false => u64::from(self.profile.tuning.walk_pages).max(1),
+        }
+    }
+
     /// A workgroup for each tile, folded into two dimensions where one does not hold so many: a loop
     /// over tiles in the kernel would keep a software driver from holding anything in registers beside
     /// a barrier (measured: the reduction took 1.7 times as long).

@@ -135,10 +135,15 @@ impl Planner<'_> {
         let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
         let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
         let window = self.window_unit() / (step * rows.columns);
+        let pages = match column_tiles {
+            1 => MAX_SERIAL,
+            _ => self.walk_pages(rows.columns),
+        };
         busy.max(worth)
             .max(few_sums)
             .max(u64::from(tuning.row_walk))
             .min(MAX_SERIAL)
+            .min(pages)
             .min(window)
     }
 

@@ -75,7 +75,10 @@ impl Planner<'_> {
             .max(div_ceil(count, 4 * u64::from(workgroup_size) * MAX_SERIAL))
             .max(if of_a_run > 1 { outer * of_a_run } else { 1 });
         let plane = u64::from(grid.channels).max(1) * inner;
-        let runs = div_ceil(outer, wanted).min((self.window_unit() / plane).max(1));
+        let walked = div_ceil(outer, div_ceil(outer, self.walk_pages(plane)));
+        let runs = div_ceil(outer, wanted)
+            .min(walked)
+            .min((self.window_unit() / plane).max(1));
         if runs > 1 || wanted <= outer {
             return Tiles {
                 runs,
