@@ -166,7 +166,7 @@ impl Tuning {
         small_tensor: 1 << 17,
         apply_tile: 16384,
         apply_backwards: 0,
-        short_run: 64,
+        short_run: 32,
         fused_workgroup: 8,
         fused_tensor: 1 << 17,
         fused_block: 4096,
