@@ -299,6 +299,7 @@ fn random_shapes_and_tunings() {
                 finish_lane_quads: 1 + sizes.1 % 5,
                 busy_workgroups: splits.0,
                 min_split: splits.1,
+                walk_pages: 1 + sizes.1 % 5,
                 small_tensor: 8 * splits.1,
                 apply_tile: splits.2,
                 apply_backwards: sizes.0.ilog2() / 2 % 2,

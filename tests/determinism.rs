@@ -114,6 +114,7 @@ const SMALL_UNITS: Tuning = Tuning {
     finish_lane_quads: 1,
     busy_workgroups: 64,
     min_split: 1024,
+    walk_pages: 3,
     small_tensor: 8192,
     apply_tile: 1024,
     apply_backwards: 1,

@@ -236,3 +236,32 @@ impl Planner<'_> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn runs_a_page_apart_are_walked_few_at_a_time() {
+        let software = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let runs = |profile: &Profile, outer, channels, inner| {
+            let data = DType::F32;
+            let planner = Planner { profile, data };
+            let grid = Grid {
+                outer,
+                channels,
+                inner,
+            };
+            planner.split_runs(&grid, 8).runs
+        };
+        assert_eq!(runs(&software, 32, 256, 196), 16);
+        assert_eq!(runs(&software, 12, 256, 196), 12);
+        assert_eq!(runs(&software, 36, 256, 196), 12); // three equal blocks
+        assert_eq!(runs(&software, 64, 4, 128), 64); // two of each channel in a page
+        assert_eq!(runs(&Profile::usual(), 32, 2048, 49), 32);
+    }
+}

@@ -266,3 +266,36 @@ impl Planner<'_> {
             .collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn pieces_of_rows_are_walked_few_at_a_time() {
+        let profile = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let planner = Planner {
+            profile: &profile,
+            data: DType::F32,
+        };
+        let split = |rows, columns| {
+            planner.split_rows(&Grid {
+                outer: 1,
+                channels: rows,
+                inner: columns,
+            })
+        };
+        let long = split(512, 4096);
+        assert!(long.column_tiles > 1);
+        assert_eq!(long.tile_rows, 16);
+        let odd = split(512, 4097); // every fourth row
+        assert_eq!((odd.tile_rows, odd.phases), (64, 4));
+        let uncut = split(4096, 128);
+        assert_eq!(uncut.column_tiles, 1);
+        assert!(uncut.tile_rows > 16 * uncut.rows.at_once());
+    }
+}

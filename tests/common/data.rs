@@ -223,6 +223,7 @@ pub fn tunings() -> Vec<(&'static str, Tuning)> {
         finish_lane_quads: 2,
         busy_workgroups: 1 << 20,
         min_split: 64,
+        walk_pages: 2,
         small_tensor: 512,
         apply_tile: 64,
         apply_backwards: 1,
