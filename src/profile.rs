@@ -95,8 +95,9 @@ pub struct Tuning {
     pub busy_workgroups: u32,
     /// Elements below which splitting a channel further does not pay.
     pub min_split: u32,
-    /// Runs of a channel, or pieces of rows that are cut, which a workgroup of a reduction takes one after another, at
-    /// most, where they are a page of memory or more apart: a processor prefetches from so many pages at a time.
+    /// Runs of a channel, or pieces of rows that are cut, which a workgroup takes one after another, at most, where
+    /// they are a page of memory or more apart: a processor prefetches from so many pages of each tensor at a time.
+    /// Batch norm's reduction by columns walks more.
     pub walk_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.

@@ -215,11 +215,10 @@ impl Planner<'_> {
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
     }
 
-    /// Pieces of memory that begin so many elements apart which a workgroup of a reduction takes one after another,
-    /// at most.
+    /// Pieces of a tensor that begin so many elements apart which a workgroup takes one after another, at most.
     fn walk_pages(&self, apart: u64) -> u64 {
-        const PAGE: u64 = 1024; // elements of f32
-        match apart < PAGE {
+        const PAGE: u64 = 4096;
+        match apart * self.data.size() < PAGE {
             true => u64::MAX,
             false => u64::from(self.profile.tuning.walk_pages).max(1),
         }
