@@ -80,8 +80,8 @@ pub struct Tuning {
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
-    /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256 or a window
-    /// has. Each walk writes a partial sum for each column.
+    /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256, a window or
+    /// `walk_pages` allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Rows from which on such a walk's sums of columns are written by each invocation, one for as many elements;
     /// else a workgroup adds its own up first, behind barriers. At least 4.
@@ -97,7 +97,7 @@ pub struct Tuning {
     pub min_split: u32,
     /// Runs of a channel, or pieces of rows that are cut, which a workgroup takes one after another, at most, where
     /// they are a page of memory or more apart: a processor prefetches from so many pages of each tensor at a time.
-    /// Batch norm's reduction by columns walks more.
+    /// Batch norm's reduction by columns walks more. Comes before `min_split` and `row_walk`.
     pub walk_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.
@@ -180,8 +180,8 @@ impl Tuning {
         window_unit: 1 << 23, // 32 MiB of f32
     };
 
-    /// For drivers that run shaders on a CPU with AVX-512, where kernels over columns may own more of a row:
-    /// measured on Xeons 0.6 to 1.0 of the time. On a processor with AVX2 they would outgrow its instruction cache.
+    /// For drivers that run shaders on a CPU with AVX-512: kernels over columns own more of a row, which took 0.6 to 1.0
+    /// of the time on a Xeon, but up to 1.5 times as long on an EPYC with AVX2.
     pub const SOFTWARE_AVX512: Self = Self {
         column_quads: 8,
         ..Self::SOFTWARE

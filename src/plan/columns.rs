@@ -349,7 +349,7 @@ impl Planner<'_> {
         let columns = self.columns(layout, workgroup_size);
         // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
         let walked = match columns.width_packets > columns.tile() {
-            true => self.walk_pages(columns.width()),
+            true => self.most_apart(columns.width()),
             false => u64::MAX,
         };
         let tile_rows = (u64::from(tuning.apply_tile) / (columns.packet() * columns.tile()))

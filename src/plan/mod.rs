@@ -207,7 +207,7 @@ impl Planner<'_> {
     }
 
     /// Elements between two neighbouring places where a tensor may be cut: the tuning's, or what a binding
-    /// holds of any type, so that all types are cut alike.
+    /// holds of any type, so that windows of all types are cut alike.
     fn window_unit(&self) -> u64 {
         // Around a window: down to an aligned offset, up to a pair of quads, a chunk of a run rounded up.
         let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
@@ -215,8 +215,8 @@ impl Planner<'_> {
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
     }
 
-    /// Pieces of a tensor that begin so many elements apart which a workgroup takes one after another, at most.
-    fn walk_pages(&self, apart: u64) -> u64 {
+    /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most.
+    fn most_apart(&self, apart: u64) -> u64 {
         const PAGE: u64 = 4096;
         match apart * self.data.size() < PAGE {
             true => u64::MAX,

@@ -7,10 +7,12 @@ use crate::kernels::PACKET_QUADS;
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
 /// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
-/// workgroups that keep the adapter busy.
+/// workgroups that keep the adapter busy. Where a walk over pages is best cut shorter, `MOST_SUMS` keep the workspace
+/// within a binding.
 const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
 const FEWEST: u64 = 4;
+const MOST_SUMS: u64 = 1 << 21;
 
 /// Packets that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
 pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
@@ -123,8 +125,8 @@ impl Planner<'_> {
     }
 
     /// Rows that an invocation walks, `step` apart: enough for its sums of columns to be worth writing, so
-    /// few that all workgroups have some, no more than an accumulator adds. 0 if a window may not hold so
-    /// much as one step.
+    /// few that all workgroups have some, of cut rows no more than pages that are prefetched, no more than an
+    /// accumulator adds. 0 if a window may not hold so much as one step.
     pub fn walk(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
         let tuning = &self.profile.tuning;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
@@ -136,8 +138,10 @@ impl Planner<'_> {
         let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
         let window = self.window_unit() / (step * rows.columns);
         let pages = match column_tiles {
-            1 => MAX_SERIAL,
-            _ => self.walk_pages(rows.columns),
+            1 => u64::MAX,
+            _ => self
+                .most_apart(step * rows.columns)
+                .max(div_ceil(rows.elements(), MOST_SUMS * rows.at_once())),
         };
         busy.max(worth)
             .max(few_sums)

@@ -64,8 +64,9 @@ impl Planner<'_> {
 
     /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small,
     /// no invocation adding too many numbers in a row, no block larger than a window may be.
-    fn split_runs(&self, grid: &Grid, workgroup_size: u32) -> Tiles {
+    fn split_runs(&self, layout: &Layout, workgroup_size: u32) -> Tiles {
         let tuning = &self.profile.tuning;
+        let grid = &layout.grid;
         let count = grid.count().max(1);
         let outer = u64::from(grid.outer).max(1);
         let inner = u64::from(grid.inner).max(1);
@@ -75,10 +76,10 @@ impl Planner<'_> {
             .max(div_ceil(count, 4 * u64::from(workgroup_size) * MAX_SERIAL))
             .max(if of_a_run > 1 { outer * of_a_run } else { 1 });
         let plane = u64::from(grid.channels).max(1) * inner;
-        let walked = div_ceil(outer, div_ceil(outer, self.walk_pages(plane)));
-        let runs = div_ceil(outer, wanted)
-            .min(walked)
-            .min((self.window_unit() / plane).max(1));
+        // With general axes a channel's runs may be anywhere.
+        let apart = if layout.general.is_none() { plane } else { 0 };
+        let blocks = div_ceil(outer, self.most_apart(apart));
+        let runs = div_ceil(outer, wanted.max(blocks)).min((self.window_unit() / plane).max(1));
         if runs > 1 || wanted <= outer {
             return Tiles {
                 runs,
@@ -110,7 +111,7 @@ impl Planner<'_> {
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
-        let tiles = self.split_runs(grid, workgroup_size);
+        let tiles = self.split_runs(layout, workgroup_size);
         let blocks = div_ceil(u64::from(grid.outer), tiles.runs);
         let channels = u64::from(grid.channels);
         let inner = u64::from(grid.inner);
@@ -251,12 +252,12 @@ mod tests {
         let runs = |profile: &Profile, outer, channels, inner| {
             let data = DType::F32;
             let planner = Planner { profile, data };
-            let grid = Grid {
+            let layout = Layout::from(Grid {
                 outer,
                 channels,
                 inner,
-            };
-            planner.split_runs(&grid, 8).runs
+            });
+            planner.split_runs(&layout, 8).runs
         };
         assert_eq!(runs(&software, 32, 256, 196), 16);
         assert_eq!(runs(&software, 12, 256, 196), 12);

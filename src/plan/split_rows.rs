@@ -292,6 +292,8 @@ mod tests {
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);
         assert_eq!(long.tile_rows, 16);
+        // So many that the sums of columns would outgrow a binding.
+        assert_eq!(split(65536, 8192).tile_rows, 256);
         let odd = split(512, 4097); // every fourth row
         assert_eq!((odd.tile_rows, odd.phases), (64, 4));
         let uncut = split(4096, 128);
