@@ -348,12 +348,10 @@ impl Planner<'_> {
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
         let columns = self.columns(layout, workgroup_size);
         // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
-        let walked = match columns.width_packets > columns.tile() {
-            true => self.most_apart(columns.width()),
-            false => u64::MAX,
-        };
+        let cut = columns.width_packets > columns.tile();
+        let apart = if cut { columns.width() } else { 0 };
         let tile_rows = (u64::from(tuning.apply_tile) / (columns.packet() * columns.tile()))
-            .min(walked)
+            .min(self.most_apart(apart))
             .min(self.window_unit() / columns.width())
             .max(1);
         let kernel = Kernel::ApplyColumns;

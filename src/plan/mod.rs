@@ -215,7 +215,8 @@ impl Planner<'_> {
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
     }
 
-    /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most.
+    /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most. Pieces that need
+    /// no limit are 0 apart.
     fn most_apart(&self, apart: u64) -> u64 {
         const PAGE: u64 = 4096;
         match apart * self.data.size() < PAGE {

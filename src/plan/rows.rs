@@ -137,12 +137,13 @@ impl Planner<'_> {
         let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
         let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
         let window = self.window_unit() / (step * rows.columns);
-        let pages = match column_tiles {
-            1 => u64::MAX,
-            _ => self
-                .most_apart(step * rows.columns)
-                .max(div_ceil(rows.elements(), MOST_SUMS * rows.at_once())),
+        let apart = if column_tiles > 1 {
+            step * rows.columns
+        } else {
+            0
         };
+        let fitting = div_ceil(rows.elements(), MOST_SUMS * rows.at_once());
+        let pages = self.most_apart(apart).max(fitting);
         busy.max(worth)
             .max(few_sums)
             .max(u64::from(tuning.row_walk))
