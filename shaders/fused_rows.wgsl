@@ -1,8 +1,7 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
-// of diff_dst and diff_dst · x̂ per column stay in registers over a tile of rows and are written `paired`, from
-// workspace[partials + group · columns / 2] on, one group a tile if `folded`, else one for each row that a
-// workgroup does at once. A row begins at a quad.
+// of diff_dst and diff_dst · x̂ per column stay in registers over a walk of rows and are then written. A quad that
+// two rows share is read for both, and each row's elements of it are stored by themselves.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -11,13 +10,16 @@
 struct Uniforms {
     rows: u32,
     columns: u32,
-    row_quads: u32,
-    tile_rows: u32,  // rows of a tile, a multiple of those that a workgroup does at once
+    row_quads: u32,   // quads that a row touches, at most
+    tile_rows: u32,   // a multiple of row_step
+    row_step: u32,
+    phases: u32,
     first_tile: u32,
     end_tile: u32,
-    grid_width: u32, // workgroups along x
+    grid_width: u32,  // workgroups along x
     window: u32,
-    length: u32,     // elements from the window's start to the tensor's end
+    length: u32,      // elements from the window's start to the tensor's end
+    last_packet: u32, // of the window
     partials: u32,
     epsilon: real,
     inverse_count: real,
@@ -32,8 +34,9 @@ fn fused_rows(
     if tile >= uniforms.end_tile { return; }
 
     let lane = local % lanes;
-    let sublanes = workgroup_size / lanes;
     let row_packets = uniforms.row_quads / packet_quads;
+    let rows = rows_of(tile);
+    let shift = select(shift_of(rows.x + local / lanes), 0u, aligned);
 
     var gamma: array<Packet, column_packets>;
     var sum: array<Packet, column_packets>;
@@ -41,7 +44,7 @@ fn fused_rows(
     for (var p = 0u; p < column_packets; p++) {
         let column = min(lane + p * lanes, row_packets - 1u);
         for (var k = 0u; k < packet_quads; k++) {
-            if scaled { gamma[p][k] = load_gamma(column * packet_quads + k); }
+            if scaled { gamma[p][k] = gamma_of(column * packet_quads + k, shift); }
             sum[p][k] = real4();
             sum_xhat[p][k] = real4();
         }
@@ -49,19 +52,20 @@ fn fused_rows(
 
     var d: array<Packet, column_packets>;
     var xhat: array<Packet, column_packets>;
-    let end = min(uniforms.rows, (tile + 1u) * uniforms.tile_rows);
-    for (var first = tile * uniforms.tile_rows; first < end; first += sublanes) {
+    for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
         // Past the last row, that one stands in and counts 0: barriers want all invocations.
         let own = first + local / lanes;
         let row = min(own, uniforms.rows - 1u);
+        let end = select(0u, uniforms.columns, own < uniforms.rows);
         let mean = load_mean(row / 4u)[row % 4u];
         let r = real(1.0) / sqrt(load_variance(row / 4u)[row % 4u] + uniforms.epsilon);
-        let row_start = row * row_packets - uniforms.window / packet_elements;
+        let row_start = first_packet_of(row);
         var row_total = real4();
         var row_total_xhat = real4();
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
-            let packet = row_start + min(column, row_packets - 1u);
+            var packet = row_start + min(column, row_packets - 1u);
+            if !aligned { packet = min(packet, uniforms.last_packet); }
             var diff_dst_packet = load_packet_diff_dst(packet);
             var src_packet = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
@@ -69,11 +73,16 @@ fn fused_rows(
                 let own_xhat = (src_packet[k] - real4(mean)) * r;
                 var diff_dst_xhat = diff_dst * own_xhat;
                 xhat[p][k] = own_xhat;
+                if !aligned {
+                    let inside = columns_of(column, shift) < vec4(end);
+                    diff_dst = select(real4(), diff_dst, inside);
+                    diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
+                }
                 d[p][k] = diff_dst;
                 if summed {
                     var counted = diff_dst;
                     var counted_xhat = diff_dst_xhat;
-                    if lanes < workgroup_size {
+                    if aligned && lanes < workgroup_size {
                         counted = select(real4(), counted, own < uniforms.rows);
                         counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
                     }
@@ -85,7 +94,7 @@ fn fused_rows(
                     d[p][k] = diff_dst;
                     diff_dst_xhat *= gamma[p][k];
                 }
-                if !complete {
+                if aligned && !complete {
                     diff_dst = select(real4(), diff_dst, column < row_packets);
                     diff_dst_xhat = select(real4(), diff_dst_xhat, column < row_packets);
                 }
@@ -99,25 +108,21 @@ fn fused_rows(
         )) * uniforms.inverse_count;
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
+            var result = Packet();
+            for (var k = 0u; k < packet_quads; k++) {
+                result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
+            }
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
-                var result = Packet();
-                for (var k = 0u; k < packet_quads; k++) {
-                    result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
-                }
-                store_packet_diff_src(row_start + column, result);
+                store_in_row(row_start + column, result, columns_of(column, shift), end);
             }
         }
     }
 
     if !summed { return; }
-    let keep = select(workgroup_size, lanes, folded);
-    let group = tile * (keep / lanes) + local / lanes;
-    let count = uniforms.columns;
-    let part = uniforms.partials + group * (count / 2u);
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
-            let column = packet_elements * (lane + p * lanes) + 4u * k;
-            write_columns(local, keep, true, part, column, count, sum[p][k], sum_xhat[p][k]);
+            let column = columns_of((lane + p * lanes) * packet_quads + k, shift).x;
+            write_columns(local, tile, column, sum[p][k], sum_xhat[p][k]);
         }
     }
 }

@@ -1,8 +1,6 @@
 // Partial sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for
 // each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for
-// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column: `paired`, from
-// workspace[partials + group · columns / 2] on, or where rows do not begin at quads as
-// workspace[partials + group · columns + column] = (Σ, Σ·x̂, 0, 0).
+// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column.
 //
 // Bindings: src, diff_dst read; workspace read and written.
 // Moves 2 n elements in.
@@ -54,7 +52,7 @@ fn reduce_rows(
     }
 
     let part = (index % uniforms.column_tiles * lanes + local % lanes) / joined;
-    let rows = rows_of(index);
+    let rows = rows_of(tile.group);
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
         // Past the last row, that one stands in, without columns: all invocations add up rows.
         let own = base + local / lanes;
@@ -94,18 +92,10 @@ fn reduce_rows(
     }
 
     if !summed { return; }
-    // Rows of a workgroup that are `shift`ed alike, every fourth, have the same columns in an invocation's
-    // quads; others write partial sums of their own, if not `folded` all of them.
-    var keep = workgroup_size;
-    if folded { keep = select(min(4u * lanes, workgroup_size), lanes, aligned); }
-    let group = tile.group * (keep / lanes) + local / lanes;
-    let count = uniforms.columns;
-    let part_of_columns = uniforms.partials + group * select(count, count / 2u, aligned);
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
-            let column = columns_of(quad, tile.shift).x;
-            write_columns(local, keep, aligned, part_of_columns, column, count, sum[p][k], sum_xhat[p][k]);
+            write_columns(local, tile.group, columns_of(quad, tile.shift).x, sum[p][k], sum_xhat[p][k]);
         }
     }
 }

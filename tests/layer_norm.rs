@@ -264,6 +264,10 @@ const SHAPES: &[(&[usize], i64)] = &[
     (&[70, 12], -1),
     (&[7, 4], -1),
     (&[35, 66], -1),
+    // Rows that begin anywhere in a quad and share words, or none.
+    (&[21, 129], -1),
+    (&[23, 250], -1),
+    (&[9, 517], -1),
 ];
 
 fn correctness_set<T: Element, P: ParamOf<T>>() {

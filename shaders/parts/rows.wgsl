@@ -3,46 +3,36 @@
 // hold `column_packets` packets of its columns each; the workgroup's other invocations do other rows. Both are
 // constants of the text, `lanes` is a power of two: a compiler keeps arrays in registers if their length is
 // that of the loops over them.
+// All rows that an invocation walks begin at the same place in a quad, `shift` elements behind the quad's start, so
+// that it keeps to the same columns and holds their gamma. Such rows are `row_step` apart; a workgroup takes one of
+// `phases` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
+// begins at a quad. Packets of two quads are for rows that begin at packets.
 
 override workgroup_size: u32 = 64u;
 override complete: bool = false; // every invocation's packets are in the row
 override scaled: bool = false;   // gamma is given
-override summed: bool = false;   // the parameters' gradients are wanted
-override folded: bool = false;   // a workgroup adds up its sums of a column before it writes them
 
-var<workgroup> sums: array<real4, workgroup_size>;
-var<workgroup> sums_xhat: array<real4, workgroup_size>;
+// A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
+// those `row_step` further.
+fn rows_of(group: u32) -> vec2<u32> {
+    let split_start = group / uniforms.phases * uniforms.tile_rows;
+    return vec2(
+        split_start + group % uniforms.phases * (workgroup_size / lanes),
+        min(uniforms.rows, split_start + uniforms.tile_rows),
+    );
+}
 
-// Writes a part's sums of the four columns from `column` on, of those below `count`: `paired`, or else as
-// workspace[part + column] = (Σ, Σ·x̂, 0, 0). One that wraps is above all columns.
-// If `folded`, invocations whose indices are alike modulo `keep`, a power of two, have the same columns and
-// add theirs up in a fixed order; else `keep` is `workgroup_size`. Every invocation calls it.
-fn write_columns(local: u32, keep: u32, paired: bool, part: u32, column: u32, count: u32, own: real4, own_xhat: real4) {
-    var sum = own;
-    var sum_xhat = own_xhat;
-    if keep < workgroup_size {
-        sums[local] = own;
-        sums_xhat[local] = own_xhat;
-        workgroupBarrier();
-        for (var stride = workgroup_size / 2u; stride >= keep; stride /= 2u) {
-            if local < stride {
-                sums[local] += sums[local + stride];
-                sums_xhat[local] += sums_xhat[local + stride];
-            }
-            workgroupBarrier();
-        }
-        sum = sums[local];
-        sum_xhat = sums_xhat[local];
-        workgroupBarrier(); // they are written again for the next columns
-    }
-    if local >= keep { return; }
-    if paired {
-        if column < count { store_paired(part, column, sum, sum_xhat); }
-        return;
-    }
-    for (var i = 0u; i < 4u; i++) {
-        if column + i < count {
-            store_workspace(part + column + i, real4(sum[i], sum_xhat[i], 0.0, 0.0));
-        }
-    }
+// Where a row begins in a quad.
+fn shift_of(row: u32) -> u32 {
+    return row * uniforms.columns % 4u;
+}
+
+// The row's first packet in the window. It may be before the window, where a window begins inside a row.
+fn first_packet_of(row: u32) -> u32 {
+    return row * uniforms.columns / packet_elements - uniforms.window / packet_elements;
+}
+
+// Columns of a quad's elements. One before the row is above all columns.
+fn columns_of(quad: u32, shift: u32) -> vec4<u32> {
+    return vec4(4u * quad - shift) + vec4(0u, 1u, 2u, 3u);
 }

@@ -112,6 +112,9 @@ pub(crate) enum Kernel {
     FusedRows,
     /// The same where the invocations of a row are of one subgroup.
     FusedRowsSubgroup,
+    /// Over rows that do not begin at quads.
+    FusedUnalignedRows,
+    FusedUnalignedRowsSubgroup,
     ReduceRows,
     /// The same where a row's sums are added up within subgroups before they are written.
     ReduceRowsSubgroup,
@@ -170,9 +173,9 @@ impl Entry {
     }
 }
 
-/// The kernel by one of its two ways to add up rows.
+/// The kernel by where rows begin and by one of its two ways to add up rows.
 macro_rules! fused_rows {
-    ($row_sum:literal, $subgroups:literal) => {
+    ($begin:literal, $row_sum:literal, $subgroups:literal) => {
         Entry {
             name: "fused_rows",
             text: &[
@@ -180,6 +183,8 @@ macro_rules! fused_rows {
                 include_str!("../../shaders/parts/paired_sums.wgsl"),
                 include_str!("../../shaders/parts/packets.wgsl"),
                 include_str!("../../shaders/parts/rows.wgsl"),
+                include_str!("../../shaders/parts/column_sums.wgsl"),
+                include_str!(concat!("../../shaders/parts/", $begin)),
                 include_str!(concat!("../../shaders/parts/", $row_sum)),
                 include_str!("../../shaders/fused_rows.wgsl"),
             ],
@@ -200,11 +205,14 @@ macro_rules! fused_rows {
                 "columns",
                 "row_quads",
                 "tile_rows",
+                "row_step",
+                "phases",
                 "first_tile",
                 "end_tile",
                 "grid_width",
                 "window",
                 "length",
+                "last_packet",
                 "partials",
             ],
             reals: &["epsilon", "inverse_count"],
@@ -223,6 +231,7 @@ macro_rules! reduce_rows {
                 include_str!("../../shaders/parts/paired_sums.wgsl"),
                 include_str!("../../shaders/parts/packets.wgsl"),
                 include_str!("../../shaders/parts/rows.wgsl"),
+                include_str!("../../shaders/parts/column_sums.wgsl"),
                 include_str!(concat!("../../shaders/parts/", $row_sum)),
                 include_str!("../../shaders/parts/split_rows.wgsl"),
                 include_str!("../../shaders/reduce_rows.wgsl"),
@@ -258,8 +267,16 @@ macro_rules! reduce_rows {
 }
 
 impl Kernel {
+    /// Whether it fuses rows that do not begin at quads.
+    pub fn fuses_unaligned_rows(self) -> bool {
+        matches!(
+            self,
+            Self::FusedUnalignedRows | Self::FusedUnalignedRowsSubgroup
+        )
+    }
+
     #[cfg(test)]
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -271,6 +288,8 @@ impl Kernel {
         Self::FusedColumns,
         Self::FusedRows,
         Self::FusedRowsSubgroup,
+        Self::FusedUnalignedRows,
+        Self::FusedUnalignedRowsSubgroup,
         Self::ReduceRows,
         Self::ReduceRowsSubgroup,
         Self::ApplyRows,
@@ -547,8 +566,16 @@ impl Kernel {
                 reals: &["epsilon", "inverse_count"],
                 subgroups: false,
             },
-            Self::FusedRows => &fused_rows!("row_sum_workgroup.wgsl", false),
-            Self::FusedRowsSubgroup => &fused_rows!("row_sum_subgroup.wgsl", true),
+            Self::FusedRows => &fused_rows!("aligned_rows.wgsl", "row_sum_workgroup.wgsl", false),
+            Self::FusedRowsSubgroup => {
+                &fused_rows!("aligned_rows.wgsl", "row_sum_subgroup.wgsl", true)
+            }
+            Self::FusedUnalignedRows => {
+                &fused_rows!("unaligned_rows.wgsl", "row_sum_workgroup.wgsl", false)
+            }
+            Self::FusedUnalignedRowsSubgroup => {
+                &fused_rows!("unaligned_rows.wgsl", "row_sum_subgroup.wgsl", true)
+            }
             Self::ReduceRows => &reduce_rows!("row_sum_workgroup.wgsl", false),
             Self::ReduceRowsSubgroup => &reduce_rows!("row_sum_subgroup.wgsl", true),
             Self::ApplyRows => &Entry {
@@ -556,7 +583,6 @@ impl Kernel {
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
-                    include_str!("../../shaders/parts/paired_sums.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/rows.wgsl"),
                     include_str!("../../shaders/parts/split_rows.wgsl"),
@@ -570,8 +596,6 @@ impl Kernel {
                     "backwards",
                     "complete",
                     "scaled",
-                    "summed",
-                    "folded",
                     "aligned",
                     "narrow",
                     "whole",

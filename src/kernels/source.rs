@@ -61,6 +61,15 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
+        // Two rows may share a long word, but store their own elements of it.
+        if self.kernel.fuses_unaligned_rows() && self.access == Access::LongWords {
+            self.exact.push(match self.in_place {
+                true => Tensor::DiffDst,
+                false => Tensor::DiffSrc,
+            });
+            self.exact.sort();
+            self.exact.dedup();
+        }
         let by_words = |t: &Tensor| *t == Tensor::Sums || self.exact.contains(t);
         // f64 has words of 64 bits anyway.
         if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
@@ -112,6 +121,9 @@ impl Variant {
         let mut label = format!("{}-{}-{}", self.kernel.entry().name, self.data, self.params);
         if self.kernel.entry().subgroups {
             label += "-subgroup";
+        }
+        if self.kernel.fuses_unaligned_rows() {
+            label += "-unaligned";
         }
         for tensor in self.kernel.entry().optional {
             if !self.bound.contains(tensor) {
@@ -281,24 +293,40 @@ impl Variant {
             _ if tensor.is_output() => vec![store],
             _ => vec![load],
         };
-        if tensor.is_data() && self.packet_quads().is_some() {
+        if let (Some(quads), true) = (self.packet_quads(), tensor.is_data()) {
             let wide = bound && self.is_wide(through);
-            templates.extend(match (tensor.is_output(), wide) {
-                (true, true) => Some(include_str!("../../shaders/access/store_wide_part.wgsl")),
-                (true, false) => Some(include_str!("../../shaders/access/store_packet.wgsl")),
-                (false, true) => None,
-                (false, false) => Some(include_str!("../../shaders/access/load_packet.wgsl")),
+            templates.extend(match (tensor.is_output(), quads, wide) {
+                (true, _, true) => Some(include_str!("../../shaders/access/store_wide_part.wgsl")),
+                (true, 1, _) => Some(include_str!("../../shaders/access/store_packet.wgsl")),
+                (true, ..) => Some(include_str!("../../shaders/access/store_pair.wgsl")),
+                (false, _, true) => None,
+                (false, 1, _) => Some(include_str!("../../shaders/access/load_packet.wgsl")),
+                (false, ..) => Some(include_str!("../../shaders/access/load_pair.wgsl")),
             });
         }
-        let length = match (self.kernel, tensor) {
-            (_, tensor) if tensor.is_data() => "length",
-            (Kernel::FusedRows | Kernel::FusedRowsSubgroup, Tensor::Mean | Tensor::Variance) => {
-                "rows"
-            }
-            (
-                Kernel::FusedRows | Kernel::FusedRowsSubgroup | Kernel::PackWeights,
-                Tensor::Gamma,
-            ) => "columns",
+        if self.kernel.fuses_unaligned_rows() && tensor == Tensor::DiffSrc {
+            templates.push(match (half, access) {
+                (false, Access::Exact) => {
+                    include_str!("../../shaders/access/store_some_real_exact.wgsl")
+                }
+                (false, _) => include_str!("../../shaders/access/store_some_real.wgsl"),
+                (true, Access::Exact) => {
+                    include_str!("../../shaders/access/store_some_half_exact.wgsl")
+                }
+                (true, _) => include_str!("../../shaders/access/store_some_half.wgsl"),
+            });
+        }
+        let by_row = matches!(
+            self.kernel,
+            Kernel::FusedRows
+                | Kernel::FusedRowsSubgroup
+                | Kernel::FusedUnalignedRows
+                | Kernel::FusedUnalignedRowsSubgroup
+        );
+        let length = match tensor {
+            tensor if tensor.is_data() => "length",
+            Tensor::Mean | Tensor::Variance if by_row => "rows",
+            Tensor::Gamma if by_row || self.kernel == Kernel::PackWeights => "columns",
             _ => "channels",
         };
         let dtype = self.dtype(tensor).to_string();

@@ -24,7 +24,9 @@ fn storage_bindings(kernel: Kernel) -> usize {
         Kernel::FusedRuns
         | Kernel::FusedColumns
         | Kernel::FusedRows
-        | Kernel::FusedRowsSubgroup => 8,
+        | Kernel::FusedRowsSubgroup
+        | Kernel::FusedUnalignedRows
+        | Kernel::FusedUnalignedRowsSubgroup => 8,
         _ => 4,
     }
 }
@@ -64,7 +66,8 @@ impl Kernel {
                             _ => (Access::Quads, |_| true),
                         };
                         let wide = choice >= 18;
-                        if wide && !entry.sizes.contains(&PACKET_QUADS) {
+                        let quads = !entry.sizes.contains(&PACKET_QUADS);
+                        if wide && (quads || self.fuses_unaligned_rows()) {
                             continue;
                         }
                         // In place means that diff_src is wanted.
@@ -231,9 +234,13 @@ fn variants_are_told_apart_by_their_labels() {
     let variants = variants();
     let labels: HashSet<_> = variants.iter().map(Variant::label).collect();
     assert_eq!(labels.len(), variants.len());
-    let kernels = Kernel::ALL
-        .iter()
-        .map(|k| (k.entry().name, k.entry().subgroups));
+    let kernels = Kernel::ALL.iter().map(|k| {
+        (
+            k.entry().name,
+            k.entry().subgroups,
+            k.fuses_unaligned_rows(),
+        )
+    });
     assert_eq!(kernels.collect::<HashSet<_>>().len(), Kernel::ALL.len());
 }
 
@@ -773,7 +780,7 @@ fn every_part_is_of_a_kernel() {
 #[test]
 fn headers_name_the_bindings() {
     let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
-    entries.retain(|entry| !entry.subgroups); // it has the file of the kernel that it is a form of
+    entries.dedup_by_key(|entry| entry.name); // forms of a kernel share its file
     for (name, text) in files("shaders") {
         let header = header(&text);
         let index = entries.iter().position(|entry| entry.name == name);

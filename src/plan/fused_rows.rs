@@ -1,17 +1,17 @@
-//! The fused kernel over rows: when registers hold them, tiles and windows.
+//! The fused kernels over rows: when registers hold them, tiles and windows.
 
 use super::finish::Partials;
 use super::rows::{Rows, packets_held};
 use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Workspace;
-use super::{Binding, Dispatch, Planner, div_ceil, enabled, lanes, most_packets, word};
+use super::{Binding, Dispatch, Planner, enabled, lanes, most_packets, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 
 impl Planner<'_> {
-    /// How the fused kernel divides rows, if it can: rows begin at quads, are short enough for registers,
+    /// How a fused kernel divides rows, if it can: they are short enough for registers, no two of them share a word,
     /// and the adapter allows the bindings.
     pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {
         let tuning = &self.profile.tuning;
@@ -20,21 +20,29 @@ impl Planner<'_> {
         let columns = u64::from(by_row.inner);
         let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
         let mut rows = self.rows(by_row, workgroup_size, sharing, most);
-        // No more than a subgroup, if it can hold the row; all of it where it is the workgroup and the row has as
-        // many packets. Fewer leave invocations idle: on llvmpipe rows of 32 to 56 elements took 1.3 to 1.7 times as
-        // long.
+        // No more than a subgroup, if it can hold the row.
         let subgroup = self.subgroup(workgroup_size);
         let most = most_packets(most, rows.packet_quads);
-        let holds = (subgroup..=subgroup * most).contains(&rows.row_packets());
-        if holds && (rows.lanes > subgroup || subgroup == u64::from(workgroup_size)) {
+        if rows.lanes > subgroup && rows.row_packets() <= subgroup * most {
             rows.lanes = subgroup;
             rows.column_packets = packets_held(rows.row_packets(), subgroup, most);
         }
-        let fits = rows.aligned()
+        let fits = (columns * self.data.size()).is_multiple_of(4)
             && rows.column_packets <= most
             && rows.tile_packets() >= rows.row_packets()
             && self.can_bind(Kernel::FusedRows);
         fits.then_some(rows)
+    }
+
+    /// The kernel for rows like these.
+    fn fused_rows_kernel(&self, rows: &Rows) -> Kernel {
+        let subgroup = (2..=self.subgroup(rows.workgroup_size)).contains(&rows.lanes);
+        match (rows.aligned(), subgroup) {
+            (true, false) => Kernel::FusedRows,
+            (true, true) => Kernel::FusedRowsSubgroup,
+            (false, false) => Kernel::FusedUnalignedRows,
+            (false, true) => Kernel::FusedUnalignedRowsSubgroup,
+        }
     }
 
     /// The whole gradient but for the last sums of columns, which are left as partial sums.
@@ -45,36 +53,23 @@ impl Planner<'_> {
         epsilon: f64,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let walk = self.walk(rows, 1, rows.at_once()).max(1);
-        let tile_rows = walk * rows.at_once();
-        let tiles = div_ceil(rows.rows, tile_rows);
-        let folded = self.folds_rows(rows, walk);
-        let parts = if folded {
-            tiles
-        } else {
-            tiles * rows.at_once()
-        };
-        let records = match tensors.param_grads() {
-            true => parts * rows.columns / 2,
-            false => 0,
-        };
-        let partials = Partials::paired(workspace.reserve(records)?, word(rows.columns), parts);
-        let start = |tile: u64| (tile * tile_rows * rows.columns).min(rows.elements());
-        let kernel = match (2..=self.subgroup(rows.workgroup_size)).contains(&rows.lanes) {
-            true => Kernel::FusedRowsSubgroup,
-            false => Kernel::FusedRows,
-        };
+        let kernel = self.fused_rows_kernel(rows);
+        let walk = self.walk(rows, 1);
+        let partials = walk.column_partials(rows, tensors.param_grads(), workspace)?;
+        let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
         let gamma = tensors.used_gamma();
         let enabled = enabled(&[
             ("complete", rows.complete()),
             ("scaled", gamma.is_some()),
             ("summed", tensors.param_grads()),
-            ("folded", folded),
+            ("folded", walk.folded),
         ]);
-        let dispatches = windows(self.profile, &tensors.src, tiles, start)?
+        let dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
             .into_iter()
             .map(|window| {
-                let workgroups = self.workgroups(window.units.end - window.units.start)?;
+                let first = window.units.start * walk.phases;
+                let end = window.units.end * walk.phases;
+                let workgroups = self.workgroups(end - first)?;
                 let mut bindings = vec![
                     window.bind(&tensors.src),
                     window.bind(&tensors.diff_dst),
@@ -95,12 +90,15 @@ impl Planner<'_> {
                             ("rows", word(rows.rows)),
                             ("columns", word(rows.columns)),
                             ("row_quads", word(rows.row_quads)),
-                            ("tile_rows", word(tile_rows)),
-                            ("first_tile", word(window.units.start)),
-                            ("end_tile", word(window.units.end)),
+                            ("tile_rows", word(walk.tile_rows)),
+                            ("row_step", word(walk.step)),
+                            ("phases", word(walk.phases)),
+                            ("first_tile", word(first)),
+                            ("end_tile", word(end)),
                             ("grid_width", workgroups[0]),
                             ("window", word(window.elements.start)),
                             ("length", word(rows.elements() - window.elements.start)),
+                            ("last_packet", window.last_packet(rows.packet())),
                             ("partials", partials.part.first),
                         ],
                         &[

@@ -1,9 +1,11 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
+use super::finish::Partials;
+use super::workspace::Workspace;
 use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
-use crate::DType;
 use crate::geometry::Grid;
 use crate::kernels::PACKET_QUADS;
+use crate::{DType, Error};
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
 /// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
@@ -16,7 +18,7 @@ const MOST_SUMS: u64 = 1 << 21;
 
 /// Packets that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
 pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
-    const COMPILED: [u64; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
+    const COMPILED: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32];
     let packets = div_ceil(packets, lanes);
     let held = COMPILED.into_iter().find(|&held| held >= packets);
     held.map_or(packets, |held| held.min(most.max(packets)))
@@ -84,6 +86,53 @@ impl Rows {
     }
 }
 
+/// Which rows a workgroup takes. Those that an invocation walks begin at the same place in a quad.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Walk {
+    /// Rows between two that an invocation walks.
+    pub step: u64,
+    /// Workgroups that share `tile_rows` rows, by where these begin in a quad.
+    pub phases: u64,
+    pub tile_rows: u64,
+    /// Whether a workgroup adds up its sums of a column before it writes them.
+    pub folded: bool,
+}
+
+impl Walk {
+    /// How many times `tile_rows` there are.
+    pub fn splits(&self, rows: &Rows) -> u64 {
+        div_ceil(rows.rows, self.tile_rows)
+    }
+
+    /// Partial sums of a column.
+    fn column_parts(&self, rows: &Rows) -> u64 {
+        // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
+        // rows do not begin at quads.
+        let apart = match (self.folded, rows.aligned()) {
+            (true, true) => 1,
+            (true, false) => rows.at_once().min(4),
+            (false, _) => rows.at_once(),
+        };
+        self.splits(rows) * self.phases * apart
+    }
+
+    /// Room for the sums of columns, if they are wanted.
+    pub fn column_partials(
+        &self,
+        rows: &Rows,
+        wanted: bool,
+        workspace: &mut Workspace,
+    ) -> Result<Partials, Error> {
+        let parts = self.column_parts(rows);
+        let columns = word(rows.columns);
+        let sums = if wanted { parts * rows.columns } else { 0 };
+        Ok(match rows.aligned() {
+            true => Partials::paired(workspace.reserve(sums / 2)?, columns, parts),
+            false => Partials::plain(workspace.reserve(sums)?, columns, parts, rows.columns),
+        })
+    }
+}
+
 impl Planner<'_> {
     /// Invocations of each subgroup, if workgroups of this size are made of whole ones, which can add up their
     /// invocations' numbers; else 0.
@@ -124,10 +173,30 @@ impl Planner<'_> {
         }
     }
 
+    /// The rows of a workgroup, where so many workgroups side by side hold a row.
+    pub fn walk(&self, rows: &Rows, column_tiles: u64) -> Walk {
+        let at_once = rows.at_once();
+        let step = match rows.aligned() {
+            true => at_once,
+            false => at_once.max(4),
+        };
+        let (step, walked) = match self.walked(rows, column_tiles, step) {
+            // A row for each invocation needs no other of the same kind.
+            0 => (at_once, 1),
+            walked => (step, walked),
+        };
+        Walk {
+            step,
+            phases: step / at_once,
+            tile_rows: walked * step,
+            folded: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
+        }
+    }
+
     /// Rows that an invocation walks, `step` apart: enough for its sums of columns to be worth writing, so
     /// few that all workgroups have some, of cut rows no more than pages that are prefetched, no more than an
     /// accumulator adds. 0 if a window may not hold so much as one step.
-    pub fn walk(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
+    fn walked(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
         let tuning = &self.profile.tuning;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, rows.at_once() * splits);
@@ -150,10 +219,5 @@ impl Planner<'_> {
             .min(MAX_SERIAL)
             .min(pages)
             .min(window)
-    }
-
-    /// Whether a workgroup adds up its sums of a column before it writes them, where invocations walk so far.
-    pub fn folds_rows(&self, rows: &Rows, walk: u64) -> bool {
-        rows.at_once() > 1 && walk < u64::from(self.profile.tuning.long_walk)
     }
 }

@@ -1,8 +1,8 @@
-//! The kernels over rows that registers do not hold, that do not begin at quads, or for which the adapter
-//! allows too few bindings: tiles and windows of the reduction and the elementwise pass.
+//! The kernels over rows that registers do not hold, or of which two share a word, or for which the adapter allows
+//! too few bindings: tiles and windows of the reduction and the elementwise pass.
 
 use super::finish::Partials;
-use super::rows::Rows;
+use super::rows::{Rows, Walk};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
@@ -14,18 +14,13 @@ use crate::kernels::{Kernel, Tensor, Uniforms};
 /// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured.
 const MOST_QUADS: u32 = 8;
 
-/// Rows cut into tiles: `rows` rows, every `step`th of one phase, by a workgroup's packets of columns.
+/// Rows cut into tiles: those of a walk, by a workgroup's packets of columns.
 pub(crate) struct SplitRows {
     rows: Rows,
+    walk: Walk,
     column_tiles: u64,
-    /// Rows between two that an invocation walks: they begin at the same place in a quad.
-    step: u64,
-    phases: u64,
-    tile_rows: u64,
     /// Invocations side by side in a row that write one partial sum of it.
     joined: u64,
-    /// Whether a workgroup adds up its sums of a column before it writes them.
-    folded: bool,
 }
 
 impl SplitRows {
@@ -35,28 +30,12 @@ impl SplitRows {
         (copies, self.rows.row_quads)
     }
 
-    fn splits(&self) -> u64 {
-        div_ceil(self.rows.rows, self.tile_rows)
-    }
-
     /// Partial sums of a row: of all invocations that hold some of it.
     fn row_parts(&self) -> u64 {
         let before = self.column_tiles - 1;
         let rest = self.rows.row_packets() - before * self.rows.tile_packets();
         let invocations = before * self.rows.lanes + rest.min(self.rows.lanes);
         div_ceil(invocations, self.joined)
-    }
-
-    /// Partial sums of a column.
-    fn column_parts(&self) -> u64 {
-        // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
-        // rows do not begin at quads.
-        let apart = match (self.folded, self.rows.aligned()) {
-            (true, true) => 1,
-            (true, false) => self.rows.at_once().min(4),
-            (false, _) => self.rows.at_once(),
-        };
-        self.splits() * self.phases * apart
     }
 }
 
@@ -81,30 +60,11 @@ impl Planner<'_> {
         let rows = self.rows(by_row, workgroup_size, 1, most);
         let joined = self.subgroup(workgroup_size).clamp(1, rows.lanes);
         let column_tiles = div_ceil(rows.row_packets(), rows.tile_packets());
-        let step = match rows.aligned() {
-            true => rows.at_once(),
-            false => rows.at_once().max(4),
-        };
-        match self.walk(&rows, column_tiles, step) {
-            // A row for each invocation needs no other of the same kind.
-            0 => SplitRows {
-                column_tiles,
-                joined,
-                step: rows.at_once(),
-                phases: 1,
-                tile_rows: rows.at_once(),
-                folded: self.folds_rows(&rows, 1),
-                rows,
-            },
-            walk => SplitRows {
-                column_tiles,
-                joined,
-                step,
-                phases: step / rows.at_once(),
-                tile_rows: walk * step,
-                folded: self.folds_rows(&rows, walk),
-                rows,
-            },
+        SplitRows {
+            walk: self.walk(&rows, column_tiles),
+            column_tiles,
+            joined,
+            rows,
         }
     }
 
@@ -129,21 +89,9 @@ impl Planner<'_> {
                 1,
             )
         };
-        let column_parts = split.column_parts();
-        let sums = match tensors.param_grads() {
-            true => column_parts * rows.columns,
-            false => 0,
-        };
-        let columns = word(rows.columns);
-        let of_columns = match rows.aligned() {
-            true => Partials::paired(workspace.reserve(sums / 2)?, columns, column_parts),
-            false => Partials::plain(
-                workspace.reserve(sums)?,
-                columns,
-                column_parts,
-                rows.columns,
-            ),
-        };
+        let of_columns = split
+            .walk
+            .column_partials(rows, tensors.param_grads(), workspace)?;
         let pass = Pass {
             kernel: match split.joined {
                 1 => Kernel::ReduceRows,
@@ -151,7 +99,10 @@ impl Planner<'_> {
             },
             sizes: vec![("joined", word(split.joined))],
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            enabled: enabled(&[("summed", tensors.param_grads()), ("folded", split.folded)]),
+            enabled: enabled(&[
+                ("summed", tensors.param_grads()),
+                ("folded", split.walk.folded),
+            ]),
             words: vec![
                 ("row_parts", word(row_parts)),
                 ("stats", stats.first),
@@ -200,17 +151,17 @@ impl Planner<'_> {
         weights: Option<Part>,
         pass: &Pass<'_>,
     ) -> Result<Vec<Dispatch>, Error> {
-        let rows = &split.rows;
+        let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
-        let split_tiles = split.phases * split.column_tiles;
-        let unit_tiles = if split.tile_rows == 1 { 1 } else { split_tiles };
-        let units = split.splits() * split_tiles / unit_tiles;
+        let split_tiles = walk.phases * split.column_tiles;
+        let unit_tiles = if walk.tile_rows == 1 { 1 } else { split_tiles };
+        let units = walk.splits(rows) * split_tiles / unit_tiles;
         let start = |unit: u64| {
             let (block, tile) = match unit_tiles {
                 1 => (unit / split_tiles, unit % split_tiles),
                 _ => (unit, 0),
             };
-            let first = block * split.tile_rows * rows.columns;
+            let first = block * walk.tile_rows * rows.columns;
             // Not beyond the row, whose last tile may hold only a quad that begins in the next.
             let inside = (tile * rows.tile_packets() * rows.packet()).min(rows.columns);
             (first + inside).min(rows.elements())
@@ -233,24 +184,20 @@ impl Planner<'_> {
                 let first = window.units.start * unit_tiles;
                 let end = window.units.end * unit_tiles;
                 let workgroups = self.workgroups(end - first)?;
-                let bound = window.elements.end - window.elements.start;
                 let words = [
                     ("rows", word(rows.rows)),
                     ("columns", word(rows.columns)),
                     ("row_quads", word(rows.row_quads)),
-                    ("tile_rows", word(split.tile_rows)),
-                    ("row_step", word(split.step)),
-                    ("phases", word(split.phases)),
+                    ("tile_rows", word(walk.tile_rows)),
+                    ("row_step", word(walk.step)),
+                    ("phases", word(walk.phases)),
                     ("column_tiles", word(split.column_tiles)),
                     ("first_tile", word(first)),
                     ("end_tile", word(end)),
                     ("grid_width", workgroups[0]),
                     ("window", word(window.elements.start)),
                     ("length", word(rows.elements() - window.elements.start)),
-                    (
-                        "last_packet",
-                        word((bound / rows.packet()).saturating_sub(1)),
-                    ),
+                    ("last_packet", window.last_packet(rows.packet())),
                     ("weights", weights.map_or(0, |part| part.first)),
                 ];
                 Ok(Dispatch {
@@ -291,13 +238,13 @@ mod tests {
         };
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);
-        assert_eq!(long.tile_rows, 16);
+        assert_eq!(long.walk.tile_rows, 16);
         // So many that the sums of columns would outgrow a binding.
-        assert_eq!(split(65536, 8192).tile_rows, 256);
+        assert_eq!(split(65536, 8192).walk.tile_rows, 256);
         let odd = split(512, 4097); // every fourth row
-        assert_eq!((odd.tile_rows, odd.phases), (64, 4));
+        assert_eq!((odd.walk.tile_rows, odd.walk.phases), (64, 4));
         let uncut = split(4096, 128);
         assert_eq!(uncut.column_tiles, 1);
-        assert!(uncut.tile_rows > 16 * uncut.rows.at_once());
+        assert!(uncut.walk.tile_rows > 16 * uncut.rows.at_once());
     }
 }

@@ -1,7 +1,7 @@
 //! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that the
 //! geometry fixed before: a window never changes which elements are added in which order.
 
-use super::{Binding, Requirement};
+use super::{Binding, Requirement, word};
 use crate::{Error, Profile};
 use std::ops::Range;
 
@@ -16,6 +16,12 @@ impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
         Binding::elements(tensor, &self.elements)
+    }
+
+    /// The last packet of so many elements that is bound.
+    pub fn last_packet(&self, packet: u64) -> u32 {
+        let bound = self.elements.end - self.elements.start;
+        word((bound / packet.max(1)).saturating_sub(1))
     }
 }
 

@@ -1,0 +1,12 @@
+// The fused kernel over rows that begin at quads.
+
+const aligned: bool = true;
+
+fn gamma_of(quad: u32, shift: u32) -> real4 {
+    return load_gamma(quad);
+}
+
+// Stores a packet that is in the row.
+fn store_in_row(packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
+    store_packet_diff_src(packet, value);
+}

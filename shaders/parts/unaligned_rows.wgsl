@@ -1,0 +1,20 @@
+// The fused kernel over rows that do not begin at quads. A packet is one quad.
+
+const aligned: bool = false;
+
+// gamma of a quad's columns, put together from two quads of gamma; behind the row's end and before its start
+// whatever is there.
+fn gamma_of(quad: u32, shift: u32) -> real4 {
+    let last = (uniforms.columns - 1u) / 4u;
+    let before = load_gamma(min(max(quad, 1u) - 1u, last));
+    let own = load_gamma(min(quad, last));
+    let odd = shift % 2u == 1u;
+    let near = select(own, real4(before.w, own.xyz), odd);
+    let far = select(before.zw, before.yz, odd);
+    return select(near, real4(far, near.xy), shift >= 2u);
+}
+
+// Stores the elements of a packet that are in the row, below `end`; its neighbours store the others.
+fn store_in_row(packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
+    store_some_diff_src(packet, value[0], columns < vec4(end));
+}
