@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::buffers::recorded_layer_norm;
 use common::data::{Random, to_f64};
 use common::vectors::{Vector, of_operator};
 use common::{Subject, every_pair, taken};
@@ -67,9 +68,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         case
     }
 
-    fn run(&self, gpu: &GpuContext) -> Result<Grads<T, P>, Error> {
-        let layer = GpuLayerNorm::new(gpu, self.options)?;
-        block_on(layer.backward(LayerNormArgs {
+    fn args(&self) -> LayerNormArgs<'_, T, P> {
+        LayerNormArgs {
             shape: &self.shape,
             src: &self.src,
             diff_dst: &self.diff_dst,
@@ -77,7 +77,12 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             variance: &self.variance,
             gamma: self.gamma.as_deref(),
             beta: self.beta.as_deref(),
-        }))
+        }
+    }
+
+    fn run(&self, gpu: &GpuContext) -> Result<Grads<T, P>, Error> {
+        let layer = GpuLayerNorm::new(gpu, self.options)?;
+        block_on(layer.backward(self.args()))
     }
 
     fn reference(&self) -> Gradients {
@@ -275,6 +280,27 @@ fn correctness_set<T: Element, P: ParamOf<T>>() {
 }
 
 every_pair!(correctness_set);
+
+/// Rows that share quads and words with their neighbours, stored over what these still read, in buffers that end
+/// with their tensors.
+fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
+    let subjects = common::subjects();
+    for (seed, shape) in [[5, 7], [6, 6], [21, 129], [23, 250], [9, 517]]
+        .iter()
+        .enumerate()
+    {
+        let case = Case::<T, P>::random(shape, -1, (true, ParamGrads::Both), seed as u64);
+        for subject in taken::<T, P>(subjects, 2) {
+            let layer = GpuLayerNorm::new(&subject.gpu, case.options).unwrap();
+            let plan = layer.plan(shape, T::DTYPE, P::DTYPE).unwrap();
+            let got = recorded_layer_norm(subject, &plan, &case.args());
+            let want = case.run(&subject.gpu).unwrap();
+            assert!(got == want, "{shape:?} on {}", subject.name);
+        }
+    }
+}
+
+every_pair!(in_place_rows);
 
 #[test]
 fn large_tensors() {

@@ -12,8 +12,8 @@
 //!   their tiles. Those over columns clamp what is beside the last column or behind the last element to that
 //!   column and element, which are in the window: only the last window's last row can be incomplete. The fused
 //!   kernel over columns clamps columns likewise; its rows are whole packets, all bound. The fused
-//!   kernel over rows clamps columns and rows to the last ones, the kernels over split rows clamp packets
-//!   to the window's last; what they store passes the same comparisons without the clamp. Where a
+//!   kernel over rows clamps columns and rows to the last ones, and where rows do not begin at quads, like the kernels
+//!   over split rows, packets to the window's last; what they store passes the same comparisons without the clamp. Where a
 //!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
 //!   tensor's length; such a tensor is not in packets of two.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
@@ -37,6 +37,8 @@
 //! * What a clamped load reads, another invocation may be writing in place. It is never used.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
+//! * Where two rows share a quad, each row's invocation stores its own elements of it, by words that hold no others:
+//!   by 32 bits, and never rows of an odd number of 16-bit elements.
 //! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
