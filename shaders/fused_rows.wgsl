@@ -36,15 +36,14 @@ fn fused_rows(
     let lane = local % lanes;
     let row_packets = uniforms.row_quads / packet_quads;
     let rows = rows_of(tile);
-    let shift = select(shift_of(rows.x + local / lanes), 0u, aligned);
+    let shift = shift_of(rows.x + local / lanes);
 
     var gamma: array<Packet, column_packets>;
     var sum: array<Packet, column_packets>;
     var sum_xhat: array<Packet, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
-        let column = min(lane + p * lanes, row_packets - 1u);
         for (var k = 0u; k < packet_quads; k++) {
-            if scaled { gamma[p][k] = gamma_of(column * packet_quads + k, shift); }
+            if scaled { gamma[p][k] = gamma_of((lane + p * lanes) * packet_quads + k, shift); }
             sum[p][k] = real4();
             sum_xhat[p][k] = real4();
         }

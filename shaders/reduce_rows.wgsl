@@ -52,7 +52,9 @@ fn reduce_rows(
     }
 
     let part = (index % uniforms.column_tiles * lanes + local % lanes) / joined;
-    let rows = rows_of(tile.group);
+    // Not from `tile`, which differs between invocations: they all run this loop alike.
+    let group = index / uniforms.column_tiles;
+    let rows = rows_of(group);
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
         // Past the last row, that one stands in, without columns: all invocations add up rows.
         let own = base + local / lanes;
@@ -95,7 +97,7 @@ fn reduce_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
-            write_columns(local, tile.group, columns_of(quad, tile.shift).x, sum[p][k], sum_xhat[p][k]);
+            write_columns(local, group, columns_of(quad, tile.shift).x, sum[p][k], sum_xhat[p][k]);
         }
     }
 }

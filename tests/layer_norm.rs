@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::buffers::recorded_layer_norm;
+use common::buffers::{Room, recorded_layer_norm};
 use common::data::{Random, to_f64};
 use common::vectors::{Vector, of_operator};
 use common::{Subject, every_pair, taken};
@@ -281,21 +281,33 @@ fn correctness_set<T: Element, P: ParamOf<T>>() {
 
 every_pair!(correctness_set);
 
-/// Rows that share quads and words with their neighbours, stored over what these still read, in buffers that end
-/// with their tensors.
+/// Rows that share quads with their neighbours, stored over what these still read, in buffers that end with their
+/// tensors and in longer ones.
 fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
     let subjects = common::subjects();
-    for (seed, shape) in [[5, 7], [6, 6], [21, 129], [23, 250], [9, 517]]
-        .iter()
-        .enumerate()
-    {
+    let shapes = [
+        [5, 7],
+        [6, 6],
+        [21, 129],
+        [23, 250],
+        [9, 517],
+        [3, 5],
+        [1, 9],
+        [70, 3],
+        [70, 2],
+        [9, 1],
+        [8, 12],
+    ];
+    for (seed, shape) in shapes.iter().enumerate() {
         let case = Case::<T, P>::random(shape, -1, (true, ParamGrads::Both), seed as u64);
         for subject in taken::<T, P>(subjects, 2) {
             let layer = GpuLayerNorm::new(&subject.gpu, case.options).unwrap();
             let plan = layer.plan(shape, T::DTYPE, P::DTYPE).unwrap();
-            let got = recorded_layer_norm(subject, &plan, &case.args());
             let want = case.run(&subject.gpu).unwrap();
-            assert!(got == want, "{shape:?} on {}", subject.name);
+            for room in [Room::Exact, Room::Padded] {
+                let got = recorded_layer_norm(subject, &plan, &case.args(), room);
+                assert!(got == want, "{shape:?}, {room:?} on {}", subject.name);
+            }
         }
     }
 }

@@ -2,8 +2,9 @@
 
 const aligned: bool = true;
 
+// gamma of a quad's columns; of one behind the row's end, that of the last.
 fn gamma_of(quad: u32, shift: u32) -> real4 {
-    return load_gamma(quad);
+    return load_gamma(min(quad, uniforms.row_quads - 1u));
 }
 
 // Stores a packet that is in the row.

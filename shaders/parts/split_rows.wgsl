@@ -5,19 +5,16 @@
 override aligned: bool = false; // every row begins at a quad
 
 struct Tile {
-    group: u32, // of tiles side by side
-    row: u32,   // the invocation's first
-    end: u32,   // behind the last
+    row: u32, // the invocation's first
+    end: u32, // behind the last
     shift: u32,
     packet: u32, // the first of the row's
 }
 
 fn tile_at(tile: u32, local: u32) -> Tile {
-    let group = tile / uniforms.column_tiles;
-    let rows = rows_of(group);
+    let rows = rows_of(tile / uniforms.column_tiles);
     let row = rows.x + local / lanes;
     return Tile(
-        group,
         row,
         rows.y,
         shift_of(row),

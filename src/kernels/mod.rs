@@ -34,11 +34,13 @@
 //!   pack_weights' has 7, indexed by 3 − copy + 0 to 3, of 4 copies.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
 //!   at once; in finish and fused_columns they first compute for the last channel, and store nothing.
-//! * What a clamped load reads, another invocation may be writing in place. It is never used.
+//! * What a clamped load reads, another invocation may be writing in place, and so it may the other row's elements of
+//!   a quad that two rows share. They are never used.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
-//! * Where two rows share a quad, each row's invocation stores its own elements of it, by words that hold no others:
-//!   by 32 bits, and never rows of an odd number of 16-bit elements.
+//! * Where two rows share a quad, in the fused kernel over rows that do not begin at quads, each row's invocation
+//!   stores its own elements of it, by `exact` accessors: word by word, and no word holds elements of both, for rows
+//!   of an odd number of 16-bit elements are not fused.
 //! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
@@ -269,7 +271,12 @@ macro_rules! reduce_rows {
 }
 
 impl Kernel {
-    /// Whether it fuses rows that do not begin at quads.
+    /// Whether it computes the whole gradient of rows.
+    pub fn fuses_rows(self) -> bool {
+        matches!(self, Self::FusedRows | Self::FusedRowsSubgroup) || self.fuses_unaligned_rows()
+    }
+
+    /// Whether it does so for rows that do not begin at quads.
     pub fn fuses_unaligned_rows(self) -> bool {
         matches!(
             self,

@@ -61,8 +61,9 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
-        // Two rows may share a long word, but store their own elements of it.
-        if self.kernel.fuses_unaligned_rows() && self.access == Access::LongWords {
+        // Two rows may share a quad, but each stores its own elements of it. By words: a store to a component of a
+        // vector may touch all of it.
+        if self.kernel.fuses_unaligned_rows() {
             self.exact.push(match self.in_place {
                 true => Tensor::DiffDst,
                 false => Tensor::DiffSrc,
@@ -305,28 +306,17 @@ impl Variant {
             });
         }
         if self.kernel.fuses_unaligned_rows() && tensor == Tensor::DiffSrc {
-            templates.push(match (half, access) {
-                (false, Access::Exact) => {
-                    include_str!("../../shaders/access/store_some_real_exact.wgsl")
-                }
-                (false, _) => include_str!("../../shaders/access/store_some_real.wgsl"),
-                (true, Access::Exact) => {
-                    include_str!("../../shaders/access/store_some_half_exact.wgsl")
-                }
-                (true, _) => include_str!("../../shaders/access/store_some_half.wgsl"),
+            templates.push(match half {
+                false => include_str!("../../shaders/access/store_some_real.wgsl"),
+                true => include_str!("../../shaders/access/store_some_half.wgsl"),
             });
         }
-        let by_row = matches!(
-            self.kernel,
-            Kernel::FusedRows
-                | Kernel::FusedRowsSubgroup
-                | Kernel::FusedUnalignedRows
-                | Kernel::FusedUnalignedRowsSubgroup
-        );
         let length = match tensor {
             tensor if tensor.is_data() => "length",
-            Tensor::Mean | Tensor::Variance if by_row => "rows",
-            Tensor::Gamma if by_row || self.kernel == Kernel::PackWeights => "columns",
+            Tensor::Mean | Tensor::Variance if self.kernel.fuses_rows() => "rows",
+            Tensor::Gamma if self.kernel.fuses_rows() || self.kernel == Kernel::PackWeights => {
+                "columns"
+            }
             _ => "channels",
         };
         let dtype = self.dtype(tensor).to_string();

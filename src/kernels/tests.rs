@@ -66,8 +66,8 @@ impl Kernel {
                             _ => (Access::Quads, |_| true),
                         };
                         let wide = choice >= 18;
-                        let quads = !entry.sizes.contains(&PACKET_QUADS);
-                        if wide && (quads || self.fuses_unaligned_rows()) {
+                        let packets = entry.sizes.contains(&PACKET_QUADS);
+                        if wide && (!packets || self.fuses_unaligned_rows()) {
                             continue;
                         }
                         // In place means that diff_src is wanted.

@@ -122,23 +122,33 @@ pub fn submit(subject: &Subject, bound: &Bound) {
     subject.gpu.queue().submit([encoder.finish()]);
 }
 
-/// What a layer-norm plan leaves in buffers that end with their tensors, diff_src over diff_dst.
+/// What a layer-norm plan leaves in buffers with so much room, of which what is behind a tensor is filled with ones
+/// (NaNs), diff_src over diff_dst.
 pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     plan: &LayerNormPlan,
     args: &LayerNormArgs<'_, T, P>,
+    room: Room,
 ) -> Grads<T, P> {
-    fn tensor<E: Element>(subject: &Subject, values: &[E]) -> wgpu::Buffer {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        subject.buffer(bytes.len().next_multiple_of(4) as u64, bytes)
+    fn tensor<E: Element>(subject: &Subject, values: &[E], room: Room) -> wgpu::Buffer {
+        let mut bytes = bytemuck::cast_slice(values).to_vec();
+        let size = match room {
+            Room::Exact => bytes.len().next_multiple_of(4),
+            Room::Padded => values.len().next_multiple_of(4) * size_of::<E>(),
+        };
+        bytes.resize(size, 0xff);
+        subject.buffer(size as u64, &bytes)
     }
-    let src = tensor(subject, args.src);
-    let diff_src = tensor(subject, args.diff_dst);
-    let mean = tensor(subject, args.mean);
-    let variance = tensor(subject, args.variance);
-    let gamma = args.gamma.map(|gamma| tensor(subject, gamma));
+    let src = tensor(subject, args.src, room);
+    let diff_src = tensor(subject, args.diff_dst, room);
+    let mean = tensor(subject, args.mean, room);
+    let variance = tensor(subject, args.variance, room);
+    let gamma = args.gamma.map(|gamma| tensor(subject, gamma, room));
     let output = |size: Option<u64>| size.map(|size| subject.buffer(size, &[]));
-    let sizes = plan.sizes();
+    let sizes = match room {
+        Room::Exact => plan.sizes(),
+        Room::Padded => plan.padded_sizes(),
+    };
     let (diff_gamma, diff_beta) = (output(sizes.diff_gamma), output(sizes.diff_beta));
     let buffers = LayerNormBuffers {
         src: (&src).into(),
