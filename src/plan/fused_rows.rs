@@ -113,3 +113,51 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn rows_that_share_no_word_are_fused() {
+        let profile = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let kernel = |data, columns| {
+            let planner = Planner {
+                profile: &profile,
+                data,
+            };
+            let by_row = Grid {
+                outer: 1,
+                channels: 4096,
+                inner: columns,
+            };
+            let rows = planner.rows_in_registers(&by_row);
+            rows.map(|rows| planner.fused_rows_kernel(&rows))
+        };
+        for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+            assert_eq!(kernel(data, 768), Some(Kernel::FusedRows), "{data}");
+            assert_eq!(
+                kernel(data, 770),
+                Some(Kernel::FusedUnalignedRows),
+                "{data}"
+            );
+            assert_eq!(kernel(data, 40_001), None, "{data}");
+        }
+        for data in [DType::F32, DType::F64] {
+            assert_eq!(
+                kernel(data, 769),
+                Some(Kernel::FusedUnalignedRows),
+                "{data}"
+            );
+            assert_eq!(kernel(data, 1), Some(Kernel::FusedUnalignedRows), "{data}");
+        }
+        for data in [DType::F16, DType::Bf16] {
+            assert_eq!(kernel(data, 769), None, "{data}");
+            assert_eq!(kernel(data, 1), None, "{data}");
+        }
+    }
+}
