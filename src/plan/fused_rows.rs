@@ -5,7 +5,7 @@ use super::rows::{Rows, packets_held};
 use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Workspace;
-use super::{Binding, Dispatch, Planner, enabled, lanes, most_packets, word};
+use super::{Binding, Dispatch, Planner, enabled, lanes, most_packets};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
@@ -67,9 +67,10 @@ impl Planner<'_> {
         let dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
             .into_iter()
             .map(|window| {
-                let first = window.units.start * walk.phases;
-                let end = window.units.end * walk.phases;
-                let workgroups = self.workgroups(end - first)?;
+                let tiles = window.units.start * walk.phases..window.units.end * walk.phases;
+                let workgroups = self.workgroups(tiles.end - tiles.start)?;
+                let mut words = walk.words(rows, &window, &tiles, workgroups).to_vec();
+                words.push(("partials", partials.part.first));
                 let mut bindings = vec![
                     window.bind(&tensors.src),
                     window.bind(&tensors.diff_dst),
@@ -86,21 +87,7 @@ impl Planner<'_> {
                     bindings,
                     uniforms: Uniforms::new(
                         kernel,
-                        &[
-                            ("rows", word(rows.rows)),
-                            ("columns", word(rows.columns)),
-                            ("row_quads", word(rows.row_quads)),
-                            ("tile_rows", word(walk.tile_rows)),
-                            ("row_step", word(walk.step)),
-                            ("phases", word(walk.phases)),
-                            ("first_tile", word(first)),
-                            ("end_tile", word(end)),
-                            ("grid_width", workgroups[0]),
-                            ("window", word(window.elements.start)),
-                            ("length", word(rows.elements() - window.elements.start)),
-                            ("last_packet", window.last_packet(rows.packet())),
-                            ("partials", partials.part.first),
-                        ],
+                        &words,
                         &[
                             ("epsilon", epsilon),
                             ("inverse_count", 1.0 / rows.columns as f64),

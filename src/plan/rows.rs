@@ -1,11 +1,13 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
 use super::finish::Partials;
+use super::windows::Window;
 use super::workspace::Workspace;
 use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
 use crate::geometry::Grid;
 use crate::kernels::PACKET_QUADS;
 use crate::{DType, Error};
+use std::ops::Range;
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
 /// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
@@ -114,6 +116,31 @@ impl Walk {
             (false, _) => rows.at_once(),
         };
         self.splits(rows) * self.phases * apart
+    }
+
+    /// What the kernels over rows are told of the rows and of a window's tiles.
+    pub fn words(
+        &self,
+        rows: &Rows,
+        window: &Window,
+        tiles: &Range<u64>,
+        workgroups: [u32; 2],
+    ) -> [(&'static str, u32); 12] {
+        let start = window.elements.start;
+        [
+            ("rows", word(rows.rows)),
+            ("columns", word(rows.columns)),
+            ("row_quads", word(rows.row_quads)),
+            ("tile_rows", word(self.tile_rows)),
+            ("row_step", word(self.step)),
+            ("phases", word(self.phases)),
+            ("first_tile", word(tiles.start)),
+            ("end_tile", word(tiles.end)),
+            ("grid_width", workgroups[0]),
+            ("window", word(start)),
+            ("length", word(rows.elements() - start)),
+            ("last_packet", window.last_packet(rows.packet())),
+        ]
     }
 
     /// Room for the sums of columns, if they are wanted.

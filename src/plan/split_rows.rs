@@ -185,28 +185,21 @@ impl Planner<'_> {
                 let end = window.units.end * unit_tiles;
                 let workgroups = self.workgroups(end - first)?;
                 let words = [
-                    ("rows", word(rows.rows)),
-                    ("columns", word(rows.columns)),
-                    ("row_quads", word(rows.row_quads)),
-                    ("tile_rows", word(walk.tile_rows)),
-                    ("row_step", word(walk.step)),
-                    ("phases", word(walk.phases)),
                     ("column_tiles", word(split.column_tiles)),
-                    ("first_tile", word(first)),
-                    ("end_tile", word(end)),
-                    ("grid_width", workgroups[0]),
-                    ("window", word(window.elements.start)),
-                    ("length", word(rows.elements() - window.elements.start)),
-                    ("last_packet", window.last_packet(rows.packet())),
                     ("weights", weights.map_or(0, |part| part.first)),
                 ];
+                let shared = walk.words(rows, &window, &(first..end), workgroups);
                 Ok(Dispatch {
                     kernel: pass.kernel,
                     workgroup_size: rows.workgroup_size,
                     sizes: [rows.sizes(), pass.sizes.clone()].concat(),
                     enabled: enabled.clone(),
                     bindings: pass.tensors.iter().map(|t| bind(&window, t)).collect(),
-                    uniforms: Uniforms::new(pass.kernel, &[&words[..], &pass.words].concat(), &[]),
+                    uniforms: Uniforms::new(
+                        pass.kernel,
+                        &[&shared[..], &words, &pass.words].concat(),
+                        &[],
+                    ),
                     workgroups,
                 })
             })
