@@ -127,12 +127,16 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether a pair of element types takes all combinations, of shapes and kernels to force, say: f32 does, the others
-/// only some. How a kernel divides a tensor does not depend on how it reads an element, and compiling each for
-/// all takes software drivers half an hour; `WGPU_NORM_TEST_ALL` has it done.
+/// Whether `WGPU_NORM_TEST_ALL` asks for every combination, of element types, shapes, options and kernels to force:
+/// compiling them takes software drivers half an hour.
+pub fn takes_every_one() -> bool {
+    std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty())
+}
+
+/// Whether a pair of element types takes all shapes with all kernels to force: f32 does, the others only some. How a
+/// kernel divides a tensor does not depend on how it reads an element.
 fn takes_all<T: Element>() -> bool {
-    let wanted = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
-    wanted || T::DTYPE == DType::F32
+    takes_every_one() || T::DTYPE == DType::F32
 }
 
 /// A number for each pair of element types, so that pairs take different ones of the combinations.
