@@ -26,6 +26,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     // 1. A whole batch of 12 samples. mean and variance are those of the whole batch: a synchronized
     //    forward pass has exchanged them already. The devices get 7 and 5 samples of it.
     let whole = Layer::made_up(&[12, 10, 9, 9], 1);
+    let channels = whole.mean.len();
     let options = BatchNormOptions {
         data_format: DataFormat::Ncx,
         ..BatchNormOptions::new(1e-5)
@@ -44,8 +45,8 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     //    src, and last the number of elements in a channel. The number is data like the sums, so no
     //    device needs to know how large the others' shares are.
     let sums = [
-        shards[0].read(&shards[0].sums)?,
-        shards[1].read(&shards[1].sums)?,
+        shards[0].read(&shards[0].sums, 2 * channels + 1)?,
+        shards[1].read(&shards[1].sums, 2 * channels + 1)?,
     ];
     for (shard, sums) in shards.iter().zip(&sums) {
         println!(
@@ -75,12 +76,14 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
 
     // 6. Joined, it is the gradient of the whole batch.
     let want = whole.reference(&options)?;
-    let mut diff_src = shards[0].read(&shards[0].diff_src)?;
-    diff_src.extend(shards[1].read(&shards[1].diff_src)?);
+    let mut diff_src = Vec::new();
+    for shard in &shards {
+        diff_src.extend(shard.read(&shard.diff_src, shard.samples * channels * 9 * 9)?);
+    }
     compare("diff_src", &diff_src, &want.diff_src, &want.diff_src_scale)?;
     for (number, shard) in (1..).zip(&shards) {
-        let diff_gamma = shard.read(&shard.diff_gamma)?;
-        let diff_beta = shard.read(&shard.diff_beta)?;
+        let diff_gamma = shard.read(&shard.diff_gamma, channels)?;
+        let diff_beta = shard.read(&shard.diff_beta, channels)?;
         let name = |what| format!("diff_{what}, device {number}");
         compare(
             &name("gamma"),
@@ -134,22 +137,23 @@ impl Shard {
                 mapped_at_creation: false,
             })
         };
-        let filled = |label, values: &[f32]| {
-            let buffer = buffer(label, size_of_val(values) as u64);
+        // Padded to four elements, since kernels load so many at a time.
+        let sizes = plan.padded_sizes();
+        let filled = |label, size, values: &[f32]| {
+            let buffer = buffer(label, size);
             gpu.queue()
                 .write_buffer(&buffer, 0, bytemuck::cast_slice(values));
             buffer
         };
-        let src = filled("src", &whole.src[elements.clone()]);
-        let diff_dst = filled("diff_dst", &whole.diff_dst[elements.clone()]);
-        let mean = filled("mean", &whole.mean);
-        let variance = filled("variance", &whole.variance);
-        let gamma = filled("gamma", &whole.gamma);
-        let channels = size_of_val(whole.mean.as_slice()) as u64;
-        let diff_src = buffer("diff_src", size_of_val(&whole.src[elements]) as u64);
-        let diff_gamma = buffer("diff_gamma", channels);
-        let diff_beta = buffer("diff_beta", channels);
-        let sums = buffer("sums", plan.sums_size());
+        let src = filled("src", sizes.src, &whole.src[elements.clone()]);
+        let diff_dst = filled("diff_dst", sizes.diff_dst, &whole.diff_dst[elements]);
+        let mean = filled("mean", sizes.mean, &whole.mean);
+        let variance = filled("variance", sizes.variance, &whole.variance);
+        let gamma = filled("gamma", sizes.mean, &whole.gamma); // as many as means
+        let diff_src = buffer("diff_src", sizes.diff_src);
+        let diff_gamma = buffer("diff_gamma", sizes.mean);
+        let diff_beta = buffer("diff_beta", sizes.mean);
+        let sums = buffer("sums", sizes.sums);
         let bound = plan.bind(
             &gpu,
             &BatchNormBuffers {
@@ -187,7 +191,8 @@ impl Shard {
         Ok(())
     }
 
-    fn read(&self, buffer: &wgpu::Buffer) -> Result<Vec<f32>, Box<dyn Error>> {
+    /// The first elements of a buffer, without what pads them.
+    fn read(&self, buffer: &wgpu::Buffer, elements: usize) -> Result<Vec<f32>, Box<dyn Error>> {
         let staging = self.gpu.device().create_buffer(&wgpu::BufferDescriptor {
             label: Some("staging"),
             size: buffer.size(),
@@ -207,6 +212,8 @@ impl Shard {
             .device()
             .poll(wgpu::PollType::wait_indefinitely())?;
         let bytes = staging.get_mapped_range(..)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        let mut values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
+        values.truncate(elements);
+        Ok(values)
     }
 }

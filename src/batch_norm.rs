@@ -12,7 +12,7 @@ use crate::{
 /// What a [`GpuBatchNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormOptions {
-    /// Added to the variance; finite and above 0.
+    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
     /// Where the channel axis stands: the last by default. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     pub data_format: DataFormat,
@@ -39,19 +39,20 @@ impl BatchNormOptions {
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormArgs<'a, T, P> {
-    /// Shape of src, diff_dst and diff_src: rank 2 to 8. With an axis of size 0 there are no elements, and the
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0 there are no elements, and the
     /// parameter gradients are 0.
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],
     /// Gradient of the loss with respect to the layer's output.
     pub diff_dst: &'a [T],
-    /// Mean of each channel; `[C]`.
+    /// Mean of each channel: `[C]`, or of the shape that
+    /// [`backward_broadcast`](GpuBatchNorm::backward_broadcast) is given, as are the other parameters.
     pub mean: &'a [P],
-    /// Biased variance of each channel; `[C]`. From a saved invstd = 1/√(variance + epsilon) it is
+    /// Biased variance of each channel. From a saved invstd = 1/√(variance + epsilon) it is
     /// 1/invstd² − epsilon.
     pub variance: &'a [P],
-    /// Scale of each channel; `[C]`. Without it gamma is 1.
+    /// Scale of each channel. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
 }
 
@@ -59,7 +60,7 @@ pub struct BatchNormArgs<'a, T, P> {
 /// defines it.
 ///
 /// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
-/// it is not given:
+/// it is not given (or ignored: [`ParamGrads::Neither`]):
 ///
 /// * diff_beta = Σ diff_dst
 /// * diff_gamma = Σ diff_dst · x̂
@@ -67,7 +68,7 @@ pub struct BatchNormArgs<'a, T, P> {
 ///   [`Statistics::Constant`] gamma · r · diff_dst
 ///
 /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
-/// the bit whenever the same adapter is given the same input.
+/// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
 ///
 /// mean and variance are those given: the biased variance, never recomputed. NaN and infinities in a
 /// channel stay in that channel.
@@ -111,7 +112,7 @@ impl GpuBatchNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`] if epsilon is not finite and positive. Tighter bounds of f32 are checked when
+    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
     /// the element type is known.
     pub fn new(gpu: &GpuContext, options: BatchNormOptions) -> Result<Self, Error> {
         check_epsilon(options.epsilon, DType::F64)?;
@@ -150,6 +151,29 @@ impl GpuBatchNorm {
     /// they vary along the axes where `param_shape` has src's size, and those where it has 1 are
     /// reduced. Any rank from 1 to 8, any set of axes. [`BatchNormOptions::data_format`] does not
     /// count.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let args = BatchNormArgs {
+    ///     shape: &[2, 3],
+    ///     src: &[1.0_f32, 2.0, 3.0, 5.0, 6.0, 7.0],
+    ///     diff_dst: &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
+    ///     mean: &[2.0, 6.0],
+    ///     variance: &[2.0 / 3.0, 2.0 / 3.0],
+    ///     gamma: None,
+    /// };
+    /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
+    /// let grads = layer.backward_broadcast(&[2, 1], args).await?; // the second axis is reduced
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
+    /// # Ok(()) }).unwrap();
+    /// ```
     ///
     /// # Errors
     ///
@@ -365,12 +389,12 @@ impl BatchNormPlan {
         sums.map_or(0, |sums| sums.bytes())
     }
 
-    /// Dispatches of one recording of the whole operator.
+    /// How many dispatches one recording of the whole operator makes.
     pub fn dispatches(&self) -> usize {
         self.plan.dispatch_count()
     }
 
-    /// Names of the kernels that these run, in order.
+    /// Names of the kernels of one recording, in order.
     pub fn kernels(&self) -> Vec<&'static str> {
         self.plan.kernel_names()
     }

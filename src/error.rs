@@ -145,7 +145,7 @@ pub enum Error {
         tensor: &'static str,
         /// Offset given, in bytes.
         offset: u64,
-        /// The device's `min_storage_buffer_offset_alignment`, or 32 where that is less.
+        /// The profile's: the device's `min_storage_buffer_offset_alignment`, 32 at least.
         alignment: u64,
     },
     /// A buffer lacks a usage.

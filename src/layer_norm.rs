@@ -16,7 +16,7 @@ pub struct LayerNormOptions {
     /// Whether the layer scales by gamma and shifts by beta. If so both are required; if not, neither may be
     /// given.
     pub use_affine: bool,
-    /// Added to the variance; finite and above 0.
+    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
     /// Which parameter gradients of an affine layer are computed, and whether gamma counts. For none of them
     /// take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is batch norm's rule.
@@ -51,7 +51,7 @@ pub struct LayerNormArgs<'a, T, P> {
     pub diff_dst: &'a [T],
     /// Mean of each row.
     pub mean: &'a [P],
-    /// Biased variance of each row.
+    /// Biased variance of each row. From a saved rstd = 1/√(variance + epsilon) it is 1/rstd² − epsilon.
     pub variance: &'a [P],
     /// Scale of each normalized position; given exactly if the layer is affine.
     pub gamma: Option<&'a [P]>,
@@ -69,8 +69,9 @@ pub struct LayerNormArgs<'a, T, P> {
 /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
 ///
-/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same
-/// adapter is given the same input. mean and variance are those given, never recomputed.
+/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
+/// given to the same adapter under the same [`Profile`](crate::Profile). mean and variance are those given, never
+/// recomputed.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -107,7 +108,7 @@ impl GpuLayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`] if epsilon is not finite and positive. Tighter bounds of f32 are checked when
+    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
     /// the element type is known.
     pub fn new(gpu: &GpuContext, options: LayerNormOptions) -> Result<Self, Error> {
         check_epsilon(options.epsilon, DType::F64)?;
@@ -297,18 +298,60 @@ impl LayerNormPlan {
         self.plan.workspace_bytes
     }
 
-    /// Dispatches of one recording.
+    /// How many dispatches one recording makes.
     pub fn dispatches(&self) -> usize {
         self.plan.dispatch_count()
     }
 
-    /// Names of the kernels that these run, in order.
+    /// Names of the kernels of one recording, in order.
     pub fn kernels(&self) -> Vec<&'static str> {
         self.plan.kernel_names()
     }
 
     /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. What is bound
     /// can be recorded whole; the halves of [`Bound`] are batch norm's alone.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{DType, Error, GpuContext, GpuLayerNorm, LayerNormBuffers, LayerNormOptions, wgpu};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
+    /// let plan = layer.plan(&[64, 30], DType::F32, DType::F32)?; // 64 rows of 30 elements
+    /// let sizes = plan.padded_sizes();
+    /// let buffer = |size| {
+    ///     gpu.device().create_buffer(&wgpu::BufferDescriptor {
+    ///         label: None,
+    ///         size,
+    ///         usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+    ///         mapped_at_creation: false,
+    ///     })
+    /// };
+    /// let [src, diff_dst] = [sizes.src, sizes.diff_dst].map(buffer);
+    /// let [mean, variance] = [sizes.mean, sizes.variance].map(buffer);
+    /// let params = [sizes.gamma, sizes.diff_gamma, sizes.diff_beta].map(|size| size.map(buffer));
+    /// let [gamma, diff_gamma, diff_beta] = params.each_ref().map(|buffer| buffer.as_ref().map(Into::into));
+    /// let buffers = LayerNormBuffers {
+    ///     src: (&src).into(),
+    ///     diff_dst: (&diff_dst).into(),
+    ///     mean: (&mean).into(),
+    ///     variance: (&variance).into(),
+    ///     gamma,
+    ///     diff_src: (&diff_dst).into(), // in place
+    ///     diff_gamma,
+    ///     diff_beta,
+    ///     workspace: None, // the bound plan makes its own
+    /// };
+    /// let bound = plan.bind(&gpu, &buffers)?;
+    /// let mut encoder = gpu.device().create_command_encoder(&Default::default());
+    /// bound.record(&mut encoder); // every step
+    /// gpu.queue().submit([encoder.finish()]);
+    /// # Ok(()) }).unwrap();
+    /// ```
     ///
     /// # Errors
     ///

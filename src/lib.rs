@@ -79,6 +79,9 @@
 //! * `command` (default): the `wgpu-norm` command and its dependencies.
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
 //! * `web`: the backend WebGPU.
+//!
+//! Without a backend for the target there are no adapters; a crate that wants fewer of them leaves `native` out
+//! and names wgpu's own features.
 
 // The README's example is compiled like any other.
 #[cfg(doctest)]
@@ -114,6 +117,6 @@ pub use layer_norm::{
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};
 
-/// The crates whose types stand in signatures here, in the versions that they are of.
+/// The crates whose types stand in signatures here, in the versions that these use.
 #[doc(no_inline)]
 pub use {bytemuck, half, wgpu};

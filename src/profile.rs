@@ -15,6 +15,26 @@ pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 pub(crate) const SHARED_REALS: u64 = 8;
 
 /// An adapter as the plan sees it: plain data, so that making a plan touches no GPU.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile};
+///
+/// let adapter = match ContextOptions::default().adapter().await {
+///     Ok(adapter) => adapter,
+///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+///     Err(error) => return Err(error),
+/// };
+/// let mut profile = Profile::for_adapter(&adapter);
+/// profile.tuning = profile.tuning.overridden("busy_workgroups=512")?;
+/// let options = DeviceOptions {
+///     profile: Some(profile),
+///     ..DeviceOptions::default()
+/// };
+/// let gpu = GpuContext::from_adapter(&adapter, options).await?;
+/// assert_eq!(gpu.profile().tuning.busy_workgroups, 512);
+/// # Ok(()) }).unwrap();
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
@@ -26,7 +46,7 @@ pub struct Profile {
     pub max_buffer: u64,
     /// Alignment of a storage binding's offset, in bytes.
     pub alignment: u64,
-    /// Largest number of workgroups in a dispatch.
+    /// Most workgroups along one dimension of a dispatch; 65535 at most.
     pub max_workgroups: u32,
     /// Largest number of invocations in a workgroup.
     pub max_invocations: u32,
@@ -47,8 +67,11 @@ pub struct Profile {
 }
 
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
-/// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
-/// [`overridden`](Self::overridden), which the next version is likely to take too.
+/// them. A *quad* is four neighbouring elements; a *run*, those of one channel at one index of N; a *row*, those
+/// that layer norm normalizes together; *columns*, channels where they are the last axis, and the positions
+/// in rows; a *window*, the part of a tensor that one dispatch binds. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
+/// [`overridden`](Self::overridden), which the next version is likely to take too and which names a field's bounds
+/// where a value is out of them.
 ///
 /// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
 ///

@@ -137,10 +137,8 @@ impl BatchNorm<'_> {
         let channel_of = channel_of(self.shape, self.channel_axes);
         let r: Vec<f64> = inverse_deviation(self.variance, self.epsilon).collect();
         let x_hat = |i: usize, c: usize| (self.src[i] - self.mean[c]) * r[c];
-        let g = |c: usize| match (self.gamma, self.param_grads) {
-            (Some(gamma), ParamGrads::Both | ParamGrads::Frozen) => gamma[c],
-            (None, _) | (_, ParamGrads::Neither) => 1.0,
-        };
+        let gamma = counted(self.gamma, self.param_grads);
+        let g = |c: usize| gamma.map_or(1.0, |gamma| gamma[c]);
 
         let mut sums = vec![Sums::default(); channels];
         for (i, &c) in channel_of.iter().enumerate() {
@@ -193,6 +191,8 @@ pub struct LayerNorm<'a> {
     pub gamma: Option<&'a [f64]>,
     /// Added to the variance.
     pub epsilon: f64,
+    /// [`ParamGrads::Neither`] makes `diff_src` ignore gamma.
+    pub param_grads: ParamGrads,
 }
 
 impl LayerNorm<'_> {
@@ -222,10 +222,11 @@ impl LayerNorm<'_> {
         let mut diff_src = Vec::with_capacity(elements);
         let mut diff_src_scale = Vec::with_capacity(elements);
         let mut column_sums = zeros(columns, trailing)?;
+        let gamma = counted(self.gamma, self.param_grads);
         for (row, r) in inverse_deviation(self.variance, self.epsilon).enumerate() {
             let start = row * columns;
             let x_hat = |i: usize| (self.src[i] - self.mean[row]) * r;
-            let d = |i: usize| self.diff_dst[i] * self.gamma.map_or(1.0, |gamma| gamma[i - start]);
+            let d = |i: usize| self.diff_dst[i] * gamma.map_or(1.0, |gamma| gamma[i - start]);
 
             let mut sums = Sums::default();
             for (i, column) in (start..).zip(&mut column_sums) {
@@ -241,11 +242,17 @@ impl LayerNorm<'_> {
     }
 }
 
+/// gamma, where diff_src depends on it.
+fn counted(gamma: Option<&[f64]>, param_grads: ParamGrads) -> Option<&[f64]> {
+    gamma.filter(|_| param_grads != ParamGrads::Neither)
+}
+
 /// Largest |got − want| in units of the tolerance: above 1 fails. The [module](self) defines the tolerance.
 ///
 /// NaN matches NaN alone, infinity the infinity of the same sign. Where `want` is finite but beyond the range
 /// of `T`, or so near its end that the tolerance reaches beyond, infinity is right as well.
 /// A mismatch of these, different lengths, or a scale that is not finite beside a finite `want` give infinity.
+#[must_use]
 pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
     if got.len() != want.len() || want.len() != scale.len() {
         return f64::INFINITY;

@@ -86,8 +86,6 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
     }
 
     fn reference(&self) -> Gradients {
-        let ignored = self.options.param_grads == ParamGrads::Neither;
-        let gamma = self.gamma.as_ref().filter(|_| !ignored);
         LayerNorm {
             shape: &self.shape,
             begin_norm_axis: self.axis(),
@@ -95,8 +93,9 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             diff_dst: &to_f64(&self.diff_dst),
             mean: &to_f64(&self.mean),
             variance: &to_f64(&self.variance),
-            gamma: gamma.map(|gamma| to_f64(gamma)).as_deref(),
+            gamma: self.gamma.as_ref().map(|gamma| to_f64(gamma)).as_deref(),
             epsilon: self.options.epsilon,
+            param_grads: self.options.param_grads,
         }
         .backward()
         .unwrap()

@@ -26,6 +26,10 @@ pub(super) const STORAGE_BUFFERS: u32 = 4;
 
 /// The adapters of these backends, those that cannot run the kernels included.
 pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
+    // wgpu panics where it was built without a backend for this machine.
+    if wgpu::Instance::enabled_backend_features().is_empty() {
+        return Vec::new();
+    }
     let mut descriptor = wgpu::InstanceDescriptor::new_without_display_handle();
     descriptor.flags = descriptor.flags.with_env();
     descriptor.backend_options = descriptor.backend_options.with_env();
@@ -134,9 +138,13 @@ impl ContextOptions {
             let all = backends == wgpu::Backends::all();
             let variable = variable(self.backends.is_some() || all, BACKEND);
             let requested = format!("an adapter{named} on {}{variable}", names(backends));
-            let message = match seen.is_empty() {
-                true => "the machine has no graphics driver for these backends".to_owned(),
-                false => seen.join("; "),
+            let message = if wgpu::Instance::enabled_backend_features().is_empty() {
+                "no backend is compiled in: turn on this crate's feature native, or web for browsers"
+                    .to_owned()
+            } else if seen.is_empty() {
+                "the machine has no graphics driver for these backends".to_owned()
+            } else {
+                seen.join("; ")
             };
             return Err(Error::NoAdapter { requested, message });
         };

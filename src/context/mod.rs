@@ -67,7 +67,9 @@ pub struct DeviceOptions {
 impl GpuContext {
     /// The features of wgpu that the kernels use where a device has them: f64 for f64 data, which need it, and
     /// for speed sums over subgroups, and 64-bit words, by which software drivers move data. A device of yours
-    /// may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    /// may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`. Its limits count too:
+    /// `adapter.limits()` are best, `Limits::default()` allow all kernels in workgroups of 256, and the four storage
+    /// buffers of `Limits::downlevel_defaults()` leave the fused kernels out.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
         .union(wgpu::Features::SUBGROUP);
@@ -82,7 +84,8 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`]; [`Error::Argument`] and [`Error::Tuning`] where a variable
+    /// makes no sense.
     pub async fn new() -> Result<Self, Error> {
         Self::with_options(ContextOptions::default()).await
     }
@@ -91,7 +94,7 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`], [`Error::RequestDevice`], [`Error::Tuning`].
+    /// As those of [`new`](Self::new).
     pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
         let adapter = options.adapter().await?;
         Self::from_adapter(&adapter, options.device).await
@@ -132,9 +135,9 @@ impl GpuContext {
     }
 
     /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as every default set of limits does, else planning is an
-    /// [`Error::Limit`]; eight allow the fused kernels,
-    /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster ones. `WGPU_NORM_PROFILE` is not looked at;
+    /// storage buffers a shader stage, as wgpu's `Limits::default()` and `Limits::downlevel_defaults()` do;
+    /// otherwise planning is an [`Error::Limit`]. Eight allow the fused kernels, and
+    /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) faster ones. `WGPU_NORM_PROFILE` is not looked at;
     /// [`Profile::with_env`] gives a profile that follows it.
     ///
     /// Buffers that are bound later must belong to this very device; those of another device are an

@@ -31,15 +31,16 @@ impl Workspace {
             Ok(_) => Ok(Part {
                 first: super::word(first),
             }),
-            Err(_) => Err(Error::SizeOverflow {
-                what: "records of the workspace",
-                shape: vec![usize::try_from(self.records).unwrap_or(usize::MAX)],
-                limit: u64::from(u32::MAX),
+            Err(_) => Err(Error::Limit {
+                what: "the workspace".to_owned(),
+                limit: "max_storage_buffer_binding_size",
+                needed: self.bytes(),
+                available: u64::from(u32::MAX),
             }),
         }
     }
 
     pub fn bytes(&self) -> u64 {
-        self.records * self.record_bytes
+        self.records.saturating_mul(self.record_bytes)
     }
 }

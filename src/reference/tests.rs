@@ -33,7 +33,10 @@ fn layer_norm<'a>(
     (shape, begin_norm_axis): (&'a [usize], usize), (src, diff_dst): (Slice<'a>, Slice<'a>),
     (mean, variance, gamma): Params<'a>, epsilon: f64,
 ) -> Result<Gradients, Error> {
-    LayerNorm { shape, begin_norm_axis, src, diff_dst, mean, variance, gamma, epsilon }.backward()
+    LayerNorm {
+        shape, begin_norm_axis, src, diff_dst, mean, variance, gamma, epsilon, param_grads: ParamGrads::Both,
+    }
+        .backward()
 }
 
 fn largest(got: Slice, want: Slice, scale: Slice) -> f64 {

@@ -22,7 +22,16 @@ pub fn run(args: &GpuArgs) -> Result<(), Failure> {
     let mut any = false;
     for adapter in listed {
         any = true;
-        stdout::line(describe(adapter, is_chosen(adapter)))?;
+        let used = match (
+            is_chosen(adapter),
+            args.adapter.is_some() || args.backend.is_some(),
+        ) {
+            _ if wgpu_norm::unfit(adapter).is_some() => "never",
+            (true, false) => "by default",
+            (true, true) => "with these flags",
+            (false, _) => "on request",
+        };
+        stdout::line(describe(adapter, used))?;
     }
     match chosen {
         Err(error) if !any => Err(error.into()),
@@ -30,7 +39,7 @@ pub fn run(args: &GpuArgs) -> Result<(), Failure> {
     }
 }
 
-fn describe(adapter: &wgpu::Adapter, chosen: bool) -> String {
+fn describe(adapter: &wgpu::Adapter, used: &str) -> String {
     let info = adapter.get_info();
     let profile = Profile::for_adapter(adapter);
     let kind = match info.device_type {
@@ -48,10 +57,6 @@ fn describe(adapter: &wgpu::Adapter, chosen: bool) -> String {
             let runs = all.filter(|&&dtype| profile.supports(dtype));
             runs.map(DType::to_string).collect::<Vec<_>>().join(" ")
         }
-    };
-    let used = match chosen {
-        true => "by default",
-        false => "on request",
     };
     let rows = [
         ("used", used.to_owned()),

@@ -6,9 +6,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use wgpu_norm::{ParamGrads, Statistics, Tuning};
 
+/// What the command leaves behind.
+const EXIT: &str =
+    "Results go to stdout, everything else to stderr; RUST_LOG=info or debug says more.
+Exit status: 0; 1 if it failed; 2 if the arguments make no sense.";
+
 /// Gradients of normalization layers, computed on any GPU.
 #[derive(Debug, Parser)]
-#[command(name = "wgpu-norm", version, arg_required_else_help = true)]
+#[command(name = "wgpu-norm", version, arg_required_else_help = true, after_help = EXIT)]
 pub struct Cli {
     #[command(flatten)]
     pub gpu: GpuArgs,
@@ -62,7 +67,8 @@ pub enum Command {
     /// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C],
     /// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
     ///
-    /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics.
+    /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics. There, op
+    /// other than batch_norm_backward is a warning.
     BatchNormBackward(BatchNormBackward),
     /// The gradient of layer normalization
     ///
@@ -72,7 +78,8 @@ pub enum Command {
     /// variance (biased) have src's axes before begin_norm_axis, with or without an axis of size 1 for each
     /// other, gamma and beta the others; each may also have one axis for all of them.
     ///
-    /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon.
+    /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon. There,
+    /// op other than layer_norm_backward is a warning.
     LayerNormBackward(LayerNormBackward),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
@@ -115,8 +122,8 @@ pub struct BatchNormBackward {
     /// [default: the file's metadata, else batch]
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
     pub statistics: Option<Statistics>,
-    /// Whether diff_gamma and diff_beta are computed: both; neither while gamma still scales diff_src
-    /// (frozen); or neither, and gamma is ignored (neither)
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
@@ -130,15 +137,15 @@ pub struct LayerNormBackward {
     /// the file's metadata, else -1]
     #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
     pub begin_norm_axis: Option<i64>,
-    /// Whether gamma and beta belong to the layer; without it a given gamma or beta is ignored, and there are
+    /// Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored, and there are
     /// no diff_gamma and diff_beta [default: the file's metadata, else true]
     #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
     pub use_affine: Option<bool>,
     /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     pub epsilon: Option<f64>,
-    /// Whether diff_gamma and diff_beta are computed: both; neither while gamma still scales diff_src
-    /// (frozen); or neither, and gamma is ignored (neither)
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,

@@ -127,8 +127,6 @@ impl Operator for LayerNormOptions {
 
     fn reference(&self, values: &Values<'_, f64, f64>) -> Result<Gradients, Error> {
         let rank = values.shape.len();
-        let ignored = self.param_grads == ParamGrads::Neither;
-        let gamma = values.gamma.as_ref().filter(|_| !ignored);
         reference::LayerNorm {
             shape: values.shape,
             // The reference refuses `rank`, as the library has refused what has no such axis.
@@ -137,8 +135,9 @@ impl Operator for LayerNormOptions {
             diff_dst: &values.diff_dst,
             mean: &values.mean,
             variance: &values.variance,
-            gamma: gamma.map(|gamma| gamma.as_ref()),
+            gamma: values.gamma.as_deref(),
             epsilon: self.epsilon,
+            param_grads: self.param_grads,
         }
         .backward()
     }

@@ -1,7 +1,7 @@
 //! What is being done, on stderr where that is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 /// A spinner that disappears when dropped.
@@ -25,6 +25,12 @@ impl Progress {
     pub fn step(&self, what: &str) {
         self.0.reset_elapsed();
         self.0.set_message(what.to_owned());
+    }
+
+    /// Writes a line that stays.
+    pub fn note(&self, line: &str) {
+        // Not `eprintln!`, which panics where stderr is closed.
+        self.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
     }
 
     /// Does something that may write to stderr itself.

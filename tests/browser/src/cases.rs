@@ -238,6 +238,7 @@ async fn layer_norm<T: Element, P: ParamOf<T>>(
         variance: &exact_variance,
         gamma: Some(&exact_gamma),
         epsilon: EPSILON,
+        param_grads: options.param_grads,
     };
     let error = largest_error(
         &got.diff_src,

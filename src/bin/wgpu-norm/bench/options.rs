@@ -35,11 +35,12 @@ pub struct Bench {
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true,
         default_value = "batch")]
     pub statistics: Statistics,
-    /// Which parameter gradients are computed
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
-    /// Samples of each [default: 9 at least, and half a second, 1000 at most]
+    /// Samples of each [default: 9 at least, and half a second, 1000 at most; with --tune 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Write the results as JSON

@@ -93,8 +93,7 @@ pub fn run(command: &Bench, gpu: &GpuContext, progress: &Progress) -> Result<(),
                 if found < score - WORTHWHILE && search.gain(best, candidate)? > CONFIRMED {
                     best = candidate;
                     score = search.score(best)?.unwrap_or(found);
-                    let line = format!("{key}={value}: {:.4} ms", score.exp());
-                    progress.suspend(|| stdout::line(line))?;
+                    progress.note(&format!("{key}={value}: {:.4} ms", score.exp()));
                 }
             }
         }
@@ -104,11 +103,11 @@ pub fn run(command: &Bench, gpu: &GpuContext, progress: &Progress) -> Result<(),
     }
     progress.step("comparing");
     let gain = search.gain(start, best)?;
-    stdout::line(format_args!(
+    progress.note(&format!(
         "{:.2} times as fast as before, geometric mean of {} cases; the profile:",
         gain.exp(),
         cases.len()
-    ))?;
+    ));
     stdout::line(best)
 }
 
