@@ -1,7 +1,8 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
 // of diff_dst and diff_dst · x̂ per column stay in registers over a walk of rows and are then written. A quad that
-// two rows share is read for both, and each row's elements of it are stored by themselves.
+// two rows share is read for both, and each row's elements of it are stored by themselves; but of a word that two rows
+// share, if they are of an `odd` number of 16-bit elements, each leaves its half in the workspace, for join_rows.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -21,9 +22,12 @@ struct Uniforms {
     length: u32,      // elements from the window's start to the tensor's end
     last_packet: u32, // of the window
     partials: u32,
+    halves: u32,      // workspace[halves + row] = (its half of a word, 0, 0, 0)
     epsilon: real,
     inverse_count: real,
 }
+
+override odd: bool = false; // rows of an odd number of 16-bit elements
 
 @compute @workgroup_size(workgroup_size)
 fn fused_rows(
@@ -112,7 +116,7 @@ fn fused_rows(
                 result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
             }
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
-                store_in_row(row_start + column, result, columns_of(column, shift), end);
+                store_in_row(row, row_start + column, result, columns_of(column, shift), end);
             }
         }
     }

@@ -8,14 +8,23 @@ fn gamma_of(quad: u32, shift: u32) -> real4 {
     let last = (uniforms.columns - 1u) / 4u;
     let before = load_gamma(min(max(quad, 1u) - 1u, last));
     let own = load_gamma(min(quad, last));
-    let odd = shift % 2u == 1u;
-    let near = select(own, real4(before.w, own.xyz), odd);
-    let far = select(before.zw, before.yz, odd);
+    let by_odd = shift % 2u == 1u;
+    let near = select(own, real4(before.w, own.xyz), by_odd);
+    let far = select(before.zw, before.yz, by_odd);
     let columns = select(near, real4(far, near.xy), shift >= 2u);
     return select(real4(), columns, columns_of(quad, shift) < vec4(uniforms.columns));
 }
 
-// Stores the elements of a packet that are in the row, below `end`; the others are its neighbours' or nobody's.
-fn store_in_row(packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
-    store_some_diff_src(packet, value[0], columns < vec4(end));
+// Stores the elements of a packet that are in the row, below `end`; the others are its neighbours' or nobody's. If
+// `odd`, the row shares a word with one of them, and leaves its half in the workspace.
+fn store_in_row(row: u32, packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
+    let inside = columns < vec4(end);
+    store_some_diff_src(packet, value[0], inside);
+    if odd {
+        let lower = inside.x != inside.y;
+        if lower || inside.z != inside.w {
+            let half = select(select(value[0].w, value[0].z, inside.z), select(value[0].y, value[0].x, inside.x), lower);
+            store_workspace(uniforms.halves + row, real4(half, 0.0, 0.0, 0.0));
+        }
+    }
 }

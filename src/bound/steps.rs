@@ -73,10 +73,13 @@ pub(super) struct Binder<'a> {
 impl Binder<'_> {
     pub fn step(&self, uniforms: wgpu::BindingResource<'_>) -> Result<Step, Error> {
         let is_diff_src = |binding: &Binding| binding.tensor == Tensor::DiffSrc;
-        let in_place = self.places.in_place() && self.dispatch.bindings.iter().any(is_diff_src);
+        let is_diff_dst = |binding: &Binding| binding.tensor == Tensor::DiffDst;
+        let bindings = &self.dispatch.bindings;
+        let both = bindings.iter().any(is_diff_src) && bindings.iter().any(is_diff_dst);
+        let in_place = both && self.places.in_place();
         let mut bound = Vec::new();
         let mut exact = Vec::new();
-        for binding in &self.dispatch.bindings {
+        for binding in bindings {
             if in_place && is_diff_src(binding) {
                 continue;
             }

@@ -39,8 +39,9 @@
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
 //! * Where two rows share a quad, in the fused kernel over rows that do not begin at quads, each row's invocation
-//!   stores its own elements of it, by `exact` accessors: word by word, and no word holds elements of both, for rows
-//!   of an odd number of 16-bit elements are not fused.
+//!   stores its own elements of it, by `exact` accessors: word by word. Of a word that holds elements of both each
+//!   leaves its half in a record of its row, and join_rows has an invocation for each such word, one of each pair of
+//!   rows.
 //! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
@@ -119,6 +120,7 @@ pub(crate) enum Kernel {
     /// Over rows that do not begin at quads.
     FusedUnalignedRows,
     FusedUnalignedRowsSubgroup,
+    JoinRows,
     ReduceRows,
     /// The same where a row's sums are added up within subgroups before they are written.
     ReduceRowsSubgroup,
@@ -203,7 +205,7 @@ macro_rules! fused_rows {
             ],
             optional: &[Tensor::Gamma],
             sizes: &["lanes", "column_packets", PACKET_QUADS],
-            constants: &["complete", "scaled", "summed", "folded"],
+            constants: &["complete", "scaled", "summed", "folded", "odd"],
             words: &[
                 "rows",
                 "columns",
@@ -218,6 +220,7 @@ macro_rules! fused_rows {
                 "length",
                 "last_packet",
                 "partials",
+                "halves",
             ],
             reals: &["epsilon", "inverse_count"],
             subgroups: $subgroups,
@@ -284,8 +287,13 @@ impl Kernel {
         )
     }
 
+    /// Whether a quad of diff_src is stored by several, each some words of it.
+    pub fn shares_quads(self) -> bool {
+        self.fuses_unaligned_rows() || self == Self::JoinRows
+    }
+
     #[cfg(test)]
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -299,6 +307,7 @@ impl Kernel {
         Self::FusedRowsSubgroup,
         Self::FusedUnalignedRows,
         Self::FusedUnalignedRowsSubgroup,
+        Self::JoinRows,
         Self::ReduceRows,
         Self::ReduceRowsSubgroup,
         Self::ApplyRows,
@@ -585,6 +594,29 @@ impl Kernel {
             Self::FusedUnalignedRowsSubgroup => {
                 &fused_rows!("unaligned_rows.wgsl", "row_sum_subgroup.wgsl", true)
             }
+            Self::JoinRows => &Entry {
+                name: "join_rows",
+                text: &[
+                    include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/join_rows.wgsl"),
+                ],
+                tensors: &[Workspace, DiffSrc],
+                optional: &[],
+                sizes: &[],
+                constants: &[],
+                words: &[
+                    "rows",
+                    "columns",
+                    "first_pair",
+                    "end_pair",
+                    "grid_width",
+                    "window",
+                    "length",
+                    "halves",
+                ],
+                reals: &[],
+                subgroups: false,
+            },
             Self::ReduceRows => &reduce_rows!("row_sum_workgroup.wgsl", false),
             Self::ReduceRowsSubgroup => &reduce_rows!("row_sum_subgroup.wgsl", true),
             Self::ApplyRows => &Entry {

@@ -63,7 +63,7 @@ impl Variant {
         }
         // Two rows may share a quad, but each stores its own elements of it. By words: a store to a component of a
         // vector may touch all of it.
-        if self.kernel.fuses_unaligned_rows() {
+        if self.kernel.shares_quads() {
             self.exact.push(match self.in_place {
                 true => Tensor::DiffDst,
                 false => Tensor::DiffSrc,
@@ -305,7 +305,7 @@ impl Variant {
                 (false, ..) => Some(include_str!("../../shaders/access/load_pair.wgsl")),
             });
         }
-        if self.kernel.fuses_unaligned_rows() && tensor == Tensor::DiffSrc {
+        if self.kernel.shares_quads() && tensor == Tensor::DiffSrc {
             templates.push(match half {
                 false => include_str!("../../shaders/access/store_some_real.wgsl"),
                 true => include_str!("../../shaders/access/store_some_half.wgsl"),

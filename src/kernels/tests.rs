@@ -43,7 +43,8 @@ impl Kernel {
     /// every access, override constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let entry = self.entry();
-        let can_be_in_place = entry.tensors.contains(&Tensor::DiffSrc);
+        let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
+        let can_be_in_place = in_place.iter().all(|tensor| entry.tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
         for (data, params) in dtypes() {

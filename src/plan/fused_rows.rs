@@ -1,18 +1,21 @@
 //! The fused kernels over rows: when registers hold them, tiles and windows.
 
 use super::finish::Partials;
+use super::pack::PACK_WORKGROUP;
 use super::rows::{Rows, packets_held};
 use super::tensors::Tensors;
 use super::windows::windows;
-use super::workspace::Workspace;
-use super::{Binding, Dispatch, Planner, enabled, lanes, most_packets};
+use super::workspace::{Part, Workspace};
+use super::{
+    Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, most_packets, word,
+};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 
 impl Planner<'_> {
-    /// How a fused kernel divides rows, if it can: they are short enough for registers, no two of them share a word,
-    /// and the adapter allows the bindings.
+    /// How a fused kernel divides rows, if it can: they are short enough for registers, and the adapter allows the
+    /// bindings.
     pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads;
@@ -27,8 +30,7 @@ impl Planner<'_> {
             rows.lanes = subgroup;
             rows.column_packets = packets_held(rows.row_packets(), subgroup, most);
         }
-        let fits = (columns * self.data.size()).is_multiple_of(4)
-            && rows.column_packets <= most
+        let fits = rows.column_packets <= most
             && rows.tile_packets() >= rows.row_packets()
             && self.can_bind(Kernel::FusedRows);
         fits.then_some(rows)
@@ -58,19 +60,29 @@ impl Planner<'_> {
         let partials = walk.column_partials(rows, tensors.param_grads(), workspace)?;
         let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
         let gamma = tensors.used_gamma();
+        // Rows that share words.
+        let odd = !(rows.columns * self.data.size()).is_multiple_of(4);
+        let halves = match odd {
+            true => Some(workspace.reserve(rows.rows)?),
+            false => None,
+        };
         let enabled = enabled(&[
             ("complete", rows.complete()),
             ("scaled", gamma.is_some()),
             ("summed", tensors.param_grads()),
             ("folded", walk.folded),
+            ("odd", odd),
         ]);
-        let dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
+        let mut dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
             .into_iter()
             .map(|window| {
                 let tiles = window.units.start * walk.phases..window.units.end * walk.phases;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let mut words = walk.words(rows, &window, &tiles, workgroups).to_vec();
-                words.push(("partials", partials.part.first));
+                words.extend([
+                    ("partials", partials.part.first),
+                    ("halves", halves.map_or(0, |part| part.first)),
+                ]);
                 let mut bindings = vec![
                     window.bind(&tensors.src),
                     window.bind(&tensors.diff_dst),
@@ -96,8 +108,53 @@ impl Planner<'_> {
                     workgroups,
                 })
             })
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<Vec<_>, Error>>()?;
+        if let Some(halves) = halves {
+            dispatches.extend(self.join_rows(rows, &tensors.diff_src, halves)?);
+        }
         Ok((dispatches, partials))
+    }
+
+    /// The words of diff_src that two rows share.
+    fn join_rows(
+        &self,
+        rows: &Rows,
+        diff_src: &Requirement,
+        halves: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let kernel = Kernel::JoinRows;
+        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
+        let start = |pair: u64| (2 * pair * rows.columns).min(rows.elements());
+        windows(self.profile, diff_src, div_ceil(rows.rows, 2), start)?
+            .into_iter()
+            .map(|window| {
+                let pairs = window.units.end - window.units.start;
+                let workgroups = self.workgroups(div_ceil(pairs, u64::from(workgroup_size)))?;
+                let first = window.elements.start;
+                Ok(Dispatch {
+                    kernel,
+                    workgroup_size,
+                    sizes: vec![],
+                    enabled: vec![],
+                    bindings: vec![Binding::workspace(), window.bind(diff_src)],
+                    uniforms: Uniforms::new(
+                        kernel,
+                        &[
+                            ("rows", word(rows.rows)),
+                            ("columns", word(rows.columns)),
+                            ("first_pair", word(window.units.start)),
+                            ("end_pair", word(window.units.end)),
+                            ("grid_width", workgroups[0]),
+                            ("window", word(first)),
+                            ("length", word(rows.elements() - first)),
+                            ("halves", halves.first),
+                        ],
+                        &[],
+                    ),
+                    workgroups,
+                })
+            })
+            .collect()
     }
 }
 
@@ -107,7 +164,7 @@ mod tests {
     use crate::{DType, Profile, Tuning};
 
     #[test]
-    fn rows_that_share_no_word_are_fused() {
+    fn rows_that_registers_hold_are_fused() {
         let profile = Profile {
             tuning: Tuning::SOFTWARE,
             ..Profile::usual()
@@ -127,24 +184,11 @@ mod tests {
         };
         for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
             assert_eq!(kernel(data, 768), Some(Kernel::FusedRows), "{data}");
-            assert_eq!(
-                kernel(data, 770),
-                Some(Kernel::FusedUnalignedRows),
-                "{data}"
-            );
+            for columns in [770, 769, 1] {
+                let unaligned = Some(Kernel::FusedUnalignedRows);
+                assert_eq!(kernel(data, columns), unaligned, "{data} {columns}");
+            }
             assert_eq!(kernel(data, 40_001), None, "{data}");
-        }
-        for data in [DType::F32, DType::F64] {
-            assert_eq!(
-                kernel(data, 769),
-                Some(Kernel::FusedUnalignedRows),
-                "{data}"
-            );
-            assert_eq!(kernel(data, 1), Some(Kernel::FusedUnalignedRows), "{data}");
-        }
-        for data in [DType::F16, DType::Bf16] {
-            assert_eq!(kernel(data, 769), None, "{data}");
-            assert_eq!(kernel(data, 1), None, "{data}");
         }
     }
 }

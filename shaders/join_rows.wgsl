@@ -1,0 +1,36 @@
+// Writes the words of diff_src that two rows share, of the halves that the fused kernel over rows of an odd number
+// of 16-bit elements left in the workspace: the last element of row 2p, the first one of row 2p + 1. Behind the last
+// row of an odd number of them is padding, which becomes 0.
+//
+// Bindings: workspace read; diff_src written.
+// Moves an element of every row in and out.
+
+struct Uniforms {
+    rows: u32,
+    columns: u32,
+    first_pair: u32,
+    end_pair: u32,
+    grid_width: u32, // workgroups along x
+    window: u32,
+    length: u32,     // elements from the window's start to the tensor's end
+    halves: u32,
+}
+
+override workgroup_size: u32 = 64u;
+
+@compute @workgroup_size(workgroup_size)
+fn join_rows(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let pair = uniforms.first_pair + tile_of(workgroup) * workgroup_size + local;
+    if pair >= uniforms.end_pair { return; }
+
+    let row = 2u * pair;
+    let last = load_workspace(uniforms.halves + row).x;
+    var first = real(0.0);
+    if row + 1u < uniforms.rows { first = load_workspace(uniforms.halves + row + 1u).x; }
+    let element = (row + 1u) * uniforms.columns - 1u - uniforms.window;
+    let upper = element % 4u == 2u;
+    store_some_diff_src(element / 4u, real4(last, first, last, first), vec4(!upper, !upper, upper, upper));
+}
