@@ -78,7 +78,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     let want = whole.reference(&options)?;
     let mut diff_src = Vec::new();
     for shard in &shards {
-        diff_src.extend(shard.read(&shard.diff_src, shard.samples * channels * 9 * 9)?);
+        diff_src.extend(shard.read(&shard.diff_src, shard.elements)?);
     }
     compare("diff_src", &diff_src, &want.diff_src, &want.diff_src_scale)?;
     for (number, shard) in (1..).zip(&shards) {
@@ -106,6 +106,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
 struct Shard {
     gpu: GpuContext,
     samples: usize,
+    elements: usize,
     bound: Bound,
     sums: wgpu::Buffer,
     diff_src: wgpu::Buffer,
@@ -172,6 +173,7 @@ impl Shard {
         Ok(Self {
             gpu,
             samples: samples.len(),
+            elements: sample * samples.len(),
             bound,
             sums,
             diff_src,

@@ -12,7 +12,6 @@ struct Uniforms {
     end_pair: u32,
     grid_width: u32, // workgroups along x
     window: u32,
-    length: u32,     // elements from the window's start to the tensor's end
     halves: u32,
 }
 

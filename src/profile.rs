@@ -211,7 +211,7 @@ impl Tuning {
     };
 
     /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, not measured: no GPU has
-    /// been at hand yet. `wgpu-norm bench --tune` searches better ones.
+    /// been at hand yet. `wgpu-norm bench --tune` searches for better ones.
     pub const GPU: Self = Self {
         runs_workgroup: 256,
         columns_workgroup: 256,

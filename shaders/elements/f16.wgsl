@@ -13,7 +13,8 @@ fn encode_f16(value: vec4<f32>) -> vec2<u32> {
     // Move the exponent's bias and round away 13 bits, to even: a carry runs into the exponent, up to infinity.
     let even = (magnitude >> vec4(13u)) & vec4(1u);
     let normal = (magnitude - vec4(0x38000000u) + vec4(0xfffu) + even) >> vec4(13u);
-    // Below 2^-14 f16 has multiples of 2^-24, as f32 has from 0.5 on: an addition rounds.
+    // Below 2^-14 f16 has multiples of 2^-24, as f32 has from 0.5 on: an addition rounds, to even wherever this was
+    // tested, though WGSL does not promise it.
     let small = bitcast<vec4<u32>>(bitcast<vec4<f32>>(magnitude) + vec4(0.5)) - vec4(0x3f000000u);
     var half = select(min(normal, vec4(0x7c00u)), small, magnitude < vec4(0x38800000u));
     // NaN keeps its upper bits and is made quiet.

@@ -1,5 +1,5 @@
 // What reduce_rows and apply_rows share. They do the rows that the fused kernels cannot: too long for registers, or
-// on an adapter with few bindings, or where two rows share a word.
+// on an adapter with few bindings.
 // A tile is some rows by `lanes` · `column_packets` of the packets that a row touches.
 
 override aligned: bool = false; // every row begins at a quad

@@ -21,10 +21,11 @@ fn store_in_row(row: u32, packet: u32, value: Packet, columns: vec4<u32>, end: u
     let inside = columns < vec4(end);
     store_some_diff_src(packet, value[0], inside);
     if odd {
+        // One word of a row, at its end or its start: rows begin at even and odd elements in turns.
+        let halves = select(value[0].yw, value[0].xz, inside.xz);
         let lower = inside.x != inside.y;
         if lower || inside.z != inside.w {
-            let half = select(select(value[0].w, value[0].z, inside.z), select(value[0].y, value[0].x, inside.x), lower);
-            store_workspace(uniforms.halves + row, real4(half, 0.0, 0.0, 0.0));
+            store_workspace(uniforms.halves + row, real4(select(halves.y, halves.x, lower), 0.0, 0.0, 0.0));
         }
     }
 }

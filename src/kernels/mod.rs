@@ -611,7 +611,6 @@ impl Kernel {
                     "end_pair",
                     "grid_width",
                     "window",
-                    "length",
                     "halves",
                 ],
                 reals: &[],

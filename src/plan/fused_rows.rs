@@ -78,11 +78,11 @@ impl Planner<'_> {
             .map(|window| {
                 let tiles = window.units.start * walk.phases..window.units.end * walk.phases;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
-                let mut words = walk.words(rows, &window, &tiles, workgroups).to_vec();
-                words.extend([
+                let words = [
                     ("partials", partials.part.first),
                     ("halves", halves.map_or(0, |part| part.first)),
-                ]);
+                ];
+                let shared = walk.words(rows, &window, &tiles, workgroups);
                 let mut bindings = vec![
                     window.bind(&tensors.src),
                     window.bind(&tensors.diff_dst),
@@ -99,7 +99,7 @@ impl Planner<'_> {
                     bindings,
                     uniforms: Uniforms::new(
                         kernel,
-                        &words,
+                        &[&shared[..], &words].concat(),
                         &[
                             ("epsilon", epsilon),
                             ("inverse_count", 1.0 / rows.columns as f64),
@@ -130,7 +130,6 @@ impl Planner<'_> {
             .map(|window| {
                 let pairs = window.units.end - window.units.start;
                 let workgroups = self.workgroups(div_ceil(pairs, u64::from(workgroup_size)))?;
-                let first = window.elements.start;
                 Ok(Dispatch {
                     kernel,
                     workgroup_size,
@@ -145,8 +144,7 @@ impl Planner<'_> {
                             ("first_pair", word(window.units.start)),
                             ("end_pair", word(window.units.end)),
                             ("grid_width", workgroups[0]),
-                            ("window", word(first)),
-                            ("length", word(rows.elements() - first)),
+                            ("window", word(window.elements.start)),
                             ("halves", halves.first),
                         ],
                         &[],

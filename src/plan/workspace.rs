@@ -31,6 +31,7 @@ impl Workspace {
             Ok(_) => Ok(Part {
                 first: super::word(first),
             }),
+            // No profile allows bindings of more bytes than this, let alone records.
             Err(_) => Err(Error::Limit {
                 what: "the workspace".to_owned(),
                 limit: "max_storage_buffer_binding_size",

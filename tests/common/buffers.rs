@@ -123,7 +123,7 @@ pub fn submit(subject: &Subject, bound: &Bound) {
 }
 
 /// What a layer-norm plan leaves in buffers with so much room, of which what is behind a tensor is filled with ones
-/// (NaNs), diff_src over diff_dst.
+/// (NaNs), diff_src over diff_dst. Behind that only the rest of its last word may change, to 0.
 pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     plan: &LayerNormPlan,
@@ -166,8 +166,14 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
         let count = args.gamma.map_or(0, <[P]>::len);
         first(&subject.read(buffer), count)
     };
+    let diff_src = subject.read(&diff_src);
+    let end = size_of_val(args.src);
+    let behind = &diff_src[end..];
+    let (word, rest) = behind.split_at(end.next_multiple_of(4) - end);
+    assert!(word.iter().all(|byte| *byte == 0), "{behind:?}");
+    assert!(rest.iter().all(|byte| *byte == 0xff), "{behind:?}");
     Grads {
-        diff_src: first(&subject.read(&diff_src), args.src.len()),
+        diff_src: first(&diff_src, args.src.len()),
         diff_gamma: diff_gamma.as_ref().map(params),
         diff_beta: diff_beta.as_ref().map(params),
     }

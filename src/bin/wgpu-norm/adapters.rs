@@ -22,14 +22,14 @@ pub fn run(args: &GpuArgs) -> Result<(), Failure> {
     let mut any = false;
     for adapter in listed {
         any = true;
-        let used = match (
-            is_chosen(adapter),
-            args.adapter.is_some() || args.backend.is_some(),
-        ) {
-            _ if wgpu_norm::unfit(adapter).is_some() => "never",
-            (true, false) => "by default",
-            (true, true) => "with these flags",
-            (false, _) => "on request",
+        let used = if wgpu_norm::unfit(adapter).is_some() {
+            "never"
+        } else if !is_chosen(adapter) {
+            "on request"
+        } else if args.adapter.is_some() || args.backend.is_some() {
+            "with these flags"
+        } else {
+            "by default"
         };
         stdout::line(describe(adapter, used))?;
     }

@@ -1,4 +1,4 @@
-//! What is being done, on stderr where that is a terminal.
+//! What is being done: a spinner on stderr where that is a terminal, and lines that stay.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
