@@ -17,14 +17,16 @@ fn apply_to_run(run: u32, own: Coefficients, next: Coefficients, run_start: u32,
         var result = Packet();
         for (var k = 0u; k < packet_quads; k++) {
             let elements = vec4(packet * packet_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
-            var quad = result_of(diff_dst[k], src[k], own);
+            var coefficients = own;
+            if quad_aligned { coefficients = select_coefficients(own, next, elements.x >= run_end); }
+            var quad = result_of(diff_dst[k], src[k], coefficients);
             if narrow {
                 // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
                 for (var i = 0u; i < 4u; i++) {
                     let other = coefficients_of(run + (elements[i] - run_start) / uniforms.inner);
                     quad = select(quad, result_of(diff_dst[k], src[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
                 }
-            } else if !aligned {
+            } else if !quad_aligned {
                 let behind = elements >= vec4(run_end);
                 quad = select(quad, result_of(diff_dst[k], src[k], next), behind);
             }

@@ -12,3 +12,13 @@ fn gradient(d: real4, src: real4, c: Coefficients) -> real4 {
     let xhat = (src - real4(c.mean)) * c.r;
     return ((d - real4(c.a)) - xhat * c.b) * c.scale;
 }
+
+fn select_coefficients(f: Coefficients, t: Coefficients, condition: bool) -> Coefficients {
+    return Coefficients(
+        select(f.mean, t.mean, condition),
+        select(f.r, t.r, condition),
+        select(f.a, t.a, condition),
+        select(f.b, t.b, condition),
+        select(f.scale, t.scale, condition),
+    );
+}

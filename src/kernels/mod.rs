@@ -358,7 +358,7 @@ impl Kernel {
                 tensors: &[Src, DiffDst, Workspace, DiffSrc],
                 optional: &[DiffSrc],
                 sizes: &[PACKET_QUADS],
-                constants: &["general", "aligned"],
+                constants: &["general", "aligned", "quad_aligned"],
                 words: &[
                     "outer",
                     "channels",
@@ -469,6 +469,7 @@ impl Kernel {
                     "backwards",
                     "general",
                     "aligned",
+                    "quad_aligned",
                     "narrow",
                     "whole",
                     "batch_statistics",
@@ -549,7 +550,7 @@ impl Kernel {
                 ],
                 optional: &[Gamma, DiffGamma, DiffBeta],
                 sizes: &[PACKET_QUADS],
-                constants: &["aligned", "narrow", "whole", "in_turns"],
+                constants: &["aligned", "quad_aligned", "narrow", "whole", "in_turns"],
                 words: &[
                     "outer",
                     "channels",

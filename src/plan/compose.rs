@@ -205,7 +205,7 @@ impl Planner<'_> {
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
             } else if runs {
-                self.reduce_runs(layout, src, diff_dst, stats, workspace)?
+                self.reduce_runs(layout, src, diff_dst, one_pass, stats, workspace)?
             } else {
                 self.reduce_columns(layout, src, diff_dst, stats, workspace)?
             };

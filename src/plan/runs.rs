@@ -52,13 +52,19 @@ impl Planner<'_> {
         lanes(workgroup_size, chunk, fewest)
     }
 
-    /// Quads of a packet in the kernels over runs. Runs that begin at quads but not at packets of two are read by
-    /// quads, since they have no neighbours to leave out; so are runs shorter than such a packet.
+    /// Quads of a packet in the kernels over runs, where a packet may hold elements of two neighbouring runs.
     pub(super) fn packet_of_runs(&self, grid: &Grid) -> u32 {
         match grid.inner {
             0..8 => 1,
-            inner if inner % 8 == 4 => 1,
             _ => self.packet_quads(grid.elements()),
+        }
+    }
+
+    /// The same where every packet is of one run, if quads are.
+    fn packet_of_one_run(&self, grid: &Grid) -> u32 {
+        match grid.inner.is_multiple_of(8) {
+            true => self.packet_of_runs(grid),
+            false => 1,
         }
     }
 
@@ -100,12 +106,14 @@ impl Planner<'_> {
         }
     }
 
-    /// The reduction of a tensor's runs into partial sums.
+    /// The reduction of a tensor's runs into partial sums. For `one_pass`, which has it write diff_src too, by
+    /// packets of one run.
     pub fn reduce_runs(
         &self,
         layout: &Layout,
         src: &Requirement,
         diff_dst: &Requirement,
+        one_pass: bool,
         stats: Part,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
@@ -130,12 +138,16 @@ impl Planner<'_> {
             1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
             runs => (unit * runs).min(u64::from(grid.outer)) * channels * inner,
         };
-        let packet_quads = self.packet_of_runs(grid);
+        let packet_quads = match one_pass {
+            true => self.packet_of_one_run(grid),
+            false => self.packet_of_runs(grid),
+        };
         let lanes = self.lanes(workgroup_size, tiles.chunk, packet_quads);
         let kernel = Kernel::ReduceRuns;
         let enabled = enabled(&[
             ("general", layout.general.is_some()),
             ("aligned", grid.inner.is_multiple_of(4 * packet_quads)),
+            ("quad_aligned", grid.inner.is_multiple_of(4)),
         ]);
         let dispatches = windows(self.profile, src, units, start)?
             .into_iter()
