@@ -45,15 +45,15 @@ fn apply_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let row_lanes = workgroup_size / uniforms.column_lanes;
-    let row_lane = local / uniforms.column_lanes;
+    let row_lanes = group_of(workgroup_size, uniforms.column_lanes);
+    let row_lane = group_of(local, uniforms.column_lanes);
 
     let tile = apply_tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
     let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
-    let first = first_column(tile, local % uniforms.column_lanes);
+    let first = first_column(tile, lane_of(local, uniforms.column_lanes));
 
     var mean: array<Packet, column_packets>;
     var r: array<Packet, column_packets>;

@@ -43,9 +43,9 @@ fn apply_runs(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let lane = local % uniforms.lanes;
-    let sublane = local / uniforms.lanes;
-    let sublanes = workgroup_size / uniforms.lanes;
+    let lane = lane_of(local, uniforms.lanes);
+    let sublane = group_of(local, uniforms.lanes);
+    let sublanes = group_of(workgroup_size, uniforms.lanes);
 
     let tile = apply_tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }

@@ -26,9 +26,9 @@ fn fused_columns(
     @builtin(local_invocation_index) local: u32,
 ) {
     let width = uniforms.channels / packet_elements;
-    let row_lanes = workgroup_size / uniforms.column_lanes;
-    let row_lane = local / uniforms.column_lanes;
-    let own = tile_of(workgroup) * uniforms.column_lanes + local % uniforms.column_lanes;
+    let row_lanes = group_of(workgroup_size, uniforms.column_lanes);
+    let row_lane = group_of(local, uniforms.column_lanes);
+    let own = tile_of(workgroup) * uniforms.column_lanes + lane_of(local, uniforms.column_lanes);
     // Beside the last packet of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);

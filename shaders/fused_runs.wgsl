@@ -39,9 +39,9 @@ fn fused_runs(
     @builtin(local_invocation_index) local: u32,
 ) {
     let group = uniforms.lanes * uniforms.outer_lanes; // invocations of a channel
-    let member = local % group;
-    let sublane = local / group;
-    let sublanes = workgroup_size / group;
+    let member = lane_of(local, group);
+    let sublane = group_of(local, group);
+    let sublanes = group_of(workgroup_size, group);
 
     let index = uniforms.first_block + tile_of(workgroup);
     if index >= uniforms.end_block { return; }
@@ -108,12 +108,12 @@ fn run_start_of(n: u32, channel: u32) -> u32 {
 
 // This invocation's share of a channel's sums.
 fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
-    let lane = member % uniforms.lanes;
+    let lane = lane_of(member, uniforms.lanes);
     let mean = stats[i].x;
     let r = stats[i].y;
     var sum = real4();
     var sum_xhat = real4();
-    for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
+    for (var n = group_of(member, uniforms.lanes); n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let range = vec2(start, start + uniforms.inner);
         let end = (range.y + packet_elements - 1u) / packet_elements;
@@ -144,11 +144,11 @@ fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {
-    let lane = member % uniforms.lanes;
+    let lane = lane_of(member, uniforms.lanes);
     let own = coefficients_of(i);
     var next = own;
     if !aligned { next = coefficients_of(i + 1u); }
-    for (var n = member / uniforms.lanes; n < uniforms.outer; n += uniforms.outer_lanes) {
+    for (var n = group_of(member, uniforms.lanes); n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         // Where the last packet ends behind the run, that is in the run of the block's next channel, or past
         // the tensor's end.

@@ -53,15 +53,15 @@ fn reduce_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let row_lanes = workgroup_size / uniforms.column_lanes;
-    let row_lane = local / uniforms.column_lanes;
+    let row_lanes = group_of(workgroup_size, uniforms.column_lanes);
+    let row_lane = group_of(local, uniforms.column_lanes);
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let batch = tile / uniforms.column_tiles / uniforms.splits;
     let split = tile / uniforms.column_tiles % uniforms.splits;
-    let first = first_column(tile, local % uniforms.column_lanes);
+    let first = first_column(tile, lane_of(local, uniforms.column_lanes));
 
     var sum: array<Packet, column_packets>;
     var sum_xhat: array<Packet, column_packets>;

@@ -24,7 +24,7 @@ fn stacked_sum(local: u32, own: real4, own_xhat: real4) -> Sums {
         }
         workgroupBarrier();
     }
-    let column = local % uniforms.column_lanes;
+    let column = lane_of(local, uniforms.column_lanes);
     let total = Sums(sums[column], sums_xhat[column]);
     workgroupBarrier(); // they may be written again
     return total;

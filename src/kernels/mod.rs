@@ -348,6 +348,7 @@ impl Kernel {
                 name: "reduce_runs",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/workgroup_sum.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
@@ -382,6 +383,7 @@ impl Kernel {
                 name: "reduce_columns",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/columns.wgsl"),
@@ -453,6 +455,7 @@ impl Kernel {
                 name: "apply_runs",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
@@ -497,6 +500,7 @@ impl Kernel {
                 name: "apply_columns",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/apply_tiles.wgsl"),
                     include_str!("../../shaders/parts/axes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
@@ -539,6 +543,7 @@ impl Kernel {
                 name: "fused_runs",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/quads.wgsl"),
                     include_str!("../../shaders/parts/gradient.wgsl"),
@@ -571,6 +576,7 @@ impl Kernel {
                 name: "fused_columns",
                 text: &[
                     include_str!("../../shaders/parts/tiles.wgsl"),
+                    include_str!("../../shaders/parts/lanes.wgsl"),
                     include_str!("../../shaders/parts/packets.wgsl"),
                     include_str!("../../shaders/parts/stacked_sum.wgsl"),
                     include_str!("../../shaders/fused_columns.wgsl"),
