@@ -2,6 +2,8 @@
 //! make of their texts. Everything here goes through [`Kernel::ALL`]: a new entry is tested by itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod radv;
+
 use super::source::Target;
 use super::{Access, Kernel, PACKET_QUADS, Tensor, Uniforms, Variant};
 use crate::DType;
