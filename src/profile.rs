@@ -159,8 +159,9 @@ pub struct Tuning {
     /// Bits of the words that tensors and the workspace are read and written by, where the adapter has such
     /// integers: 32, which wide loads join, or 64 for a driver that moves words one by one.
     pub word_bits: u32,
-    /// Bytes, 8, 16 or 32, up to which a load moves eight elements instead of four, where a tensor, or each of its
-    /// rows or runs, is made of so many. Loads of 32-bit words are of at most 16.
+    /// Bytes, 8, 16 or 32, up to which a load moves eight elements instead of four, where a tensor, in
+    /// layer norm each row, is made of so many, and so is each run that a pass with constant statistics writes. Loads
+    /// of 32-bit words are of at most 16.
     pub load_bytes: u32,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as
     /// far as geometry has a choice. Far fewer than a binding holds.

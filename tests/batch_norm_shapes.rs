@@ -87,7 +87,7 @@ fn every_choice<T: Element, P: ParamOf<T>>() {
         &[1, 9, 70, 10],
         &[300, 4],
         // Every other run begins in the middle of eight elements, which a pass may load at a time.
-        &[4, 7, 44],
+        &[4, 6, 44],
     ];
     for (seed, shape) in shapes.into_iter().enumerate() {
         for data_format in FORMATS {
@@ -125,7 +125,7 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
     let contexts: Vec<_> = subjects().iter().flat_map(tuned).collect();
     // With checks and without.
     let contexts = taken::<T, P>(&contexts, 2 * tunings().len());
-    let shapes: [&[usize]; 16] = [
+    let shapes: [&[usize]; 17] = [
         &[1, 32, 30],
         &[5, 27, 7],
         &[9, 128, 1],
@@ -145,6 +145,8 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
         &[1, 40, 11],
         // Two of which do.
         &[5, 12, 10],
+        // Runs, and chunks of them, that begin in the middle of eight elements.
+        &[3, 4, 84],
     ];
     for (seed, shape) in shapes.iter().enumerate() {
         for data_format in FORMATS {

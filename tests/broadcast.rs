@@ -174,6 +174,7 @@ fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
         (&[6, 5, 8], &[true, false, true]),
         (&[6, 5, 7], &[true, false, true]),
         (&[3, 4, 5, 37], &[true, false, true, false]),
+        (&[3, 4, 5, 20], &[true, false, true, false]),
         (&[3, 4, 5, 6], &[false, true, false, true]),
         (&[3, 4, 5, 9], &[false, true, false, true]),
         (

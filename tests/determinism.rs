@@ -146,6 +146,8 @@ impl Windows {
         let shapes: &[&[usize]] = &[
             &[6, 33, 27 * 27], // blocks of outer indices, odd runs
             &[2, 5, 30_003],   // chunks of a run
+            &[2, 6, 10_012],   // and runs that begin in the middle of eight elements
+            &[60, 62, 44],     // the same of short runs
             &[500, 7, 40],     // many outer indices a block
             &[300, 51, 9],     // short runs: columns of several elements a channel
             &[50_011, 3],      // rows made of many outer indices, the last one partial

@@ -20,6 +20,7 @@ const SHAPES: &[&[usize]] = &[
     &[2, 3, 35],
     &[5, 7, 41],
     &[2, 8, 64],
+    &[4, 6, 20], // every other run begins in the middle of eight elements
     &[61, 3],
     &[1, 13, 513],
 ];

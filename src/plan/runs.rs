@@ -107,7 +107,7 @@ impl Planner<'_> {
     }
 
     /// The reduction of a tensor's runs into partial sums. For `one_pass`, which has it write diff_src too, by
-    /// packets of one run.
+    /// packets of one run: also where it is used without writing, so that sums agree to the bit.
     pub fn reduce_runs(
         &self,
         layout: &Layout,

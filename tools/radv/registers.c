@@ -5,7 +5,7 @@
  *
  * DIRECTORY has `kernels.tsv` (file, entry point, workgroup size, storage bindings, description) and the files it
  * names, SPIR-V with a uniform buffer at binding 0 and storage buffers behind it. Exits with 1 where a shader spills
- * registers or is refused. */
+ * registers, needs scratch memory, or is refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,8 +103,11 @@ static VkPipelineLayout lay_out(VkDevice device, uint32_t storage) {
 static unsigned long long statistic(const VkPipelineExecutableStatisticKHR *statistics, uint32_t count,
                                     const char *name) {
     for (uint32_t i = 0; i < count; i++)
-        if (!strcmp(statistics[i].name, name)) return statistics[i].value.u64;
-    return 0;
+        if (!strcmp(statistics[i].name, name) &&
+            statistics[i].format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR)
+            return statistics[i].value.u64;
+    fprintf(stderr, "the driver does not say: %s\n", name);
+    exit(2);
 }
 
 int main(int argc, char **argv) {
@@ -124,14 +127,18 @@ int main(int argc, char **argv) {
         (PFN_vkGetPipelineExecutableStatisticsKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR");
 
     int failed = 0;
-    printf("%-15s %9s %5s %6s %7s %5s %12s  %s\n", "kernel", "workgroup", "VGPRs", "spills", "shared", "waves",
-           "instructions", "for");
+    unsigned compiled = 0;
+    printf("%-15s %9s %5s %6s %7s %7s %5s %12s  %s\n", "kernel", "workgroup", "VGPRs", "spills", "scratch", "shared",
+           "waves", "instructions", "for");
     char line[4096];
     while (fgets(line, sizeof line, list)) {
         char file[256], entry[256];
         unsigned workgroup_size, storage;
         int described = 0;
-        if (sscanf(line, "%255s %255s %u %u %n", file, entry, &workgroup_size, &storage, &described) < 4) continue;
+        if (sscanf(line, "%255s %255s %u %u %n", file, entry, &workgroup_size, &storage, &described) < 4) {
+            fprintf(stderr, "not a kernel: %s", line);
+            return 2;
+        }
         line[strcspn(line, "\n")] = 0;
         VkComputePipelineCreateInfo info = {
             .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -156,14 +163,20 @@ int main(int argc, char **argv) {
             statistics[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
         check(get_statistics(device, &executable, &count, statistics), "vkGetPipelineExecutableStatisticsKHR");
         unsigned long long spills = statistic(statistics, count, "Spilled VGPRs");
-        failed |= spills > 0;
-        printf("%-15s %9u %5llu %6llu %7llu %5llu %12llu  %s\n", entry, workgroup_size,
-               statistic(statistics, count, "VGPRs"), spills, statistic(statistics, count, "LDS size"),
+        unsigned long long scratch = statistic(statistics, count, "Scratch size");
+        failed |= spills > 0 || scratch > 0;
+        compiled++;
+        printf("%-15s %9u %5llu %6llu %7llu %7llu %5llu %12llu  %s\n", entry, workgroup_size,
+               statistic(statistics, count, "VGPRs"), spills, scratch, statistic(statistics, count, "LDS size"),
                statistic(statistics, count, "Subgroups per SIMD"), statistic(statistics, count, "Instructions"),
                line + described);
         free(statistics);
         vkDestroyPipeline(device, pipeline, NULL);
     }
     fclose(list);
+    if (compiled == 0) {
+        fprintf(stderr, "%s names no kernel that compiles\n", path);
+        return 2;
+    }
     return failed;
 }

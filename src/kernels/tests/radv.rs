@@ -3,7 +3,7 @@
 use super::{Parsed, Translation, translate};
 use crate::geometry::Grid;
 use crate::kernels::source::Target;
-use crate::kernels::{Access, Variant};
+use crate::kernels::{Access, Kernel, Variant};
 use crate::plan::{self, BatchNormProblem, LayerNormProblem, Phases, Plan};
 use crate::{DType, ParamGrads, Profile, Statistics};
 use std::collections::HashSet;
@@ -11,14 +11,14 @@ use std::fs;
 use std::path::Path;
 
 /// For `tools/radv/run.sh`: as SPIR-V, the kernels that the profile for GPUs gives to each kind of shape, where
-/// subgroups vary in size and where all are of 32.
+/// subgroups vary in size and where all are of 32 or of 64.
 #[test]
 fn writes_the_kernels_of_gpus_for_radv() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/radv");
     fs::create_dir_all(&folder).expect("target is writable");
     let mut list = String::new();
     let mut written = HashSet::new();
-    for subgroup_size in [0, 32] {
+    for subgroup_size in [0, 32, 64] {
         let profile = Profile {
             max_invocations: 1024,
             max_workgroup_storage: 32768,
@@ -63,6 +63,8 @@ fn writes_the_kernels_of_gpus_for_radv() {
             }
         }
     }
+    let kernels: HashSet<_> = written.iter().map(|variant| variant.kernel).collect();
+    assert_eq!(kernels.len(), Kernel::ALL.len());
     fs::write(folder.join("kernels.tsv"), list).unwrap();
 }
 
@@ -77,6 +79,7 @@ fn plans_for_gpus(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         ("50x256x56x56", grid(50, 256, 56 * 56)),
         ("50x1024x14x14", grid(50, 1024, 14 * 14)),
         ("50x256x14x14", grid(50, 256, 14 * 14)),
+        ("4x256x14x14", grid(4, 256, 14 * 14)),
         ("50x2048x7x7", grid(50, 2048, 7 * 7)),
         ("96x96x35x35", grid(96, 96, 35 * 35)),
         ("50x256x56x56 NXC", grid(50 * 56 * 56, 256, 1)),
