@@ -257,12 +257,16 @@ impl Report {
             path: path.to_owned(),
             source,
         })?;
+        Self::parse(path, &bytes)
+    }
+
+    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Failure> {
         let malformed = |error: serde_json::Error| Failure::Format {
             path: path.to_owned(),
             expected: "a report of `wgpu-norm bench --json`".to_owned(),
             got: error.to_string(),
         };
-        let value: Value = serde_json::from_slice(&bytes).map_err(malformed)?;
+        let value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
         let from = Object::new(path, "report", &value)?;
         let rows = from.list("results")?.iter().map(|row| {
             let row = Object::new(path, "results", row)?;
@@ -523,5 +527,81 @@ fn wrong(path: &Path, key: &str, expected: &str) -> Failure {
         path: path.to_owned(),
         expected: format!("{expected} as \"{key}\", as `wgpu-norm bench --json` writes it"),
         got: "something else".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A row with numbers of as many digits as a measurement has.
+    fn row(number: f64) -> Row {
+        Row {
+            op: "batch-norm".to_owned(),
+            shape: "4x8x16x16".to_owned(),
+            dtype: "f32".to_owned(),
+            data_format: Some("NCX".to_owned()),
+            statistics: "batch".to_owned(),
+            param_grads: "both".to_owned(),
+            samples: 7,
+            time_ms: number,
+            wall_ms: 2.0 * number,
+            empty_submission_ms: number / 3.0,
+            record_us: number / 7.0,
+            record_between_us: number / 11.0,
+            copy_gb_per_s: number / 13.0,
+            copy_kernel: "vec4".to_owned(),
+            portable_copy_gb_per_s: number / 17.0,
+            copy_buffer_gb_per_s: number / 19.0,
+            models: MODELS
+                .map(|times| Model {
+                    times,
+                    bytes: times * 32768,
+                    fraction: number / times as f64,
+                })
+                .to_vec(),
+            kernel: "fused_runs".to_owned(),
+            dispatches: 1,
+            workspace_bytes: 768,
+        }
+    }
+
+    #[test]
+    fn a_file_holds_every_bit() {
+        let report = Report {
+            adapter: "an adapter".to_owned(),
+            backend: "vulkan".to_owned(),
+            driver: "a driver".to_owned(),
+            kind: "Cpu".to_owned(),
+            version: "0.1.0".to_owned(),
+            date: "1970-01-01T00:00:00Z".to_owned(),
+            set: "software".to_owned(),
+            timing: "GPU timestamps".to_owned(),
+            tuning: "runs_workgroup=8".to_owned(),
+            around: Some(Around {
+                case: "batch-norm 4x8x16x16 f32 NCX".to_owned(),
+                open_ms: 100.0 / 3.0,
+                bind_ms: 100.0 / 7.0,
+                first_run_ms: 100.0 / 9.0,
+                second_run_ms: 100.0 / 11.0,
+                host_slices_ms: 100.0 / 13.0,
+                host_slices_bytes: 100,
+            }),
+            rows: (1..1000).map(|n| row(n as f64 / 100.0)).collect(),
+            skipped: vec![("a case".to_owned(), "a reason".to_owned())],
+        };
+        let read = Report::parse(Path::new("report"), report.to_json().as_bytes()).unwrap();
+        assert!(read.rows == report.rows, "numbers of the results changed");
+        assert_eq!(
+            Report {
+                rows: vec![],
+                ..read
+            },
+            Report {
+                rows: vec![],
+                ..report
+            }
+        );
     }
 }
