@@ -2,6 +2,8 @@
 //! make of their texts. Everything here goes through [`Kernel::ALL`]: a new entry is tested by itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod directx;
+mod planned;
 mod radv;
 
 use super::source::Target;
@@ -513,16 +515,7 @@ fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Trans
                 force_loop_bounding: false,
                 ..Default::default()
             };
-            let pipeline = back::hlsl::PipelineOptions {
-                entry_point: Some((ShaderStage::Compute, name)),
-            };
-            let mut text = String::new();
-            let reflection = back::hlsl::Writer::new(&mut text, &options, &pipeline)
-                .write(module, info, None)
-                .map_err(|error| error.to_string())?;
-            for point in reflection.entry_point_names {
-                point.map_err(|error| error.to_string())?;
-            }
+            let (text, _) = hlsl(variant, parsed, &options)?;
             Ok(Translation::Text(text))
         }
         Target::Glsl(_) | Target::GlslEs(_) => {
@@ -547,6 +540,25 @@ fn translate(variant: &Variant, parsed: &Parsed, target: Target) -> Result<Trans
             Ok(Translation::Text(text))
         }
     }
+}
+
+/// A variant in HLSL, and what its entry point is called there.
+fn hlsl(
+    variant: &Variant,
+    parsed: &Parsed,
+    options: &back::hlsl::Options,
+) -> Result<(String, String), String> {
+    let name = variant.kernel.entry().name.to_owned();
+    let pipeline = back::hlsl::PipelineOptions {
+        entry_point: Some((ShaderStage::Compute, name)),
+    };
+    let mut text = String::new();
+    let reflection = back::hlsl::Writer::new(&mut text, options, &pipeline)
+        .write(&parsed.module, &parsed.info, None)
+        .map_err(|error| error.to_string())?;
+    let mut names = reflection.entry_point_names.into_iter();
+    let name = names.next().ok_or("no entry point")?;
+    Ok((text, name.map_err(|error| error.to_string())?))
 }
 
 /// Whether a validator is installed. Says aloud if it is not, and fails then where

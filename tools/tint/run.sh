@@ -10,9 +10,5 @@ if [ $# != 1 ]; then
     exit 2
 fi
 here=$(cd "$(dirname "$0")" && pwd)
-# Installed once, and again when the lock file changes. The packages need none of their scripts.
-if ! cmp -s "$here/package-lock.json" "$here/node_modules/.installed-lock.json"; then
-    (cd "$here" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null)
-    cp "$here/package-lock.json" "$here/node_modules/.installed-lock.json"
-fi
+"$here/install.sh"
 exec node "$here/check.mjs" "$1"

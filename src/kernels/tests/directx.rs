@@ -1,0 +1,113 @@
+//! Kernels written for the two compilers of DirectX 12.
+
+use super::planned::planned;
+use super::{Parsed, hlsl};
+use crate::kernels::{Access, Kernel, Variant};
+use crate::{DType, Profile, Tuning};
+use naga::back;
+use std::collections::HashSet;
+use std::fs;
+use std::path::Path;
+
+/// What may compile a kernel on Windows: FXC, a part of it, or DXC, where its library lies beside the program.
+struct Compiler {
+    name: &'static str,
+    model: back::hlsl::ShaderModel,
+    /// Sizes that subgroups may have, 0 where they vary; FXC knows no subgroups.
+    subgroups: &'static [u32],
+    accesses: &'static [Access],
+}
+
+const COMPILERS: [Compiler; 2] = [
+    Compiler {
+        name: "fxc",
+        model: back::hlsl::ShaderModel::V5_1,
+        subgroups: &[0],
+        accesses: &[Access::Quads],
+    },
+    Compiler {
+        name: "dxc",
+        model: back::hlsl::ShaderModel::V6_0,
+        subgroups: &[0, 32],
+        accesses: &[Access::Quads, Access::LongWords],
+    },
+];
+
+/// For `tools/directx/run.sh`: as HLSL, the kernels that the profiles for GPUs and for software give to each kind of
+/// shape, with shader checks and without.
+#[test]
+fn writes_planned_kernels_for_directx() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/hlsl");
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).expect("target is writable");
+    let mut list = String::new();
+    let mut files = 0;
+    for compiler in COMPILERS {
+        let mut written = HashSet::new();
+        for (what, variant) in variants(&compiler) {
+            if !written.insert(variant.clone()) {
+                continue;
+            }
+            let parsed = Parsed::new(&variant).and_then(|p| p.with_constants(&variant));
+            let parsed = parsed.unwrap();
+            for checked in [false, true] {
+                let options = back::hlsl::Options {
+                    shader_model: compiler.model,
+                    zero_initialize_workgroup_memory: false,
+                    restrict_indexing: checked,
+                    force_loop_bounding: checked,
+                    ..Default::default()
+                };
+                let (text, entry_point) = hlsl(&variant, &parsed, &options).unwrap();
+                files += 1;
+                let file = format!("{files}.hlsl");
+                fs::write(folder.join(&file), text).unwrap();
+                let checks = if checked { "checked" } else { "unchecked" };
+                list += &format!(
+                    "{file}\t{}\t{entry_point}\tcs_{}\t{} {what}, {checks}\n",
+                    compiler.name,
+                    compiler.model.to_str(),
+                    variant.label(),
+                );
+            }
+        }
+        let kernels: HashSet<_> = written.iter().map(|variant| variant.kernel).collect();
+        let with_subgroups = compiler.subgroups.iter().any(|&size| size > 0);
+        let all = Kernel::ALL.into_iter();
+        let known = all.filter(|kernel| with_subgroups || !kernel.entry().subgroups);
+        assert_eq!(kernels.len(), known.count());
+    }
+    fs::write(folder.join("kernels.tsv"), list).unwrap();
+}
+
+/// What a compiler may be given: tensors that end with a quad, and inside of one.
+fn variants(compiler: &Compiler) -> Vec<(String, Variant)> {
+    let mut variants = Vec::new();
+    for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+        for &subgroup_size in compiler.subgroups {
+            let profile = Profile {
+                max_invocations: 1024,
+                max_workgroup_storage: 32768,
+                subgroup_size,
+                tuning,
+                ..Profile::usual()
+            };
+            for data in [DType::F32, DType::F16, DType::Bf16] {
+                for (what, variant) in planned(&profile, data) {
+                    for &access in compiler.accesses {
+                        let data = variant.bound.iter().filter(|tensor| tensor.is_data());
+                        for exact in [vec![], data.copied().collect()] {
+                            let variant = Variant {
+                                access,
+                                exact,
+                                ..variant.clone()
+                            };
+                            variants.push((what.clone(), variant.normalized()));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    variants
+}

@@ -1,0 +1,89 @@
+//! Kernels as plans ask for them, of a set of shapes that takes every kernel: for the compilers of GPUs, which are too
+//! slow for every variant there is.
+
+use crate::geometry::Grid;
+use crate::kernels::{Access, Variant};
+use crate::plan::{self, BatchNormProblem, LayerNormProblem, Phases, Plan};
+use crate::{DType, ParamGrads, Profile, Statistics};
+
+/// What a profile makes of each shape, and of what problem.
+pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
+    let mut planned = Vec::new();
+    for (what, plan) in plans(profile, data) {
+        let whole = plan.dispatches.iter();
+        for (_, dispatch) in whole.filter(|(phases, _)| phases.meets(Phases::WHOLE)) {
+            let variant = Variant {
+                kernel: dispatch.kernel,
+                data,
+                params: DType::F32,
+                bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
+                in_place: false,
+                pooled: false,
+                access: Access::Quads,
+                exact: vec![],
+                workgroup_size: dispatch.workgroup_size,
+                sizes: dispatch.sizes.clone(),
+                enabled: dispatch.enabled.clone(),
+            };
+            planned.push((format!("{data} {what}"), variant.normalized()));
+        }
+    }
+    planned
+}
+
+fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
+    let grid = |outer, channels, inner| Grid {
+        outer,
+        channels,
+        inner,
+    };
+    let grids = [
+        ("50x256x56x56", grid(50, 256, 56 * 56)),
+        ("50x1024x14x14", grid(50, 1024, 14 * 14)),
+        ("50x256x14x14", grid(50, 256, 14 * 14)),
+        ("4x256x14x14", grid(4, 256, 14 * 14)),
+        ("50x2048x7x7", grid(50, 2048, 7 * 7)),
+        ("96x96x35x35", grid(96, 96, 35 * 35)),
+        ("50x256x56x56 NXC", grid(50 * 56 * 56, 256, 1)),
+        ("50x64x112x112 NXC", grid(50 * 112 * 112, 64, 1)),
+        ("64x128", grid(64, 128, 1)),
+    ];
+    let batch_norms = grids.into_iter().flat_map(|(name, grid)| {
+        [Statistics::Batch, Statistics::Constant].map(|statistics| {
+            let problem = BatchNormProblem {
+                layout: grid.into(),
+                data,
+                params: DType::F32,
+                has_gamma: true,
+                epsilon: 1e-5,
+                statistics,
+                param_grads: ParamGrads::Both,
+            };
+            let what = format!("batch norm {name}, {statistics:?}");
+            (what, plan::batch_norm(profile, &problem).unwrap())
+        })
+    });
+    let shapes = [
+        (65536, 64),
+        (4096, 768),
+        (8192, 1024),
+        (4096, 769),
+        (2048, 4096),
+        (4096, 8192),
+        (2048, 50257),
+    ];
+    let layer_norms = shapes.into_iter().map(|(rows, columns)| {
+        let problem = LayerNormProblem {
+            rows,
+            columns,
+            data,
+            params: DType::F32,
+            use_affine: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        };
+        let what = format!("layer norm {rows}x{columns}");
+        (what, plan::layer_norm(profile, &problem).unwrap())
+    });
+    batch_norms.chain(layer_norms).collect()
+}

@@ -1,0 +1,27 @@
+#!/bin/sh
+# Compiles the kernels that profiles give to a set of shapes with both compilers of DirectX 12, on a machine without
+# Windows: FXC, which wgpu falls back to, and DXC. Prints the seconds that each took and the bytes that it made; fails
+# where one is refused. A kernel's text is given as wgpu gives it, with shader checks and without. Takes some minutes.
+#
+#   tools/directx/run.sh
+#
+# Needs npm (the compilers come with Dawn's package), Wine (wine, wine64), MinGW (gcc-mingw-w64-x86-64).
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+kernels=$root/target/hlsl
+
+"$root/tools/tint/install.sh"
+(cd "$root" && cargo test --quiet --lib writes_planned_kernels_for_directx >&2)
+x86_64-w64-mingw32-gcc -std=c11 -O1 -Wall -Wextra "$here/compile.c" -o "$kernels/compile.exe"
+cp "$root/tools/tint/node_modules/webgpu/dist/win32-x64/d3dcompiler_47.dll" \
+    "$root/tools/tint/node_modules/webgpu/dist/win32-x64/dxcompiler.dll" "$kernels"
+
+# Wine has a d3dcompiler_47.dll of its own, which is another compiler.
+export WINEPREFIX="${WINEPREFIX:-$root/target/wine}" WINEDEBUG="${WINEDEBUG:--all}" WINEDLLOVERRIDES=d3dcompiler_47=n
+wine=$(command -v wine64 || command -v wine) || {
+    echo "Wine is not installed" >&2
+    exit 2
+}
+cd "$kernels"
+exec "$wine" compile.exe .
