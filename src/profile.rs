@@ -85,7 +85,7 @@ pub struct Profile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// Invocations of a workgroup in the kernels over rows (layer norm) and, but for the fused one, over
-    /// runs. A power of two.
+    /// runs. See also `fused_workgroup`. A power of two.
     pub runs_workgroup: u32,
     /// Invocations of a workgroup in the kernels over columns. A power of two.
     pub columns_workgroup: u32,
@@ -103,6 +103,9 @@ pub struct Tuning {
     /// Quads of a row that an invocation of the kernels over rows (layer norm) holds in registers, at
     /// most; up to 32. Of rows that registers do not hold it takes up to 8 at a time.
     pub row_quads: u32,
+    /// Invocations side by side whose sums of a row that registers do not hold are added up, behind barriers, before
+    /// they are written, where no subgroup can do that. A power of two.
+    pub row_joined: u32,
     /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256, a window or
     /// `walk_pages` allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
@@ -134,7 +137,8 @@ pub struct Tuning {
     /// all.
     pub short_run: u32,
     /// Invocations of a workgroup in the fused kernel over runs, which computes the whole gradient of a block
-    /// of four channels or more in one dispatch. A power of two.
+    /// of four channels or more in one dispatch, and over rows that registers hold, where `runs_workgroup` has too
+    /// few. A power of two.
     pub fused_workgroup: u32,
     /// Elements of a tensor with several outer indices up to which the fused kernel over runs may take it. It
     /// binds such a tensor at once: far fewer than a binding holds.
@@ -179,6 +183,7 @@ impl Tuning {
         lane_quads: 16,
         row_lane_quads: 8,
         row_quads: 32,
+        row_joined: 1,
         row_walk: 8,
         // Those sums are less than a tenth of the bytes moved, and barriers cost more (measured with 32 columns:
         // 1.2 to 1.6 times the time), and up to minutes to compile.
@@ -219,8 +224,9 @@ impl Tuning {
         column_lanes: 32,
         column_quads: 1,
         lane_quads: 1,
-        row_lane_quads: 4,
-        row_quads: 8,
+        row_lane_quads: 3,
+        row_quads: 4,
+        row_joined: 16,
         row_walk: 1,
         long_walk: u32::MAX,
         finish_workgroup: 256,
@@ -290,7 +296,7 @@ type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
-    fn fields(&mut self) -> [Field<'_>; 28] {
+    fn fields(&mut self) -> [Field<'_>; 29] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
         // Wide bounds: what is slow is the user's to find out, what overflows is not.
         let many = Bounds::any(1, 1 << 24);
@@ -307,6 +313,11 @@ impl Tuning {
             ("lane_quads", many, &mut self.lane_quads),
             ("row_lane_quads", many, &mut self.row_lane_quads),
             ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
+            (
+                "row_joined",
+                Bounds::power_of_two(1, 1024),
+                &mut self.row_joined,
+            ),
             ("row_walk", many, &mut self.row_walk),
             ("long_walk", Bounds::any(4, u32::MAX), &mut self.long_walk),
             ("finish_workgroup", workgroup, &mut self.finish_workgroup),

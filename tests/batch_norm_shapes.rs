@@ -300,6 +300,7 @@ fn random_shapes_and_tunings() {
                 lane_quads: 1 + sizes.1 % 5,
                 row_lane_quads: 1 + sizes.1 % 5,
                 row_quads: 8,
+                row_joined: 1 << (sizes.1 % 4),
                 row_walk: 1 + sizes.1 % 5,
                 long_walk: 8,
                 finish_workgroup: sizes.3,

@@ -108,6 +108,7 @@ const SMALL_UNITS: Tuning = Tuning {
     lane_quads: 1,
     row_lane_quads: 1,
     row_quads: 2,
+    row_joined: 1,
     row_walk: 1,
     long_walk: 4,
     finish_workgroup: 16,

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod directx;
+mod mesa;
 mod planned;
-mod radv;
 
 use super::source::Target;
 use super::{Access, Kernel, PACKET_QUADS, Tensor, Uniforms, Variant};

@@ -19,20 +19,24 @@ impl Planner<'_> {
     pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads;
-        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        let columns = u64::from(by_row.inner);
-        let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
-        let mut rows = self.rows(by_row, workgroup_size, sharing, most);
+        let divided = |workgroup_size| {
+            let columns = u64::from(by_row.inner);
+            let sharing = lanes(workgroup_size, columns, tuning.row_lane_quads);
+            self.rows(by_row, workgroup_size, sharing, most)
+        };
+        let held = |rows: &Rows| rows.tile_packets() >= rows.row_packets();
+        let mut rows = divided(self.profile.workgroup(tuning.runs_workgroup));
+        if !held(&rows) {
+            rows = divided(self.profile.workgroup(tuning.fused_workgroup));
+        }
         // No more than a subgroup, if it can hold the row.
-        let subgroup = self.subgroup(workgroup_size);
+        let subgroup = self.subgroup(rows.workgroup_size);
         let most = most_packets(most, rows.packet_quads);
         if rows.lanes > subgroup && rows.row_packets() <= subgroup * most {
             rows.lanes = subgroup;
             rows.column_packets = packets_held(rows.row_packets(), subgroup, most);
         }
-        let fits = rows.column_packets <= most
-            && rows.tile_packets() >= rows.row_packets()
-            && self.can_bind(Kernel::FusedRows);
+        let fits = rows.column_packets <= most && held(&rows) && self.can_bind(Kernel::FusedRows);
         fits.then_some(rows)
     }
 

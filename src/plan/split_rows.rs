@@ -56,14 +56,17 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads.min(MOST_QUADS);
         let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
-        // As few invocations to a row as there may be: each may write a partial sum of it.
+        // As few invocations to a row as there may be: so it has the fewest partial sums.
         let rows = self.rows(by_row, workgroup_size, 1, most);
-        let joined = self.subgroup(workgroup_size).clamp(1, rows.lanes);
+        let joined = match self.subgroup(workgroup_size) {
+            0 => u64::from(tuning.row_joined),
+            subgroup => subgroup,
+        };
         let column_tiles = div_ceil(rows.row_packets(), rows.tile_packets());
         SplitRows {
             walk: self.walk(&rows, column_tiles),
             column_tiles,
-            joined,
+            joined: joined.clamp(1, rows.lanes),
             rows,
         }
     }
@@ -93,8 +96,8 @@ impl Planner<'_> {
             .walk
             .column_partials(rows, tensors.param_grads(), workspace)?;
         let pass = Pass {
-            kernel: match split.joined {
-                1 => Kernel::ReduceRows,
+            kernel: match (self.subgroup(rows.workgroup_size), split.joined) {
+                (0, _) | (_, 1) => Kernel::ReduceRows,
                 _ => Kernel::ReduceRowsSubgroup,
             },
             sizes: vec![("joined", word(split.joined))],

@@ -65,6 +65,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
     });
     let shapes = [
         (65536, 64),
+        (8192, 509),
         (4096, 768),
         (8192, 1024),
         (4096, 769),

@@ -20,8 +20,9 @@ const VALUES: &[(&str, &[u32])] = &[
     ("column_lanes", &[2, 4, 8, 16, 32, 64]),
     ("column_quads", &[1, 2, 4, 8, 16]),
     ("lane_quads", &[1, 2, 4, 8, 16, 32, 128]),
-    ("row_lane_quads", &[1, 2, 4, 8, 16]),
-    ("row_quads", &[4, 8, 16, 32]),
+    ("row_lane_quads", &[1, 2, 3, 4, 8, 16]),
+    ("row_quads", &[2, 4, 8, 16, 32]),
+    ("row_joined", &[1, 4, 16, 64, 256]),
     ("apply_tile", &[1024, 2048, 4096, 8192, 16384, 32768, 65536]),
     ("apply_backwards", &[0, 1]),
     (

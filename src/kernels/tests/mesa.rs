@@ -1,4 +1,4 @@
-//! Kernels for GPUs, written for the compiler of one.
+//! Kernels for GPUs, written for the compilers of some.
 
 use super::planned::planned;
 use super::{Parsed, Translation, translate};
@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// For `tools/radv/run.sh`: as SPIR-V, the kernels that the profile for GPUs gives to each kind of shape, where
+/// For `tools/mesa/run.sh`: as SPIR-V, the kernels that the profile for GPUs gives to each kind of shape, where
 /// subgroups vary in size and where all are of 32 or of 64.
 #[test]
-fn writes_the_kernels_of_gpus_for_radv() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/radv");
+fn writes_the_kernels_of_gpus_for_mesa() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/mesa");
     fs::create_dir_all(&folder).expect("target is writable");
     let mut list = String::new();
     let mut written = HashSet::new();

@@ -1,11 +1,11 @@
-/* Prints what Mesa's compiler for AMD's GPUs makes of compute shaders: registers, spills, occupancy. No GPU is needed;
- * see run.sh.
+/* Prints what a Vulkan driver of Mesa makes of compute shaders: registers, spills, occupancy. No GPU is needed; see
+ * run.sh.
  *
  *   registers DIRECTORY
  *
  * DIRECTORY has `kernels.tsv` (file, entry point, workgroup size, storage bindings, description) and the files it
- * names, SPIR-V with a uniform buffer at binding 0 and storage buffers behind it. Exits with 1 where a shader spills
- * registers, needs scratch memory, or is refused. */
+ * names, SPIR-V with a uniform buffer at binding 0 and storage buffers behind it. Exits with 1 where a shader is
+ * refused. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,14 +100,66 @@ static VkPipelineLayout lay_out(VkDevice device, uint32_t storage) {
     return layout;
 }
 
-static unsigned long long statistic(const VkPipelineExecutableStatisticKHR *statistics, uint32_t count,
-                                    const char *name) {
+/* A column of the table, and what drivers call it. */
+static const struct {
+    const char *title;
+    const char *names[2];
+} COLUMNS[] = {
+    {"VGPRs", {"VGPRs"}},
+    {"spills", {"Spilled VGPRs", "Spill Count"}},
+    {"fills", {"Fill Count"}},
+    {"scratch", {"Scratch size", "Scratch Memory Size"}},
+    {"shared", {"LDS size", "Workgroup Memory Size"}},
+    {"waves", {"Subgroups per SIMD"}},
+    {"length", {"Instructions", "Instruction Count"}},
+};
+enum { COLUMN_COUNT = sizeof COLUMNS / sizeof COLUMNS[0], SPILLS = 1 };
+
+static int is_a(const char *name, int column) {
+    for (int i = 0; i < 2; i++)
+        if (COLUMNS[column].names[i] && !strcmp(name, COLUMNS[column].names[i])) return 1;
+    return 0;
+}
+
+static void print_head(void) {
+    printf("%-15s %9s %8s", "kernel", "workgroup", "subgroup");
+    for (int column = 0; column < COLUMN_COUNT; column++) printf(" %7s", COLUMNS[column].title);
+    printf("  for\n");
+}
+
+/* Returns whether registers are spilled. */
+static int print_statistics(VkDevice device, VkPipeline pipeline) {
+    PFN_vkGetPipelineExecutablePropertiesKHR get_properties =
+        (PFN_vkGetPipelineExecutablePropertiesKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR");
+    PFN_vkGetPipelineExecutableStatisticsKHR get_statistics =
+        (PFN_vkGetPipelineExecutableStatisticsKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR");
+    VkPipelineInfoKHR info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_INFO_KHR, .pipeline = pipeline};
+    uint32_t count = 1;
+    VkPipelineExecutablePropertiesKHR properties = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
+    if (get_properties(device, &info, &count, &properties) < 0 || count == 0) {
+        fprintf(stderr, "the driver says nothing of its shaders\n");
+        exit(2);
+    }
+    VkPipelineExecutableInfoKHR executable = {
+        .sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
+    check(get_statistics(device, &executable, &count, NULL), "vkGetPipelineExecutableStatisticsKHR");
+    VkPipelineExecutableStatisticKHR *statistics = zeroed(count, sizeof *statistics);
     for (uint32_t i = 0; i < count; i++)
-        if (!strcmp(statistics[i].name, name) &&
-            statistics[i].format == VK_PIPELINE_EXECUTABLE_STATISTIC_FORMAT_UINT64_KHR)
-            return statistics[i].value.u64;
-    fprintf(stderr, "the driver does not say: %s\n", name);
-    exit(2);
+        statistics[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+    check(get_statistics(device, &executable, &count, statistics), "vkGetPipelineExecutableStatisticsKHR");
+    unsigned long long spills = 0;
+    printf(" %8u", properties.subgroupSize);
+    for (int column = 0; column < COLUMN_COUNT; column++) {
+        char text[32] = "-"; /* not every driver counts all of them */
+        for (uint32_t i = 0; i < count; i++) {
+            if (!is_a(statistics[i].name, column)) continue;
+            snprintf(text, sizeof text, "%llu", (unsigned long long)statistics[i].value.u64);
+            if (column == SPILLS) spills = statistics[i].value.u64;
+        }
+        printf(" %7s", text);
+    }
+    free(statistics);
+    return spills > 0;
 }
 
 int main(int argc, char **argv) {
@@ -123,13 +175,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     VkDevice device = open_device();
-    PFN_vkGetPipelineExecutableStatisticsKHR get_statistics =
-        (PFN_vkGetPipelineExecutableStatisticsKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutableStatisticsKHR");
-
-    int failed = 0;
-    unsigned compiled = 0;
-    printf("%-15s %9s %5s %6s %7s %7s %5s %12s  %s\n", "kernel", "workgroup", "VGPRs", "spills", "scratch", "shared",
-           "waves", "instructions", "for");
+    unsigned compiled = 0, refused = 0, spilling = 0;
+    print_head();
     char line[4096];
     while (fgets(line, sizeof line, list)) {
         char file[256], entry[256];
@@ -151,32 +198,16 @@ int main(int argc, char **argv) {
         VkPipeline pipeline;
         if (vkCreateComputePipelines(device, VK_NULL_HANDLE, 1, &info, NULL, &pipeline) != VK_SUCCESS) {
             printf("%-15s refused  %s\n", entry, line + described);
-            failed = 1;
+            refused++;
             continue;
         }
-        VkPipelineExecutableInfoKHR executable = {
-            .sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR, .pipeline = pipeline};
-        uint32_t count = 0;
-        check(get_statistics(device, &executable, &count, NULL), "vkGetPipelineExecutableStatisticsKHR");
-        VkPipelineExecutableStatisticKHR *statistics = zeroed(count, sizeof *statistics);
-        for (uint32_t i = 0; i < count; i++)
-            statistics[i].sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
-        check(get_statistics(device, &executable, &count, statistics), "vkGetPipelineExecutableStatisticsKHR");
-        unsigned long long spills = statistic(statistics, count, "Spilled VGPRs");
-        unsigned long long scratch = statistic(statistics, count, "Scratch size");
-        failed |= spills > 0 || scratch > 0;
         compiled++;
-        printf("%-15s %9u %5llu %6llu %7llu %7llu %5llu %12llu  %s\n", entry, workgroup_size,
-               statistic(statistics, count, "VGPRs"), spills, scratch, statistic(statistics, count, "LDS size"),
-               statistic(statistics, count, "Subgroups per SIMD"), statistic(statistics, count, "Instructions"),
-               line + described);
-        free(statistics);
+        printf("%-15s %9u", entry, workgroup_size);
+        spilling += print_statistics(device, pipeline);
+        printf("  %s\n", line + described);
         vkDestroyPipeline(device, pipeline, NULL);
     }
     fclose(list);
-    if (compiled == 0) {
-        fprintf(stderr, "%s names no kernel that compiles\n", path);
-        return 2;
-    }
-    return failed;
+    printf("%u kernels, %u spill registers, %u refused\n", compiled + refused, spilling, refused);
+    return compiled == 0 || refused > 0;
 }
