@@ -137,7 +137,8 @@ fn reduce_columns(
     let row = uniforms.channels * uniforms.inner;
     for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
         var total = real2();
-        for (var start = channel * uniforms.inner; start < packet_elements * uniforms.width_packets; start += row) {
+        let width = packet_elements * uniforms.width_packets;
+        for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row) {
             for (var j = start; j < start + uniforms.inner; j++) {
                 total += real2(sums[j / 4u][j % 4u], sums_xhat[j / 4u][j % 4u]);
             }

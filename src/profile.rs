@@ -517,9 +517,11 @@ impl Profile {
         Self {
             max_binding: self.max_binding.min(allowed.max_binding),
             max_buffer: self.max_buffer.min(allowed.max_buffer),
+            // 64 KiB are more than any adapter needs; a device may have been opened with more.
             alignment: self
                 .alignment
-                .clamp(allowed.alignment, 1 << 16)
+                .min(1 << 16)
+                .max(allowed.alignment)
                 .next_power_of_two(),
             max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
             max_invocations: self.max_invocations.min(allowed.max_invocations),

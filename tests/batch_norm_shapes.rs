@@ -125,7 +125,7 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
     let contexts: Vec<_> = subjects().iter().flat_map(tuned).collect();
     // With checks and without.
     let contexts = taken::<T, P>(&contexts, 2 * tunings().len());
-    let shapes: [&[usize]; 17] = [
+    let shapes: [&[usize]; 20] = [
         &[1, 32, 30],
         &[5, 27, 7],
         &[9, 128, 1],
@@ -147,6 +147,10 @@ fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
         &[5, 12, 10],
         // Runs, and chunks of them, that begin in the middle of eight elements.
         &[3, 4, 84],
+        // Fewer outer indices than fill whole packets.
+        &[1, 301, 7],
+        &[3, 5, 3],
+        &[2, 23, 1],
     ];
     for (seed, shape) in shapes.iter().enumerate() {
         for data_format in FORMATS {

@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
     BatchNormArgs, BatchNormBuffers, BatchNormOptions, ContextOptions, DType, DataFormat,
-    DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads,
+    DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads, Profile,
 };
 
 fn assert_send<F: Future + Send>(future: F) -> F {
@@ -51,6 +51,33 @@ fn promptly<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'sta
     receiver
         .recv_timeout(Duration::from_secs(60))
         .unwrap_or_else(|error| panic!("{what}: {error}"))
+}
+
+/// A device may be opened with a coarser alignment than its adapter needs.
+#[test]
+fn coarse_alignment() {
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for adapter in block_on(wgpu_norm::adapters(backends)) {
+        let limits = wgpu::Limits {
+            min_storage_buffer_offset_alignment: 1 << 17,
+            ..adapter.limits()
+        };
+        let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+            required_limits: limits,
+            ..Default::default()
+        }))
+        .unwrap();
+        let options = DeviceOptions {
+            profile: Some(Profile::new(&device)),
+            ..DeviceOptions::default()
+        };
+        let subject = Subject {
+            name: adapter.get_info().name,
+            gpu: GpuContext::from_device(device, queue, options),
+            checked: false,
+        };
+        case().check(&subject, "an alignment of 128 KiB");
+    }
 }
 
 #[test]

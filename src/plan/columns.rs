@@ -16,7 +16,7 @@ use std::ops::Range;
 const MAX_QUADS: u32 = 16;
 
 /// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
-/// packets and wide enough for a workgroup.
+/// packets and wide enough for a workgroup, or all there are.
 struct Columns {
     repeats: u64,
     width_packets: u64,
@@ -41,7 +41,7 @@ impl Columns {
         4 * self.packet_quads
     }
 
-    /// Elements of a row.
+    /// Elements of a row's packets.
     fn width(&self) -> u64 {
         self.packet() * self.width_packets
     }
@@ -134,7 +134,7 @@ impl Planner<'_> {
         let whole_packets = packet >> outer_elements.trailing_zeros().min(packet.ilog2());
         let packets = outer_elements * whole_packets / packet;
         // Rows wide enough to give all invocations work, and if registers allow the same work; no wider
-        // than the tensor, in whole packets.
+        // than the tensor, which may end inside of the last packet.
         let widest = lanes * self.most_column_packets(packet_quads);
         let most = div_ceil(u64::from(grid.outer).max(1), whole_packets);
         let most = most.min((widest / packets).max(1));
@@ -144,11 +144,12 @@ impl Planner<'_> {
         };
         let busier = |best, more| if busy(more) > busy(best) { more } else { best };
         let repeats = whole_packets * (1..=most.min(lanes)).fold(1, busier);
+        let repeats = repeats.min(u64::from(grid.outer).max(1));
         let width = outer_elements * repeats;
         Columns {
             repeats,
             rows: div_ceil(grid.elements(), width),
-            ..self.divide(width / packet, packet_quads, lanes)
+            ..self.divide(div_ceil(width, packet), packet_quads, lanes)
         }
     }
 
@@ -279,7 +280,7 @@ impl Planner<'_> {
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
         let split_rows = div_ceil(columns.rows, splits)
-            .min(self.window_unit() / columns.width())
+            .min(self.window_unit_of(layout) / columns.width())
             .max(1);
         let splits = div_ceil(columns.rows, split_rows);
         let folded = self.folds(layout, &columns, workgroup_size);
@@ -288,7 +289,9 @@ impl Planner<'_> {
             let part = workspace.reserve(splits * channels)?;
             Partials::plain(part, grid.channels, splits, channels)
         } else if columns.repeats * u64::from(grid.inner) == 1 {
-            let part = workspace.reserve(splits * u64::from(grid.channels) / 2)?;
+            // The last row's last packet may end behind the channels.
+            let columns = u64::from(grid.channels).max(columns.width());
+            let part = workspace.reserve(splits * columns / 2)?;
             Partials::paired(part, grid.channels, splits)
         } else {
             let width = columns.width();
@@ -385,5 +388,42 @@ impl Planner<'_> {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::geometry::Grid;
+    use crate::{DType, Profile};
+
+    #[test]
+    fn rows_are_no_wider_than_the_tensor() {
+        let profile = Profile::usual();
+        for (outer, channels, inner) in [
+            (1, 300_001, 7),
+            (1, 100_001, 31),
+            (1, 1_000_003, 1),
+            (3, 100_001, 5),
+            (5, 33, 27),
+            (9, 6, 20),
+        ] {
+            let planner = Planner {
+                profile: &profile,
+                data: DType::F32,
+            };
+            let grid = Grid {
+                outer,
+                channels,
+                inner,
+            };
+            let columns = planner.columns(&grid.into(), 256);
+            let what = format!("{outer}x{channels}x{inner}");
+            let rest = columns.rows * columns.width() - grid.elements();
+            assert!(rest < columns.width(), "{what}");
+            if columns.rows == 1 {
+                assert!(rest < columns.packet(), "{what}: {}", columns.width());
+            }
+        }
     }
 }

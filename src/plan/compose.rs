@@ -304,3 +304,42 @@ impl Planner<'_> {
         Ok(plan)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::Tuning;
+    use crate::geometry::broadcast_layout;
+
+    /// Tensors that fit a binding have workspaces that do.
+    #[test]
+    fn a_workspace_fits_where_its_tensor_does() {
+        for (shape, params, data) in [
+            // Fewer outer indices than fill whole packets.
+            (&[1, 300_001, 7][..], &[1, 300_001, 1][..], DType::F32),
+            (&[1, 100_001, 31], &[1, 100_001, 1], DType::F32),
+            // Axes that do not fold: runs of single elements, and rows of a million.
+            (&[1024, 60, 1025], &[1024, 1, 1025], DType::F16),
+            (&[2, 14, 1 << 20], &[2, 1, 1 << 20], DType::F16),
+        ] {
+            for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+                let profile = Profile {
+                    tuning,
+                    ..Profile::usual()
+                };
+                let problem = BatchNormProblem {
+                    layout: broadcast_layout(shape, params).unwrap(),
+                    data,
+                    params: data,
+                    has_gamma: true,
+                    epsilon: 1e-5,
+                    statistics: Statistics::Batch,
+                    param_grads: ParamGrads::Both,
+                };
+                let plan = batch_norm(&profile, &problem);
+                assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());
+            }
+        }
+    }
+}

@@ -215,6 +215,14 @@ impl Planner<'_> {
         u64::from(self.profile.tuning.window_unit).min(held).max(1)
     }
 
+    /// The same of a layout: nothing is cut where axes do not fold.
+    fn window_unit_of(&self, layout: &Layout) -> u64 {
+        match layout.general {
+            Some(_) => u64::MAX,
+            None => self.window_unit(),
+        }
+    }
+
     /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most. Pieces that need
     /// no limit are 0 apart.
     fn most_apart(&self, apart: u64) -> u64 {

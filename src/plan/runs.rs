@@ -76,7 +76,8 @@ impl Planner<'_> {
         let count = grid.count().max(1);
         let outer = u64::from(grid.outer).max(1);
         let inner = u64::from(grid.inner).max(1);
-        let of_a_run = div_ceil(inner, self.window_unit());
+        let window = self.window_unit_of(layout);
+        let of_a_run = div_ceil(inner, window);
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), u64::from(grid.channels))
             .min(div_ceil(count, u64::from(tuning.min_split)))
             .max(div_ceil(count, 4 * u64::from(workgroup_size) * MAX_SERIAL))
@@ -85,7 +86,7 @@ impl Planner<'_> {
         // With general axes a channel's runs may be anywhere.
         let apart = if layout.general.is_none() { plane } else { 0 };
         let blocks = div_ceil(outer, self.most_apart(apart));
-        let runs = div_ceil(outer, wanted.max(blocks)).min((self.window_unit() / plane).max(1));
+        let runs = div_ceil(outer, wanted.max(blocks)).min((window / plane).max(1));
         if runs > 1 || wanted <= outer {
             return Tiles {
                 runs,
