@@ -25,7 +25,7 @@ struct Uniforms {
     window: u32,
     length: u32,
     stats: u32,
-    coefficients: u32,
+    means: u32,
     row_tiles: u32,    // blocks of rows
     axis0: u32,
     axis1: u32,
@@ -65,12 +65,13 @@ fn apply_columns(
         for (var k = 0u; k < packet_quads; k++) {
             for (var i = 0u; i < 4u; i++) {
                 let stats = load_workspace(uniforms.stats + place.channel);
-                let coefficients = load_workspace(uniforms.coefficients + place.channel);
+                var means = real4();
+                if batch_statistics { means = load_workspace(uniforms.means + place.channel); }
                 mean[p][k][i] = stats.x;
                 r[p][k][i] = stats.y;
-                a[p][k][i] = coefficients.x;
-                b[p][k][i] = coefficients.y;
-                scale[p][k][i] = coefficients.z;
+                a[p][k][i] = means.x;
+                b[p][k][i] = means.y;
+                scale[p][k][i] = stats.z;
                 place = next_place(place);
             }
         }

@@ -20,7 +20,7 @@ struct Uniforms {
     length: u32,       // elements from the window's start to the tensor's end
     last_packet: u32,  // of the window
     stats: u32,
-    coefficients: u32,
+    means: u32,
     weights: u32,
 }
 
@@ -84,6 +84,6 @@ fn apply_rows(
 
 fn coefficients_of(row: u32) -> Coefficients {
     let stats = load_workspace(uniforms.stats + row);
-    let means = load_workspace(uniforms.coefficients + row);
-    return Coefficients(stats.x, stats.y, means.x, means.y, stats.y);
+    let means = load_workspace(uniforms.means + row);
+    return Coefficients(stats.x, stats.y, means.x, means.y, stats.z);
 }

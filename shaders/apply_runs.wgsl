@@ -23,7 +23,7 @@ struct Uniforms {
     window: u32,
     length: u32,
     stats: u32,
-    coefficients: u32,
+    means: u32,
     axis0: u32,
     axis1: u32,
     axis2: u32,
@@ -35,7 +35,6 @@ struct Uniforms {
     kept_axes: u32,
 }
 
-override workgroup_size: u32 = 64u;
 override batch_statistics: bool = true;
 
 @compute @workgroup_size(workgroup_size)
@@ -66,8 +65,9 @@ fn apply_runs(
 fn coefficients_of(run: u32) -> Coefficients {
     let channel = channel_of(min(run, uniforms.runs - 1u));
     let stats = load_workspace(uniforms.stats + channel);
-    let means = load_workspace(uniforms.coefficients + channel);
-    return Coefficients(stats.x, stats.y, means.x, means.y, means.z);
+    var means = real4();
+    if batch_statistics { means = load_workspace(uniforms.means + channel); }
+    return Coefficients(stats.x, stats.y, means.x, means.y, stats.z);
 }
 
 fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {

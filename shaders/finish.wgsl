@@ -1,7 +1,7 @@
 // Adds the partial sums of each channel, in a fixed order, and derives what follows from the sums: the
-// parameter gradients diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and the coefficients
-// workspace[coefficients + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, gamma · r, 0) of the elementwise
-// pass. `lanes` invocations, a constant of the text and a power of two, share four channels.
+// parameter gradients diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and for the elementwise pass
+// the means workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). `lanes` invocations, a
+// constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
 // so that several devices can add theirs in between.
 // Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
@@ -19,19 +19,16 @@ struct Uniforms {
     inner: u32,         // and columns of a channel that are side by side in it
     grid_width: u32,    // workgroups along x
     partials: u32,
-    stats: u32,
-    coefficients: u32,
+    means: u32,
     count: real,        // m
     inverse_count: real,
 }
 
-override workgroup_size: u32 = 64u;
 override plain: bool = false;     // parts are `part_stride` apart
 override paired: bool = false;    // so too, of channels in whole quads
 override from_sums: bool = false;
 override to_sums: bool = false;
-override derive: bool = false;    // also write the coefficients
-override constant_statistics: bool = false; // the means count as 0
+override derive: bool = false;    // also write the means
 
 var<workgroup> shared_sums: array<real4, workgroup_size>;
 var<workgroup> shared_sums_xhat: array<real4, workgroup_size>;
@@ -127,10 +124,8 @@ fn finish(
             store_sum(channels + c, sum_xhat[i]);
         }
         if derive {
-            let stats = load_workspace(uniforms.stats + c);
-            var means = real2(sum[i], sum_xhat[i]) * inverse_count;
-            if constant_statistics { means = real2(); }
-            store_workspace(uniforms.coefficients + c, real4(means, stats.z * stats.y, 0.0));
+            let means = real2(sum[i], sum_xhat[i]) * inverse_count;
+            store_workspace(uniforms.means + c, real4(means, real2()));
         }
     }
     store_part_diff_beta(quad, sum, count);

@@ -18,8 +18,6 @@ struct Uniforms {
     inverse_count: real,
 }
 
-override workgroup_size: u32 = 64u;
-
 @compute @workgroup_size(workgroup_size)
 fn fused_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -26,7 +26,6 @@ struct Uniforms {
     inverse_count: real,
 }
 
-override workgroup_size: u32 = 64u;
 override in_turns: bool = false; // only where runs begin at packets
 
 var<workgroup> scratch: array<real2, workgroup_size>;

@@ -15,8 +15,6 @@ struct Uniforms {
     halves: u32,
 }
 
-override workgroup_size: u32 = 64u;
-
 @compute @workgroup_size(workgroup_size)
 fn join_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -1,4 +1,4 @@
-// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma, 0) with
+// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma · r, 0) with
 // r = 1 / sqrt(variance + epsilon). An invocation does four groups.
 //
 // Bindings: mean, variance, gamma (optional: 1) read; workspace written.
@@ -11,8 +11,6 @@ struct Uniforms {
     epsilon: real,
 }
 
-override workgroup_size: u32 = 64u;
-
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(
     @builtin(workgroup_id) workgroup: vec3<u32>,
@@ -23,8 +21,8 @@ fn pack_statistics(
 
     let mean = load_mean(quad);
     let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
-    let gamma = load_gamma(quad);
+    let scale = load_gamma(quad) * r;
     for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
-        store_workspace(uniforms.stats + 4u * quad + i, real4(mean[i], r[i], gamma[i], 0.0));
+        store_workspace(uniforms.stats + 4u * quad + i, real4(mean[i], r[i], scale[i], 0.0));
     }
 }

@@ -12,7 +12,6 @@ struct Uniforms {
     grid_width: u32, // workgroups along x
 }
 
-override workgroup_size: u32 = 64u;
 override aligned: bool = false; // every row begins at a quad: there is one copy
 
 @compute @workgroup_size(workgroup_size)

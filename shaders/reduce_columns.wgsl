@@ -77,7 +77,7 @@ fn reduce_columns(
                 let stats = load_workspace(uniforms.stats + place.channel);
                 mean[p][k][i] = stats.x;
                 r[p][k][i] = stats.y;
-                scale[p][k][i] = stats.z * stats.y;
+                scale[p][k][i] = stats.z;
                 place = next_place(place);
             }
         }

@@ -69,7 +69,7 @@ fn reduce_runs(
                 let d_xhat = d * ((src[k] - real4(stats.x)) * stats.y);
                 sum += only_inside(range, quad, d);
                 sum_xhat += only_inside(range, quad, d_xhat);
-                result[k] = d * (stats.z * stats.y);
+                result[k] = d * stats.z;
             }
             store_packet_diff_src(packet, result);
         }

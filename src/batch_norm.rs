@@ -303,8 +303,8 @@ pub struct BatchNormBuffers<'a> {
     pub diff_beta: Option<BufferRange<'a>>,
     /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
     /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
-    /// such buffers of several devices, number included, synchronizes a batch across them. Without it
-    /// there are no halves.
+    /// such buffers of several devices, number included, synchronizes a batch across them. The sums are
+    /// zeros where no gradient depends on them. Without it there are no halves.
     pub sums: Option<BufferRange<'a>>,
     /// Scratch memory of [`BatchNormPlan::workspace_size`] bytes, which any other work may use
     /// before and after. Without it the bound plan makes its own.

@@ -1,3 +1,4 @@
+// Four 16-bit elements as two words.
 fn store_TENSOR(quad: u32, value: real4) {
     ARRAY[quad] = encode_DTYPE(value);
 }

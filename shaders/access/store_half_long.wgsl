@@ -1,3 +1,4 @@
+// Four 16-bit elements as a 64-bit word.
 fn store_TENSOR(quad: u32, value: real4) {
     ARRAY[quad] = join_long(encode_DTYPE(value));
 }

@@ -1,3 +1,4 @@
+// Four reals at once.
 fn store_TENSOR(quad: u32, value: real4) {
     ARRAY[quad] = value;
 }

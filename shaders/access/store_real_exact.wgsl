@@ -1,3 +1,4 @@
+// For a buffer that ends with its tensor: element by element.
 fn store_TENSOR(quad: u32, value: real4) {
     store_part_TENSOR(quad, value, 4u);
 }

@@ -1,3 +1,4 @@
+// Four reals as two 64-bit words.
 fn store_TENSOR(quad: u32, value: real4) {
     ARRAY[quad] = longs_of_real(value);
 }

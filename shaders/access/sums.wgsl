@@ -1,3 +1,4 @@
+// The sums of all channels, one by one.
 fn load_sum(index: u32) -> real {
     return sums[index];
 }

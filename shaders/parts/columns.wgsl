@@ -2,7 +2,6 @@
 // them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
 // over them.
 
-override workgroup_size: u32 = 64u;
 override complete: bool = false; // the last row is complete
 override whole: bool = false;    // the tensor ends with a packet
 

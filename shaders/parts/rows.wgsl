@@ -8,7 +8,6 @@
 // `phases` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
 // begins at a quad. Packets of two quads are for rows that begin at packets.
 
-override workgroup_size: u32 = 64u;
 override complete: bool = false; // every invocation's packets are in the row
 override scaled: bool = false;   // gamma is given
 

@@ -1,7 +1,5 @@
 // Sums over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
 
-override workgroup_size: u32 = 64u;
-
 var<workgroup> scratch: array<real2, workgroup_size>;
 
 // Leaves in scratch[0] the sum over all invocations.

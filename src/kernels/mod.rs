@@ -14,8 +14,9 @@
 //!   kernel over columns clamps columns likewise; its rows are whole packets, all bound. The fused
 //!   kernel over rows clamps columns and rows to the last ones, and where rows do not begin at quads, like the kernels
 //!   over split rows, packets to the window's last; what they store passes the same comparisons without the clamp. Where a
-//!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index to the
-//!   tensor's length; such a tensor is not in packets of two.
+//!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index that they load to the
+//!   tensor's length, and store no more elements than they are told; the kernels tell them those that are in the tensor.
+//!   Such a tensor is not in packets of two.
 //! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
@@ -428,14 +429,7 @@ impl Kernel {
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
                 optional: &[Sums, DiffGamma, DiffBeta],
                 sizes: &["lanes"],
-                constants: &[
-                    "plain",
-                    "paired",
-                    "from_sums",
-                    "to_sums",
-                    "derive",
-                    "constant_statistics",
-                ],
+                constants: &["plain", "paired", "from_sums", "to_sums", "derive"],
                 words: &[
                     "channels",
                     "channel_stride",
@@ -445,8 +439,7 @@ impl Kernel {
                     "inner",
                     "grid_width",
                     "partials",
-                    "stats",
-                    "coefficients",
+                    "means",
                 ],
                 reals: &["count", "inverse_count"],
                 subgroups: false,
@@ -491,7 +484,7 @@ impl Kernel {
                     "window",
                     "length",
                     "stats",
-                    "coefficients",
+                    "means",
                 ],
                 reals: &[],
                 subgroups: false,
@@ -533,7 +526,7 @@ impl Kernel {
                     "window",
                     "length",
                     "stats",
-                    "coefficients",
+                    "means",
                     "row_tiles",
                 ],
                 reals: &[],
@@ -662,7 +655,7 @@ impl Kernel {
                     "length",
                     "last_packet",
                     "stats",
-                    "coefficients",
+                    "means",
                     "weights",
                 ],
                 reals: &[],

@@ -236,7 +236,8 @@ impl Variant {
     }
 
     /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes; in a kernel
-    /// that moves packets `load_packet_…` and so on of its data.
+    /// that moves packets `load_packet_…` and so on of its data. In the files of `shaders/access` TENSOR stands for the
+    /// tensor's name, ARRAY for its binding, DTYPE for its element type, LENGTH for the uniform with its length.
     fn accessors(&self, tensor: Tensor) -> Vec<String> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,

@@ -784,9 +784,17 @@ fn variables_declared_in_loops_have_initializers() {
 }
 
 #[test]
+fn every_file_says_what_it_is() {
+    for folder in ["shaders/access", "shaders/elements", "shaders/parts"] {
+        for (name, text) in files(folder) {
+            assert!(!header(&text).is_empty(), "{folder}/{name}: no header");
+        }
+    }
+}
+
+#[test]
 fn every_part_is_of_a_kernel() {
     for (name, text) in files("shaders/parts") {
-        assert!(!header(&text).is_empty(), "{name}: no header");
         let used = Kernel::ALL.iter().any(|k| k.entry().text.contains(&&*text));
         assert!(used, "{name}");
     }

@@ -345,7 +345,7 @@ impl Planner<'_> {
         diff_dst: &Requirement,
         diff_src: &Requirement,
         stats: Part,
-        coefficients: Part,
+        means: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let tuning = &self.profile.tuning;
         let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
@@ -374,7 +374,7 @@ impl Planner<'_> {
                 let mut words = share.words(layout, &columns, workgroups, stats);
                 words.extend([
                     ("tile_rows", word(tile_rows)),
-                    ("coefficients", coefficients.first),
+                    ("means", means.first),
                     ("row_tiles", row_tiles),
                 ]);
                 Ok(Dispatch {

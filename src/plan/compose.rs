@@ -149,8 +149,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         let derived = Derived {
             diff_gamma: tensors.diff_gamma.as_ref(),
             diff_beta: tensors.diff_beta.as_ref(),
-            coefficients: None,
-            constant_statistics: false,
+            means: None,
         };
         let rows = u64::from(problem.rows);
         dispatches.push(planner.finish(&of_columns, rows, &derived, Route::Whole)?);
@@ -193,7 +192,7 @@ impl Planner<'_> {
             ),
         };
         let stats = workspace.reserve(tensors.mean.elements)?;
-        let coefficients = workspace.reserve(tensors.mean.elements)?;
+        let means = workspace.reserve(tensors.mean.elements)?;
         let mut dispatches = Vec::new();
         if grid.channels > 0 {
             let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
@@ -217,25 +216,24 @@ impl Planner<'_> {
             let derived = Derived {
                 diff_gamma: tensors.diff_gamma.as_ref(),
                 diff_beta: tensors.diff_beta.as_ref(),
-                coefficients: (!empty).then_some((coefficients, stats)),
-                constant_statistics: !batch,
+                means: (batch && !empty).then_some(means),
             };
             for (phases, route) in [
                 (Phases::WHOLE, Route::Whole),
                 (Phases::REDUCE, Route::ToSums),
                 (Phases::APPLY, Route::FromSums),
             ] {
-                let finish = self.finish(&partials, grid.count(), &derived, route)?;
-                dispatches.push((phases, finish));
+                if route == Route::ToSums || both || derived.means.is_some() {
+                    let finish = self.finish(&partials, grid.count(), &derived, route)?;
+                    dispatches.push((phases, finish));
+                }
             }
         }
         if !empty {
             let src = batch.then_some(src);
             let apply = match runs {
-                true => self.apply_runs(layout, src, diff_dst, diff_src, stats, coefficients)?,
-                false => {
-                    self.apply_columns(layout, src, diff_dst, diff_src, stats, coefficients)?
-                }
+                true => self.apply_runs(layout, src, diff_dst, diff_src, stats, means)?,
+                false => self.apply_columns(layout, src, diff_dst, diff_src, stats, means)?,
             };
             let apply = self.apply_order(apply).into_iter();
             dispatches.extend(apply.map(|dispatch| (applies, dispatch)));
@@ -262,19 +260,18 @@ impl Planner<'_> {
             dispatches.push(self.pack_weights(gamma, copies, quads, part)?);
             weights = Some(part);
         }
-        let coefficients = workspace.reserve(tensors.mean.elements)?;
+        let means = workspace.reserve(tensors.mean.elements)?;
         let (reduce, of_rows, of_columns) =
             self.reduce_rows(&split, tensors, stats, weights, workspace)?;
         dispatches.extend(reduce);
         let derived = Derived {
             diff_gamma: None,
             diff_beta: None,
-            coefficients: Some((coefficients, stats)),
-            constant_statistics: false,
+            means: Some(means),
         };
         let columns = u64::from(by_row.inner);
         dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
-        let apply = self.apply_rows(&split, tensors, stats, coefficients, weights)?;
+        let apply = self.apply_rows(&split, tensors, stats, means, weights)?;
         dispatches.extend(self.apply_order(apply));
         Ok((dispatches, of_columns))
     }

@@ -66,9 +66,8 @@ pub(crate) enum Route {
 pub(crate) struct Derived<'a> {
     pub diff_gamma: Option<&'a Requirement>,
     pub diff_beta: Option<&'a Requirement>,
-    /// Coefficients of the elementwise pass, from the statistics.
-    pub coefficients: Option<(Part, Part)>,
-    pub constant_statistics: bool,
+    /// Means for the elementwise pass.
+    pub means: Option<Part>,
 }
 
 impl Planner<'_> {
@@ -83,21 +82,19 @@ impl Planner<'_> {
         let results = route != Route::ToSums;
         let kernel = Kernel::Finish;
         let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
-        let parts = match route {
-            Route::Whole | Route::ToSums => partials.parts,
-            Route::FromSums => 0,
+        let none = Partials::none(partials.channels, partials.part);
+        let partials = match route {
+            Route::Whole | Route::ToSums => partials,
+            Route::FromSums => &none,
         };
         // Four parts count as a quad: both are four additions.
-        let lanes = lanes(most, parts, self.profile.tuning.finish_lane_quads);
+        let lanes = lanes(most, partials.parts, self.profile.tuning.finish_lane_quads);
         let workgroup_size = match lanes {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,
         };
         let quads = div_ceil(u64::from(partials.channels), 4);
         let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size / lanes)))?;
-        let (coefficients, stats) = derived
-            .coefficients
-            .map_or((0, 0), |(c, s)| (c.first, s.first));
         let mut bindings = vec![Binding::workspace()];
         if route != Route::Whole {
             bindings.push(Binding {
@@ -114,8 +111,7 @@ impl Planner<'_> {
             ("paired", partials.paired),
             ("from_sums", route == Route::FromSums),
             ("to_sums", route == Route::ToSums),
-            ("derive", results && derived.coefficients.is_some()),
-            ("constant_statistics", derived.constant_statistics),
+            ("derive", results && derived.means.is_some()),
         ]);
         Ok(Dispatch {
             kernel,
@@ -134,8 +130,7 @@ impl Planner<'_> {
                     ("inner", partials.inner),
                     ("grid_width", workgroups[0]),
                     ("partials", partials.part.first),
-                    ("stats", stats),
-                    ("coefficients", coefficients),
+                    ("means", derived.means.map_or(0, |part| part.first)),
                 ],
                 &[
                     ("count", count as f64),

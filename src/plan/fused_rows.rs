@@ -74,7 +74,7 @@ impl Planner<'_> {
             ("complete", rows.complete()),
             ("scaled", gamma.is_some()),
             ("summed", tensors.param_grads()),
-            ("folded", walk.folded),
+            ("folded", walk.folded && tensors.param_grads()),
             ("odd", odd),
         ]);
         let mut dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?

@@ -10,7 +10,7 @@ use crate::kernels::{Kernel, Uniforms};
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records (mean, r, gamma) of every group of statistics.
+    /// Records (mean, r, gamma · r) of every group of statistics.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,

@@ -192,7 +192,7 @@ impl Planner<'_> {
         diff_dst: &Requirement,
         diff_src: &Requirement,
         stats: Part,
-        coefficients: Part,
+        means: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let grid = &layout.grid;
         let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
@@ -235,7 +235,7 @@ impl Planner<'_> {
                     ("run_block", word(tiles.runs)),
                     ("lanes", lanes),
                     ("stats", stats.first),
-                    ("coefficients", coefficients.first),
+                    ("means", means.first),
                 ]);
                 Ok(Dispatch {
                     kernel,

@@ -104,7 +104,7 @@ impl Planner<'_> {
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
             enabled: enabled(&[
                 ("summed", tensors.param_grads()),
-                ("folded", split.walk.folded),
+                ("folded", split.walk.folded && tensors.param_grads()),
             ]),
             words: vec![
                 ("row_parts", word(row_parts)),
@@ -123,7 +123,7 @@ impl Planner<'_> {
         split: &SplitRows,
         tensors: &Tensors,
         stats: Part,
-        coefficients: Part,
+        means: Part,
         weights: Option<Part>,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
@@ -142,7 +142,7 @@ impl Planner<'_> {
                 Tensor::DiffSrc,
             ],
             enabled,
-            words: vec![("stats", stats.first), ("coefficients", coefficients.first)],
+            words: vec![("stats", stats.first), ("means", means.first)],
         };
         self.pass_over_rows(split, tensors, weights, &pass)
     }

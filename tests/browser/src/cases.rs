@@ -33,7 +33,7 @@ const LAYER_NORM: [&[usize]; 6] = [
 ];
 
 /// The kernels that there are.
-pub const KERNELS: [&str; 12] = [
+pub const KERNELS: [&str; 13] = [
     "apply_columns",
     "apply_rows",
     "apply_runs",
@@ -41,6 +41,7 @@ pub const KERNELS: [&str; 12] = [
     "fused_columns",
     "fused_rows",
     "fused_runs",
+    "join_rows",
     "pack_statistics",
     "pack_weights",
     "reduce_columns",
