@@ -11,7 +11,7 @@ struct Uniforms {
     row_quads: u32,    // quads that a row touches, at most
     tile_rows: u32,    // a multiple of row_step
     row_step: u32,
-    phases: u32,
+    shifts: u32,
     column_tiles: u32, // tiles along a row
     first_tile: u32,
     end_tile: u32,

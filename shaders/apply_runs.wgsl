@@ -56,7 +56,7 @@ fn apply_runs(
         let run_start = run * uniforms.inner - uniforms.window;
         let own = coefficients_of(run);
         var next = own;
-        if !aligned { next = coefficients_of(run + 1u); }
+        if !packet_aligned { next = coefficients_of(run + 1u); }
         apply_to_run(run, own, next, run_start, chunk_range(run, chunk), lane);
     }
 }

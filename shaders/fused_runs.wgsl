@@ -146,7 +146,7 @@ fn apply_to_channel(channel: u32, i: u32, member: u32) {
     let lane = lane_of(member, uniforms.lanes);
     let own = coefficients_of(i);
     var next = own;
-    if !aligned { next = coefficients_of(i + 1u); }
+    if !packet_aligned { next = coefficients_of(i + 1u); }
     for (var n = group_of(member, uniforms.lanes); n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         // Where the last packet ends behind the run, that is in the run of the block's next channel, or past

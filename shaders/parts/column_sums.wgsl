@@ -1,7 +1,7 @@
 // Sums of columns that the kernels over rows write.
 
 override summed: bool = false; // the parameters' gradients are wanted
-override folded: bool = false; // a workgroup adds up its sums of a column before it writes them
+override stacked: bool = false; // a workgroup adds up its sums of a column before it writes them
 
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
@@ -9,12 +9,12 @@ var<workgroup> sums_xhat: array<real4, workgroup_size>;
 // Writes a group's sums of the four columns from `column` on, of those in the row: `paired`, from
 // workspace[partials + part · columns / 2] on, or where rows do not begin at quads as
 // workspace[partials + part · columns + column] = (Σ, Σ·x̂, 0, 0).
-// If `folded`, invocations of the workgroup that have the same columns add theirs up in a fixed order: all of one
+// If `stacked`, invocations of the workgroup that have the same columns add theirs up in a fixed order: all of one
 // lane, or where rows do not begin at quads those of every fourth row. The others write parts of their own.
 // Every invocation calls it.
 fn write_columns(local: u32, group: u32, column: u32, own: real4, own_xhat: real4) {
     var keep = workgroup_size;
-    if folded { keep = select(min(4u * lanes, workgroup_size), lanes, aligned); }
+    if stacked { keep = select(min(4u * lanes, workgroup_size), lanes, aligned); }
     var sum = own;
     var sum_xhat = own_xhat;
     if keep < workgroup_size {

@@ -5,7 +5,7 @@
 // that of the loops over them.
 // All rows that an invocation walks begin at the same place in a quad, `shift` elements behind the quad's start, so
 // that it keeps to the same columns and holds their gamma. Such rows are `row_step` apart; a workgroup takes one of
-// `phases` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
+// `shifts` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
 // begins at a quad. Packets of two quads are for rows that begin at packets.
 
 override complete: bool = false; // every invocation's packets are in the row
@@ -14,9 +14,9 @@ override scaled: bool = false;   // gamma is given
 // A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
 // those `row_step` further.
 fn rows_of(group: u32) -> vec2<u32> {
-    let split_start = group / uniforms.phases * uniforms.tile_rows;
+    let split_start = group / uniforms.shifts * uniforms.tile_rows;
     return vec2(
-        split_start + group % uniforms.phases * (workgroup_size / lanes),
+        split_start + group % uniforms.shifts * (workgroup_size / lanes),
         min(uniforms.rows, split_start + uniforms.tile_rows),
     );
 }

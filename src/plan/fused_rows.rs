@@ -74,13 +74,13 @@ impl Planner<'_> {
             ("complete", rows.complete()),
             ("scaled", gamma.is_some()),
             ("summed", tensors.param_grads()),
-            ("folded", walk.folded && tensors.param_grads()),
+            ("stacked", walk.stacked && tensors.param_grads()),
             ("odd", odd),
         ]);
         let mut dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
             .into_iter()
             .map(|window| {
-                let tiles = window.units.start * walk.phases..window.units.end * walk.phases;
+                let tiles = window.units.start * walk.shifts..window.units.end * walk.shifts;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let words = [
                     ("partials", partials.part.first),

@@ -311,7 +311,7 @@ pub(crate) fn enabled_for_runs(layout: &Layout, packet_quads: u32) -> Vec<&'stat
     let packet = 4 * packet_quads;
     enabled(&[
         ("general", layout.general.is_some()),
-        ("aligned", grid.inner.is_multiple_of(packet)),
+        ("packet_aligned", grid.inner.is_multiple_of(packet)),
         ("quad_aligned", grid.inner.is_multiple_of(4)),
         ("narrow", grid.inner < 4),
         ("whole", grid.elements().is_multiple_of(u64::from(packet))),

@@ -94,10 +94,10 @@ pub(crate) struct Walk {
     /// Rows between two that an invocation walks.
     pub step: u64,
     /// Workgroups that share `tile_rows` rows, by where these begin in a quad.
-    pub phases: u64,
+    pub shifts: u64,
     pub tile_rows: u64,
     /// Whether a workgroup adds up its sums of a column before it writes them.
-    pub folded: bool,
+    pub stacked: bool,
 }
 
 impl Walk {
@@ -110,12 +110,12 @@ impl Walk {
     fn column_parts(&self, rows: &Rows) -> u64 {
         // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
         // rows do not begin at quads.
-        let apart = match (self.folded, rows.aligned()) {
+        let apart = match (self.stacked, rows.aligned()) {
             (true, true) => 1,
             (true, false) => rows.at_once().min(4),
             (false, _) => rows.at_once(),
         };
-        self.splits(rows) * self.phases * apart
+        self.splits(rows) * self.shifts * apart
     }
 
     /// What the kernels over rows are told of the rows and of a window's tiles.
@@ -133,7 +133,7 @@ impl Walk {
             ("row_quads", word(rows.row_quads)),
             ("tile_rows", word(self.tile_rows)),
             ("row_step", word(self.step)),
-            ("phases", word(self.phases)),
+            ("shifts", word(self.shifts)),
             ("first_tile", word(tiles.start)),
             ("end_tile", word(tiles.end)),
             ("grid_width", workgroups[0]),
@@ -214,9 +214,9 @@ impl Planner<'_> {
         };
         Walk {
             step,
-            phases: step / at_once,
+            shifts: step / at_once,
             tile_rows: walked * step,
-            folded: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
+            stacked: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
         }
     }
 

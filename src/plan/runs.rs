@@ -147,7 +147,10 @@ impl Planner<'_> {
         let kernel = Kernel::ReduceRuns;
         let enabled = enabled(&[
             ("general", layout.general.is_some()),
-            ("aligned", grid.inner.is_multiple_of(4 * packet_quads)),
+            (
+                "packet_aligned",
+                grid.inner.is_multiple_of(4 * packet_quads),
+            ),
             ("quad_aligned", grid.inner.is_multiple_of(4)),
         ]);
         let dispatches = windows(self.profile, src, units, start)?

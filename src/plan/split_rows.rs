@@ -104,7 +104,7 @@ impl Planner<'_> {
             tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
             enabled: enabled(&[
                 ("summed", tensors.param_grads()),
-                ("folded", split.walk.folded && tensors.param_grads()),
+                ("stacked", split.walk.stacked && tensors.param_grads()),
             ]),
             words: vec![
                 ("row_parts", word(row_parts)),
@@ -156,7 +156,7 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
-        let split_tiles = walk.phases * split.column_tiles;
+        let split_tiles = walk.shifts * split.column_tiles;
         let unit_tiles = if walk.tile_rows == 1 { 1 } else { split_tiles };
         let units = walk.splits(rows) * split_tiles / unit_tiles;
         let start = |unit: u64| {
@@ -238,7 +238,7 @@ mod tests {
         // So many that the sums of columns would outgrow a binding.
         assert_eq!(split(65536, 8192).walk.tile_rows, 256);
         let odd = split(512, 4097); // every fourth row
-        assert_eq!((odd.walk.tile_rows, odd.walk.phases), (64, 4));
+        assert_eq!((odd.walk.tile_rows, odd.walk.shifts), (64, 4));
         let uncut = split(4096, 128);
         assert_eq!(uncut.column_tiles, 1);
         assert!(uncut.walk.tile_rows > 16 * uncut.rows.at_once());
