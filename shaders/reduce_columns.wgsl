@@ -20,7 +20,7 @@ struct Uniforms {
     channels: u32,
     inner: u32,
     width_packets: u32,
-    split_rows: u32,   // rows of a split
+    tile_rows: u32,    // rows of a split
     rows: u32,
     column_lanes: u32, // invocations side by side in a workgroup
     first_tile: u32,
@@ -33,7 +33,7 @@ struct Uniforms {
     length: u32,
     stats: u32,
     partials: u32,
-    splits: u32,       // blocks of rows
+    row_tiles: u32,    // blocks of rows
     axis0: u32,
     axis1: u32,
     axis2: u32,
@@ -59,8 +59,8 @@ fn reduce_columns(
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
-    let batch = tile / uniforms.column_tiles / uniforms.splits;
-    let split = tile / uniforms.column_tiles % uniforms.splits;
+    let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
+    let split = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, lane_of(local, uniforms.column_lanes));
 
     var sum: array<Packet, column_packets>;
@@ -83,8 +83,8 @@ fn reduce_columns(
         }
     }
 
-    let row_end = min(uniforms.rows, (split + 1u) * uniforms.split_rows);
-    for (var row = split * uniforms.split_rows + row_lane; row < row_end; row += row_lanes) {
+    let row_end = min(uniforms.rows, (split + 1u) * uniforms.tile_rows);
+    for (var row = split * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
         let row_start = row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
         for (var p = 0u; p < column_packets; p++) {
             let packet = packet_of(row_start, first, p);

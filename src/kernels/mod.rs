@@ -1,6 +1,17 @@
 //! The kernels: one manifest of their texts, bindings, uniforms and variants, from which pipelines,
 //! translations and tests are made.
 //!
+//! # Words
+//!
+//! * A *quad* is four neighbouring elements, a *packet* what one load moves: a quad or two.
+//! * A *run* is the elements of one channel at one index of N. A *row* is what layer norm normalizes together; in the
+//!   kernels over columns, whose channels alternate quickly, some outer indices side by side. A *column* is a position
+//!   in rows.
+//! * A *tile* is what a workgroup does at a time: a *block* of runs, rows or channels, or a *chunk* of one run. Where a
+//!   channel's reduction is *split*, each share has a *partial* sum.
+//! * *Lanes* are invocations side by side in a run or row; what one of them does after another is its *walk*.
+//! * A *window* is the part of a tensor that a dispatch binds.
+//!
 //! # Why every index is in bounds
 //!
 //! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
@@ -402,7 +413,7 @@ impl Kernel {
                     "channels",
                     "inner",
                     "width_packets",
-                    "split_rows",
+                    "tile_rows",
                     "rows",
                     "column_lanes",
                     "first_tile",
@@ -415,7 +426,7 @@ impl Kernel {
                     "length",
                     "stats",
                     "partials",
-                    "splits",
+                    "row_tiles",
                 ],
                 reals: &[],
                 subgroups: false,

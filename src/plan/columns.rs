@@ -279,10 +279,10 @@ impl Planner<'_> {
             .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
-        let split_rows = div_ceil(columns.rows, splits)
+        let tile_rows = div_ceil(columns.rows, splits)
             .min(self.window_unit_of(layout) / columns.width())
             .max(1);
-        let splits = div_ceil(columns.rows, split_rows);
+        let splits = div_ceil(columns.rows, tile_rows);
         let folded = self.folds(layout, &columns, workgroup_size);
         let partials = if folded {
             let channels = u64::from(grid.channels);
@@ -312,16 +312,16 @@ impl Planner<'_> {
         enabled.extend(folded.then_some("folded"));
         enabled.extend(partials.paired.then_some("paired"));
         let dispatches = self
-            .shares(layout, src, &columns, split_rows)?
+            .shares(layout, src, &columns, tile_rows)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let bind = |tensor| Binding::elements(tensor, &share.elements);
                 let mut words = share.words(layout, &columns, workgroups, stats);
                 words.extend([
-                    ("split_rows", word(split_rows)),
+                    ("tile_rows", word(tile_rows)),
                     ("partials", partials.part.first),
-                    ("splits", word(splits)),
+                    ("row_tiles", word(splits)),
                 ]);
                 Ok(Dispatch {
                     kernel,

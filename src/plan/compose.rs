@@ -168,6 +168,25 @@ impl Planner<'_> {
         }
     }
 
+    /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
+    /// geometry and profile alone, but where a binding is too small for an element type.
+    fn fused(
+        &self,
+        layout: &Layout,
+        tensors: &Tensors,
+        epsilon: f64,
+    ) -> Result<Option<Vec<Dispatch>>, Error> {
+        let grid = &layout.grid;
+        if self.fuses_runs(layout, &tensors.src) {
+            self.fused_runs(grid, tensors, epsilon).map(Some)
+        } else if self.fuses_columns(layout, &tensors.src) {
+            let dispatch = self.fused_columns(grid, tensors, epsilon)?;
+            Ok(Some(vec![dispatch]))
+        } else {
+            Ok(None)
+        }
+    }
+
     /// Reduction, sums, elementwise pass: the whole of them and the two halves.
     fn split_batch_norm(
         &self,

@@ -4,8 +4,9 @@
 mod columns;
 mod compose;
 mod finish;
-mod fused;
+mod fused_columns;
 mod fused_rows;
+mod fused_runs;
 mod pack;
 mod rows;
 mod runs;
@@ -16,7 +17,7 @@ mod workspace;
 
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
-use crate::geometry::{self, Layout};
+use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
 use crate::{DType, Error, Profile};
 use std::ops::Range;
@@ -204,6 +205,11 @@ impl Planner<'_> {
             true => 2,
             false => 1,
         }
+    }
+
+    /// Of a small tensor most of the time is that of its dispatches.
+    fn is_small(&self, grid: &Grid) -> bool {
+        grid.elements() <= u64::from(self.profile.tuning.small_tensor)
     }
 
     /// Elements between two neighbouring places where a tensor may be cut: the tuning's, or what a binding

@@ -31,6 +31,16 @@ impl Tensors {
         all
     }
 
+    /// What a dispatch of the whole gradient binds, in order.
+    pub fn bound_at_once(&self) -> Vec<Requirement> {
+        let bound = Self {
+            gamma: self.used_gamma().copied(),
+            sums: None,
+            ..*self
+        };
+        bound.all()
+    }
+
     /// gamma, if it counts.
     pub fn used_gamma(&self) -> Option<&Requirement> {
         self.gamma.as_ref().filter(|_| self.gamma_counts)

@@ -1,4 +1,4 @@
-//! The fused kernels of batch norm: when one fits, its blocks and windows.
+//! The fused kernel over runs: when it fits, its blocks and windows.
 
 use super::tensors::Tensors;
 use super::windows::windows;
@@ -12,22 +12,6 @@ use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 /// Elements from which on runs are fused whatever `short_run` says, where each is a channel of its own: read as columns,
 /// every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
 const LONE_RUN: u32 = 8;
-
-/// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
-const ROWS_OF_A_BLOCK: u64 = 64;
-
-/// Fewest invocations side by side in the fused kernel over columns: 128 bytes of a row by loads of 16.
-const NARROWEST: u32 = 8;
-
-/// What a dispatch of the whole gradient binds, in order.
-fn bound_at_once(tensors: &Tensors) -> Vec<Requirement> {
-    let bound = Tensors {
-        gamma: tensors.used_gamma().copied(),
-        sums: None,
-        ..*tensors
-    };
-    bound.all()
-}
 
 /// How a workgroup of the fused kernel over runs divides its block.
 struct Block {
@@ -126,33 +110,9 @@ impl Planner<'_> {
             || grid.elements() <= u64::from(tuning.min_split)
     }
 
-    /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
-    /// geometry and profile alone, but where a binding is too small for an element type.
-    pub fn fused(
-        &self,
-        layout: &Layout,
-        tensors: &Tensors,
-        epsilon: f64,
-    ) -> Result<Option<Vec<Dispatch>>, Error> {
-        let grid = &layout.grid;
-        if self.fuses_runs(layout, &tensors.src) {
-            self.fused_runs(grid, tensors, epsilon).map(Some)
-        } else if self.fuses_columns(layout, &tensors.src) {
-            let dispatch = self.fused_columns(grid, tensors, epsilon)?;
-            Ok(Some(vec![dispatch]))
-        } else {
-            Ok(None)
-        }
-    }
-
-    /// Of a small tensor most of the time is that of its dispatches.
-    fn is_small(&self, grid: &Grid) -> bool {
-        grid.elements() <= u64::from(self.profile.tuning.small_tensor)
-    }
-
     /// Whether the adapter allows so many bindings, blocks begin at quads at least, what cannot be cut fits a
     /// binding, and blocks suit the adapter.
-    fn fuses_runs(&self, layout: &Layout, src: &Requirement) -> bool {
+    pub fn fuses_runs(&self, layout: &Layout, src: &Requirement) -> bool {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
@@ -177,86 +137,8 @@ impl Planner<'_> {
             && (self.fills(grid, &block) || self.is_small(grid))
     }
 
-    /// Invocations side by side in a workgroup of the fused kernel over columns by loads of so many quads, and
-    /// all of it.
-    fn column_lanes(&self, channels: u32, packet_quads: u32) -> (u32, u32) {
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
-        let lanes = tuning.column_lanes.clamp(1, workgroup_size);
-        let packets = (channels / (4 * packet_quads)).max(1);
-        let lanes = lanes.min(packets.checked_next_power_of_two().unwrap_or(lanes));
-        let mut lanes = 1 << lanes.ilog2();
-        while lanes > NARROWEST && packets.div_ceil(lanes) < tuning.fused_blocks {
-            lanes /= 2;
-        }
-        (lanes, workgroup_size)
-    }
-
-    /// Whether the adapter allows so many bindings, channels are the last axis in whole quads, all fits a
-    /// binding, and the tensor is small and has few rows. Larger ones are walked faster in wider pieces.
-    fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
-        let grid = &layout.grid;
-        let tuning = &self.profile.tuning;
-        let (lanes, workgroup_size) = self.column_lanes(grid.channels, 1);
-        let part = u64::from(grid.outer) * 4 * u64::from(lanes);
-        // Blocks of rows that an invocation adds up.
-        let blocks = div_ceil(
-            u64::from(grid.outer),
-            ROWS_OF_A_BLOCK * u64::from(workgroup_size / lanes),
-        );
-        layout.general.is_none()
-            && grid.inner == 1
-            && grid.channels.is_multiple_of(4)
-            && self.can_bind(Kernel::FusedColumns)
-            && src.padded_bytes() <= self.profile.max_binding
-            && part <= u64::from(tuning.fused_columns)
-            && blocks <= MAX_SERIAL / 2
-            && self.is_small(grid)
-    }
-
-    fn fused_columns(
-        &self,
-        grid: &Grid,
-        tensors: &Tensors,
-        epsilon: f64,
-    ) -> Result<Dispatch, Error> {
-        let kernel = Kernel::FusedColumns;
-        // Not where invocations share columns: each quad of a packet has a tree of sums, with barriers.
-        let wide = self.packet_quads(u64::from(grid.channels));
-        let (lanes, workgroup_size) = self.column_lanes(grid.channels, wide);
-        let (lanes, packet_quads) = match lanes == workgroup_size {
-            true => (lanes, wide),
-            false => (self.column_lanes(grid.channels, 1).0, 1),
-        };
-        let packets = grid.channels / (4 * packet_quads);
-        let workgroups = self.workgroups(u64::from(packets.div_ceil(lanes)))?;
-        let stacked = lanes < workgroup_size;
-        Ok(Dispatch {
-            kernel,
-            workgroup_size,
-            sizes: vec![(PACKET_QUADS, packet_quads)],
-            enabled: stacked.then_some("stacked").into_iter().collect(),
-            bindings: bound_at_once(tensors).iter().map(Binding::whole).collect(),
-            uniforms: Uniforms::new(
-                kernel,
-                &[
-                    ("rows", grid.outer),
-                    ("channels", grid.channels),
-                    ("column_lanes", lanes),
-                    ("grid_width", workgroups[0]),
-                    ("length", word(grid.elements())),
-                ],
-                &[
-                    ("epsilon", epsilon),
-                    ("inverse_count", 1.0 / grid.count().max(1) as f64),
-                ],
-            ),
-            workgroups,
-        })
-    }
-
     /// The whole gradient over a grid's runs.
-    fn fused_runs(
+    pub fn fused_runs(
         &self,
         grid: &Grid,
         tensors: &Tensors,
@@ -288,7 +170,7 @@ impl Planner<'_> {
                     true => window.bind(tensor),
                     false => Binding::whole(tensor),
                 };
-                let bindings = bound_at_once(tensors).iter().map(bind).collect();
+                let bindings = tensors.bound_at_once().iter().map(bind).collect();
                 Ok(Dispatch {
                     kernel,
                     workgroup_size: block.workgroup_size,

@@ -1,0 +1,94 @@
+//! The fused kernel over columns: when it fits, and how workgroups divide the columns.
+
+use super::tensors::Tensors;
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
+use crate::Error;
+use crate::geometry::{Grid, Layout};
+use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
+
+/// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
+const ROWS_OF_A_BLOCK: u64 = 64;
+
+/// Fewest invocations side by side in the fused kernel over columns: 128 bytes of a row by loads of 16.
+const NARROWEST: u32 = 8;
+
+impl Planner<'_> {
+    /// Invocations side by side in a workgroup of the fused kernel over columns by loads of so many quads, and
+    /// all of it.
+    fn column_lanes(&self, channels: u32, packet_quads: u32) -> (u32, u32) {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let lanes = tuning.column_lanes.clamp(1, workgroup_size);
+        let packets = (channels / (4 * packet_quads)).max(1);
+        let lanes = lanes.min(packets.checked_next_power_of_two().unwrap_or(lanes));
+        let mut lanes = 1 << lanes.ilog2();
+        while lanes > NARROWEST && packets.div_ceil(lanes) < tuning.fused_blocks {
+            lanes /= 2;
+        }
+        (lanes, workgroup_size)
+    }
+
+    /// Whether the adapter allows so many bindings, channels are the last axis in whole quads, all fits a
+    /// binding, and the tensor is small and has few rows. Larger ones are walked faster in wider pieces.
+    pub fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
+        let grid = &layout.grid;
+        let tuning = &self.profile.tuning;
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels, 1);
+        let part = u64::from(grid.outer) * 4 * u64::from(lanes);
+        // Blocks of rows that an invocation adds up.
+        let blocks = div_ceil(
+            u64::from(grid.outer),
+            ROWS_OF_A_BLOCK * u64::from(workgroup_size / lanes),
+        );
+        layout.general.is_none()
+            && grid.inner == 1
+            && grid.channels.is_multiple_of(4)
+            && self.can_bind(Kernel::FusedColumns)
+            && src.padded_bytes() <= self.profile.max_binding
+            && part <= u64::from(tuning.fused_columns)
+            && blocks <= MAX_SERIAL / 2
+            && self.is_small(grid)
+    }
+
+    /// The whole gradient over a grid's columns.
+    pub fn fused_columns(
+        &self,
+        grid: &Grid,
+        tensors: &Tensors,
+        epsilon: f64,
+    ) -> Result<Dispatch, Error> {
+        let kernel = Kernel::FusedColumns;
+        // Not where invocations share columns: each quad of a packet has a tree of sums, with barriers.
+        let wide = self.packet_quads(u64::from(grid.channels));
+        let (lanes, workgroup_size) = self.column_lanes(grid.channels, wide);
+        let (lanes, packet_quads) = match lanes == workgroup_size {
+            true => (lanes, wide),
+            false => (self.column_lanes(grid.channels, 1).0, 1),
+        };
+        let packets = grid.channels / (4 * packet_quads);
+        let workgroups = self.workgroups(u64::from(packets.div_ceil(lanes)))?;
+        let stacked = lanes < workgroup_size;
+        Ok(Dispatch {
+            kernel,
+            workgroup_size,
+            sizes: vec![(PACKET_QUADS, packet_quads)],
+            enabled: stacked.then_some("stacked").into_iter().collect(),
+            bindings: tensors.bound_at_once().iter().map(Binding::whole).collect(),
+            uniforms: Uniforms::new(
+                kernel,
+                &[
+                    ("rows", grid.outer),
+                    ("channels", grid.channels),
+                    ("column_lanes", lanes),
+                    ("grid_width", workgroups[0]),
+                    ("length", word(grid.elements())),
+                ],
+                &[
+                    ("epsilon", epsilon),
+                    ("inverse_count", 1.0 / grid.count().max(1) as f64),
+                ],
+            ),
+            workgroups,
+        })
+    }
+}
