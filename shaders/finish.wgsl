@@ -25,7 +25,7 @@ struct Uniforms {
 }
 
 override plain: bool = false;     // parts are `part_stride` apart
-override paired: bool = false;    // so too, of channels in whole quads
+override paired: bool = false;    // so too, in whole quads
 override from_sums: bool = false;
 override to_sums: bool = false;
 override derive: bool = false;    // also write the means

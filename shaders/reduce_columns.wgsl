@@ -1,6 +1,7 @@
 // Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
 // (NXC, rank 2, short runs). The tensor is read as rows of `width` columns, whole packets made of
-// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels.
+// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels. A single row
+// may end inside of its last packet.
 // An invocation owns some packets of columns, `column_lanes` apart, and walks the rows of a split; the
 // invocations of a workgroup that own the same columns add up in a fixed order.
 // Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from

@@ -133,8 +133,8 @@ pub struct Tuning {
     /// 1 where elementwise kernels begin with the tiles that the reduction read last, which a large cache
     /// may still hold; else 0.
     pub apply_backwards: u32,
-    /// Runs shorter than this are read as columns, unless the tensor is so small that one dispatch does it
-    /// all.
+    /// Runs shorter than this are read as columns, unless one dispatch does it all: of a small tensor, or of runs of 8
+    /// elements and more that are channels of their own.
     pub short_run: u32,
     /// Invocations of a workgroup in the fused kernel over runs, which computes the whole gradient of a block
     /// of four channels or more in one dispatch, and over rows that registers hold, where `runs_workgroup` has too

@@ -161,6 +161,8 @@ impl Windows {
             &[7, 100, 331],    // channels · inner larger than a window, as runs
             &[3, 500, 31],     // and as columns, where the apply alone can be cut
             &[1, 1, 150_001],  // one channel
+            &[1, 5001, 7],     // fewer outer indices than fill whole packets
+            &[3, 3001, 5],
         ];
         for (seed, shape) in shapes.iter().enumerate() {
             for data_format in FORMATS {

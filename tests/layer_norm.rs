@@ -191,8 +191,11 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         apply_tile: 64,
         ..Tuning::SOFTWARE
     };
+    // Rows of 193 to 768 elements are held by the wider workgroups.
     let narrow = Tuning {
         runs_workgroup: 16,
+        fused_workgroup: 64,
+        row_joined: 4,
         lane_quads: 2,
         row_lane_quads: 2,
         row_quads: 3,
@@ -207,12 +210,18 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     if subject.checked {
         return vec![own];
     }
+    // Sums of rows behind barriers, where there are subgroups too.
+    let split_narrow = subject.with_profile("split, narrow", |profile| {
+        profile.tuning = narrow;
+        profile.max_storage_buffers = 4;
+        profile.subgroup_size = 0;
+    });
     vec![
         own,
         few_lanes,
         without_subgroups,
         with("split", splits, 4),
-        with("split, narrow", narrow, 4),
+        split_narrow,
         with("split, wide", Tuning::GPU, 4),
         with("narrow", narrow, 8),
         with("wide", Tuning::GPU, 8),

@@ -4,10 +4,10 @@
 mod common;
 
 use common::buffers::{Buffers, Room, first, plan, range};
-use common::data::{Case, FORMATS, assert_close, bits, in_format, options_in};
+use common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
 use common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DataFormat, Element, Error,
+    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat, Element, Error,
     GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
@@ -351,9 +351,14 @@ fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
     for (left, right) in devices.filter(|(left, _)| left.supports::<T>()) {
         for shape in [[6, 5, 7], [7, 3, 67], [300, 9, 2]] {
             for data_format in FORMATS {
-                for statistics in [Statistics::Batch, Statistics::Constant] {
+                for (statistics, param_grads) in all_choices() {
+                    // Alike whatever the type.
+                    if param_grads != ParamGrads::Both && T::DTYPE != DType::F32 {
+                        continue;
+                    }
                     let options = BatchNormOptions {
                         statistics,
+                        param_grads,
                         ..options_in(data_format)
                     };
                     let shape = in_format(&shape, data_format);
@@ -413,6 +418,14 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
         false => f64::from(first::<f32>(&sum[8 * channels..], 1)[0]),
     };
     assert_eq!(count, (whole.src.len() / channels) as f64);
+    let options = &whole.options;
+    if options.statistics == Statistics::Constant && options.param_grads != ParamGrads::Both {
+        let sums = &sum[..2 * channels * T::DTYPE.accumulator().size() as usize];
+        assert!(
+            sums.iter().all(|&byte| byte == 0),
+            "nothing depends on them"
+        );
+    }
     let mut diff_src = Vec::new();
     for (subject, case, buffers, sums, bound, workspace) in &parts {
         subject.write(sums, 0, &sum);
@@ -427,7 +440,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
             ..results
         };
         let what = format!("{:?} {:?} on {}", whole.shape, whole.options, subject.name);
-        assert_close(&all, &whole.reference(), ParamGrads::Both, &what);
+        assert_close(&all, &whole.reference(), whole.options.param_grads, &what);
     }
     let all = Grads {
         diff_src,

@@ -38,7 +38,7 @@
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`, and so is
-//!   `lanes` · `outer_lanes`.
+//!   `lanes` · `outer_lanes`; `joined` is one too, and at most `lanes`.
 //!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.

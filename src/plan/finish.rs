@@ -18,7 +18,7 @@ pub(crate) struct Partials {
     pub part_stride: u64,
     pub repeats: u64,
     pub inner: u32,
-    /// Two channels share a record, in whole quads: c is half of record c / 2.
+    /// Two channels share a record: c is half of record c / 2.
     pub paired: bool,
 }
 
@@ -37,7 +37,8 @@ impl Partials {
         }
     }
 
-    /// One part in each split, two channels to a record; channels come in whole quads.
+    /// One part in each split, two channels to a record. Channels come in whole quads, or there is one part, which is
+    /// reserved in whole quads.
     pub fn paired(part: Part, channels: u32, parts: u64) -> Self {
         Self {
             paired: true,

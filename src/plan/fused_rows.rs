@@ -193,4 +193,29 @@ mod tests {
             assert_eq!(kernel(data, 40_001), None, "{data}");
         }
     }
+    #[test]
+    fn long_rows_take_wide_workgroups() {
+        let gpu = Profile {
+            max_invocations: 1024,
+            max_workgroup_storage: 32768,
+            ..Profile::usual()
+        };
+        let workgroup = |profile: &Profile, columns| {
+            let data = DType::F32;
+            let planner = Planner { profile, data };
+            let by_row = Grid {
+                outer: 1,
+                channels: 4096,
+                inner: columns,
+            };
+            let rows = planner.rows_in_registers(&by_row);
+            rows.map(|rows| (rows.workgroup_size, rows.column_packets))
+        };
+        assert_eq!(workgroup(&gpu, 4096), Some((256, 4)));
+        assert_eq!(workgroup(&gpu, 4100), Some((512, 3)));
+        assert_eq!(workgroup(&gpu, 8192), Some((512, 4)));
+        assert_eq!(workgroup(&gpu, 8196), None);
+        // The limits that every device has.
+        assert_eq!(workgroup(&Profile::usual(), 4100), None);
+    }
 }

@@ -1,4 +1,4 @@
-/* Compiles HLSL with DirectX's compilers, as wgpu does, and prints how long each took. No GPU is needed; see run.sh.
+/* Compiles HLSL with DirectX's compilers, with the options that wgpu gives them, and prints how long each took. No GPU is needed; see run.sh.
  *
  *   compile.exe DIRECTORY
  *
@@ -114,7 +114,7 @@ static int by_dxc(const char *text, size_t size, const char *entry_point, const 
         ID3D10Blob_Release(blob);
     }
     result->functions->Release(result);
-    return SUCCEEDED(status);
+    return SUCCEEDED(status) && *bytes > 0;
 }
 
 static char *read_file(const char *folder, const char *name, size_t *size) {

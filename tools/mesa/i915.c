@@ -82,7 +82,8 @@ static int parameter(int name) {
     }
 }
 
-/* One slice of 6 subslices with 16 execution units each, or with 8 before the 12th generation. */
+/* One slice of 6 subslices with 16 execution units each, or of 3 with 8: Skylake's, whose identities are below 0x4000.
+ * Other GPUs before Tiger Lake are not told apart. */
 static void topology(struct drm_i915_query_item *item) {
     enum { SUBSLICES = 6, UNIT_BYTES = 2, BYTES = 1 + 1 + SUBSLICES * UNIT_BYTES };
     if (item->length == 0) {

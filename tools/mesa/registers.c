@@ -113,7 +113,7 @@ static const struct {
     {"waves", {"Subgroups per SIMD"}},
     {"length", {"Instructions", "Instruction Count"}},
 };
-enum { COLUMN_COUNT = sizeof COLUMNS / sizeof COLUMNS[0], SPILLS = 1 };
+enum { COLUMN_COUNT = sizeof COLUMNS / sizeof COLUMNS[0], SPILLS = 1, SCRATCH = 3 };
 
 static int is_a(const char *name, int column) {
     for (int i = 0; i < 2; i++)
@@ -127,7 +127,7 @@ static void print_head(void) {
     printf("  for\n");
 }
 
-/* Returns whether registers are spilled. */
+/* Returns whether registers are spilled, or arrays are not held by them. */
 static int print_statistics(VkDevice device, VkPipeline pipeline) {
     PFN_vkGetPipelineExecutablePropertiesKHR get_properties =
         (PFN_vkGetPipelineExecutablePropertiesKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR");
@@ -154,7 +154,7 @@ static int print_statistics(VkDevice device, VkPipeline pipeline) {
         for (uint32_t i = 0; i < count; i++) {
             if (!is_a(statistics[i].name, column)) continue;
             snprintf(text, sizeof text, "%llu", (unsigned long long)statistics[i].value.u64);
-            if (column == SPILLS) spills = statistics[i].value.u64;
+            if (column == SPILLS || column == SCRATCH) spills |= statistics[i].value.u64;
         }
         printf(" %7s", text);
     }
@@ -208,6 +208,6 @@ int main(int argc, char **argv) {
         vkDestroyPipeline(device, pipeline, NULL);
     }
     fclose(list);
-    printf("%u kernels, %u spill registers, %u refused\n", compiled + refused, spilling, refused);
+    printf("%u kernels, %u spill registers or need scratch memory, %u refused\n", compiled + refused, spilling, refused);
     return compiled == 0 || refused > 0;
 }
