@@ -1,9 +1,9 @@
 //! Kernels written for the two compilers of DirectX 12.
 
-use super::planned::planned;
+use super::planned::{native, planned};
 use super::{Parsed, hlsl};
 use crate::kernels::{Access, Kernel, Variant};
-use crate::{DType, Profile, Tuning};
+use crate::{DType, Tuning};
 use naga::back;
 use std::collections::HashSet;
 use std::fs;
@@ -85,13 +85,7 @@ fn variants(compiler: &Compiler) -> Vec<(String, Variant)> {
     let mut variants = Vec::new();
     for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
         for &subgroup_size in compiler.subgroups {
-            let profile = Profile {
-                max_invocations: 1024,
-                max_workgroup_storage: 32768,
-                subgroup_size,
-                tuning,
-                ..Profile::usual()
-            };
+            let profile = native(tuning, subgroup_size);
             for data in [DType::F32, DType::F16, DType::Bf16] {
                 for (what, variant) in planned(&profile, data) {
                     for &access in compiler.accesses {

@@ -1,10 +1,10 @@
 //! Kernels for GPUs, written for the compilers of some.
 
-use super::planned::planned;
+use super::planned::{native, planned};
 use super::{Parsed, Translation, translate};
 use crate::kernels::Kernel;
 use crate::kernels::source::Target;
-use crate::{DType, Profile};
+use crate::{DType, Tuning};
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -18,12 +18,7 @@ fn writes_the_kernels_of_gpus_for_mesa() {
     let mut list = String::new();
     let mut written = HashSet::new();
     for subgroup_size in [0, 32, 64] {
-        let profile = Profile {
-            max_invocations: 1024,
-            max_workgroup_storage: 32768,
-            subgroup_size,
-            ..Profile::usual()
-        };
+        let profile = native(Tuning::GPU, subgroup_size);
         for data in [DType::F32, DType::F16, DType::Bf16] {
             for (what, variant) in planned(&profile, data) {
                 if !written.insert(variant.clone()) {

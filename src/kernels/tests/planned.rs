@@ -4,7 +4,18 @@
 use crate::geometry::Grid;
 use crate::kernels::{Access, Variant};
 use crate::plan::{self, BatchNormProblem, LayerNormProblem, Phases, Plan};
-use crate::{DType, ParamGrads, Profile, Statistics};
+use crate::{DType, ParamGrads, Profile, Statistics, Tuning};
+
+/// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
+pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {
+    Profile {
+        max_invocations: 1024,
+        max_workgroup_storage: 32768,
+        subgroup_size,
+        tuning,
+        ..Profile::usual()
+    }
+}
 
 /// What a profile makes of each shape, and of what problem.
 pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
