@@ -6,7 +6,8 @@ use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, BatchNormProblem, Plan, Requirement};
 use crate::{
-    DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, Statistics, host,
+    Algorithm, DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf,
+    Statistics, host,
 };
 
 /// What a [`GpuBatchNorm`] computes.
@@ -387,6 +388,11 @@ impl BatchNormPlan {
     pub fn sums_size(&self) -> u64 {
         let sums = self.plan.requirement(Tensor::Sums);
         sums.map_or(0, |sums| sums.bytes())
+    }
+
+    /// The algorithm of one recording of the whole operator.
+    pub fn algorithm(&self) -> Algorithm {
+        self.plan.algorithm
     }
 
     /// How many dispatches one recording of the whole operator makes.

@@ -1,6 +1,6 @@
 //! The one error type.
 
-use crate::DType;
+use crate::{Algorithm, DType};
 
 /// What went wrong, with the values needed to mend the call.
 ///
@@ -101,6 +101,14 @@ pub enum Error {
         expected: String,
         /// What it was.
         got: String,
+    },
+    /// The algorithm that the profile forces cannot do the problem.
+    #[error("algorithm: expected one that can do this, got {algorithm}: {reason}")]
+    Algorithm {
+        /// The algorithm.
+        algorithm: Algorithm,
+        /// Why it cannot.
+        reason: String,
     },
     /// Something is larger than the device allows.
     #[error("{what}: needs {needed}, but the device's {limit} is {available}")]

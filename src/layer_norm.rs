@@ -5,7 +5,7 @@ use crate::geometry;
 use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem, Plan, Requirement};
-use crate::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
+use crate::{Algorithm, DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -296,6 +296,11 @@ impl LayerNormPlan {
     /// Bytes of scratch memory.
     pub fn workspace_size(&self) -> u64 {
         self.plan.workspace_bytes
+    }
+
+    /// The algorithm of one recording of the whole operator.
+    pub fn algorithm(&self) -> Algorithm {
+        self.plan.algorithm
     }
 
     /// How many dispatches one recording makes.

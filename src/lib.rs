@@ -35,7 +35,7 @@
 //! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`]; all give [`Grads`] |
 //! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
-//! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`] |
+//! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
 //!
@@ -72,7 +72,7 @@
 //! | `kernels` | the texts in `shaders/`, their bindings, uniforms and variants |
 //! | `profile` | an adapter's limits, as wgpu tells them, and sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
-//! | `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
+//! | `algorithm`, `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
 //!
 //! # Features
 //!
@@ -88,6 +88,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod algorithm;
 mod batch_norm;
 mod bound;
 mod context;
@@ -103,6 +104,7 @@ mod plan;
 mod profile;
 pub mod reference;
 
+pub use algorithm::Algorithm;
 pub use batch_norm::{
     BatchNormArgs, BatchNormBuffers, BatchNormOptions, BatchNormPlan, BatchNormSizes, GpuBatchNorm,
 };

@@ -1,7 +1,7 @@
 //! What the plan knows of an adapter: limits, abilities, and the sizes that suit it. All tuning is
 //! here, as data.
 
-use crate::{DType, Error};
+use crate::{Algorithm, DType, Error};
 use std::fmt;
 use std::str::FromStr;
 
@@ -64,6 +64,9 @@ pub struct Profile {
     pub int64: bool,
     /// Sizes that suit this kind of adapter.
     pub tuning: Tuning,
+    /// The algorithm that every plan has to take, whether or not it is fast; an error
+    /// ([`Error::Algorithm`]) where it cannot do the problem. For tests and measurements.
+    pub algorithm: Option<Algorithm>,
 }
 
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
@@ -508,6 +511,7 @@ impl Profile {
             f64: features.contains(wgpu::Features::SHADER_F64),
             int64: features.contains(wgpu::Features::SHADER_INT64),
             tuning,
+            algorithm: None,
         }
     }
 
@@ -637,6 +641,7 @@ impl Profile {
             f64: false,
             int64: false,
             tuning: Tuning::GPU,
+            algorithm: None,
         }
     }
 }

@@ -35,13 +35,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Clone, Debug)]
 pub struct GpuContext {
     inner: Arc<Inner>,
+    profile: Arc<Profile>,
 }
 
 #[derive(Debug)]
 struct Inner {
     device: wgpu::Device,
     queue: wgpu::Queue,
-    profile: Profile,
     shader_checks: bool,
     pipelines: Pipelines,
     poller: Poller,
@@ -167,7 +167,6 @@ impl GpuContext {
         *owners = Some((device.clone(), queue.clone()));
         let inner = Inner {
             poller: Poller::new(device.clone()),
-            profile,
             shader_checks: options.shader_checks,
             pipelines: Pipelines::new(&device),
             lost,
@@ -177,6 +176,35 @@ impl GpuContext {
         };
         Self {
             inner: Arc::new(inner),
+            profile: Arc::new(profile),
+        }
+    }
+
+    /// This context under another profile: it shares the device and all compiled pipelines. Limits above the
+    /// device's are lowered to it, sizes of the tuning out of range are moved into it.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{Algorithm, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let mut profile = gpu.profile().clone();
+    /// profile.algorithm = Some(Algorithm::ChannelsLast);
+    /// let gpu = gpu.with_profile(profile);
+    /// let plan = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?
+    ///     .plan(&[64, 128], DType::F32, DType::F32, true)?;
+    /// assert_eq!(plan.algorithm(), Algorithm::ChannelsLast);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    #[must_use]
+    pub fn with_profile(&self, profile: Profile) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            profile: Arc::new(profile.within(&self.inner.device)),
         }
     }
 
@@ -197,17 +225,17 @@ impl GpuContext {
 
     /// What plans know of the adapter.
     pub fn profile(&self) -> &Profile {
-        &self.inner.profile
+        &self.profile
     }
 
     /// Whether tensors of this element type can be computed here.
     pub fn supports(&self, dtype: DType) -> bool {
-        self.inner.profile.supports(dtype)
+        self.profile.supports(dtype)
     }
 
     /// An error if plans cannot run here, as on a caller's device with too small limits.
     pub(crate) fn check_fit(&self) -> Result<(), Error> {
-        let profile = &self.inner.profile;
+        let profile = &self.profile;
         let shared =
             u64::from(profile::SMALLEST_WORKGROUP) * profile::SHARED_REALS * DType::F64.size();
         Error::check_limit(
@@ -292,7 +320,7 @@ impl GpuContext {
     ) -> Result<wgpu::Buffer, Error> {
         self.check_alive()?;
         let size = bytes.max(32).next_multiple_of(32);
-        Error::check_limit(what, "max_buffer_size", size, self.inner.profile.max_buffer)?;
+        Error::check_limit(what, "max_buffer_size", size, self.profile.max_buffer)?;
         let create = || {
             self.inner.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(what),

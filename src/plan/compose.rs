@@ -6,7 +6,7 @@ use super::workspace::Workspace;
 use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::Tensor;
-use crate::{DType, Error, ParamGrads, Profile, Statistics};
+use crate::{Algorithm, DType, Error, ParamGrads, Profile, Statistics};
 
 /// Requirements of one element type and length, for a tensor each.
 fn of(dtype: DType, elements: u64) -> impl Fn(Tensor) -> Requirement {
@@ -59,20 +59,24 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let planner = Planner { profile, data };
     let tensors = problem.tensors();
     let mut workspace = Workspace::new(data.accumulator());
-    let mut dispatches = planner.split_batch_norm(problem, &tensors, &mut workspace)?;
-    let fusible = tensors.src.elements > 0 && problem.statistics == Statistics::Batch;
-    let fused = match fusible {
-        true => planner.fused(&problem.layout, &tensors, problem.epsilon)?,
-        false => None,
+    let (whole, halves) = planner.choose_batch_norm(problem)?;
+    let mut dispatches = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
+    let grid = &problem.layout.grid;
+    let fused = match whole {
+        Algorithm::FusedChannelsFirst => planner.fused_runs(grid, &tensors, problem.epsilon)?,
+        Algorithm::FusedChannelsLast => {
+            vec![planner.fused_columns(grid, &tensors, problem.epsilon)?]
+        }
+        _ => vec![],
     };
-    if let Some(fused) = fused {
+    if !fused.is_empty() {
         dispatches = dispatches
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
             .chain(fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
     }
-    planner.complete(problem.params, &tensors, &workspace, dispatches)
+    planner.complete(whole, problem.params, &tensors, &workspace, dispatches)
 }
 
 /// A reduction that writes diff_src as far as it reads diff_dst.
@@ -129,21 +133,19 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     let data = problem.data;
     let planner = Planner { profile, data };
     let tensors = problem.tensors();
-    // The elements grouped by row, for the statistics; the parameters go by column.
-    let by_row = Grid {
-        outer: 1,
-        channels: problem.rows,
-        inner: problem.columns,
-    };
+    let algorithm = planner.choose_layer_norm(problem)?;
+    let by_row = problem.by_row();
     let mut workspace = Workspace::new(data.accumulator());
     let mut dispatches = Vec::new();
     let mut of_columns = Partials::none(problem.columns, workspace.reserve(0)?);
     let epsilon = problem.epsilon;
-    if let (Some(rows), 1..) = (planner.rows_in_registers(&by_row), by_row.elements()) {
-        (dispatches, of_columns) = planner.fused_rows(&rows, &tensors, epsilon, &mut workspace)?;
-    } else if by_row.elements() > 0 {
-        (dispatches, of_columns) =
-            planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?;
+    if by_row.elements() > 0 {
+        (dispatches, of_columns) = match algorithm {
+            Algorithm::RowsInRegisters => {
+                planner.fused_rows(&by_row, &tensors, epsilon, &mut workspace)?
+            }
+            _ => planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?,
+        };
     }
     if tensors.param_grads() && problem.columns > 0 {
         let derived = Derived {
@@ -156,41 +158,20 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(problem.params, &tensors, &workspace, dispatches)
+    planner.complete(algorithm, problem.params, &tensors, &workspace, dispatches)
 }
 
 impl Planner<'_> {
     /// Whether runs are long enough to be read as such; else they are read as columns.
     pub fn reads_runs(&self, layout: &Layout) -> bool {
-        match &layout.general {
-            Some(general) => !general.keeps_last,
-            None => layout.grid.inner >= self.profile.tuning.short_run.max(1),
-        }
-    }
-
-    /// The whole gradient in one dispatch, or one a window, if that is the fastest. The choice depends on
-    /// geometry and profile alone, but where a binding is too small for an element type.
-    fn fused(
-        &self,
-        layout: &Layout,
-        tensors: &Tensors,
-        epsilon: f64,
-    ) -> Result<Option<Vec<Dispatch>>, Error> {
-        let grid = &layout.grid;
-        if self.fuses_runs(layout, &tensors.src) {
-            self.fused_runs(grid, tensors, epsilon).map(Some)
-        } else if self.fuses_columns(layout, &tensors.src) {
-            let dispatch = self.fused_columns(grid, tensors, epsilon)?;
-            Ok(Some(vec![dispatch]))
-        } else {
-            Ok(None)
-        }
+        layout.grid.inner >= self.profile.tuning.short_run.max(1)
     }
 
     /// Reduction, sums, elementwise pass: the whole of them and the two halves.
     fn split_batch_norm(
         &self,
         problem: &BatchNormProblem,
+        algorithm: Algorithm,
         tensors: &Tensors,
         workspace: &mut Workspace,
     ) -> Result<Vec<(Phases, Dispatch)>, Error> {
@@ -200,9 +181,10 @@ impl Planner<'_> {
         let empty = src.elements == 0;
         let batch = problem.statistics == Statistics::Batch;
         let both = tensors.param_grads();
-        // Of a row of channels that is fused, the halves take runs for their smaller workspace.
-        let lone = batch && grid.outer == 1 && self.fuses_runs(layout, src);
-        let runs = lone || self.reads_runs(layout);
+        let runs = match (algorithm, &layout.general) {
+            (_, Some(general)) => !general.keeps_last,
+            (algorithm, None) => algorithm == Algorithm::ChannelsFirst,
+        };
         // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
         let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !runs);
         let (reduces, applies) = match one_pass {
@@ -299,6 +281,7 @@ impl Planner<'_> {
 
     fn complete(
         &self,
+        algorithm: Algorithm,
         params: DType,
         tensors: &Tensors,
         workspace: &Workspace,
@@ -311,6 +294,7 @@ impl Planner<'_> {
             }
         }
         let plan = Plan {
+            algorithm,
             data: self.data,
             params,
             tensors: tensors.all(),

@@ -1,13 +1,16 @@
 //! The fused kernel over columns: when it fits, and how workgroups divide the columns.
 
 use super::tensors::Tensors;
-use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::{Grid, Layout};
+use crate::geometry::Grid;
 use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 
 /// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
+
+/// Such blocks of an invocation, at most.
+const MOST_BLOCKS: u64 = 64;
 
 /// Fewest invocations side by side in the fused kernel over columns: 128 bytes of a row by loads of 16.
 const NARROWEST: u32 = 8;
@@ -28,26 +31,40 @@ impl Planner<'_> {
         (lanes, workgroup_size)
     }
 
-    /// Whether the adapter allows so many bindings, channels are the last axis in whole quads, all fits a
-    /// binding, and the tensor is small and has few rows. Larger ones are walked faster in wider pieces.
-    pub fn fuses_columns(&self, layout: &Layout, src: &Requirement) -> bool {
-        let grid = &layout.grid;
-        let tuning = &self.profile.tuning;
+    /// Blocks of rows that an invocation adds up.
+    fn row_blocks(&self, grid: &Grid) -> u64 {
         let (lanes, workgroup_size) = self.column_lanes(grid.channels, 1);
-        let part = u64::from(grid.outer) * 4 * u64::from(lanes);
-        // Blocks of rows that an invocation adds up.
-        let blocks = div_ceil(
+        div_ceil(
             u64::from(grid.outer),
             ROWS_OF_A_BLOCK * u64::from(workgroup_size / lanes),
-        );
-        layout.general.is_none()
-            && grid.inner == 1
-            && grid.channels.is_multiple_of(4)
-            && self.can_bind(Kernel::FusedColumns)
-            && src.padded_bytes() <= self.profile.max_binding
-            && part <= u64::from(tuning.fused_columns)
-            && blocks <= MAX_SERIAL / 2
-            && self.is_small(grid)
+        )
+    }
+
+    /// Why the kernel cannot take a tensor, if it cannot.
+    pub fn fused_columns_refusal(&self, grid: &Grid, src: &Requirement) -> Option<String> {
+        if grid.elements() == 0 {
+            return Some("the tensor is empty".to_owned());
+        }
+        if grid.inner != 1 {
+            return Some("channels are not the last axis".to_owned());
+        }
+        if !grid.channels.is_multiple_of(4) {
+            return Some(format!("{} channels are no multiple of 4", grid.channels));
+        }
+        if src.padded_bytes() > self.profile.max_binding {
+            return Some("the tensor does not fit one binding".to_owned());
+        }
+        if self.row_blocks(grid) > MOST_BLOCKS {
+            return Some(format!("{} rows are too many to add up", grid.outer));
+        }
+        self.too_many_bindings(Kernel::FusedColumns)
+    }
+
+    /// Whether a tensor is small and has few rows: larger ones are walked faster in wider pieces.
+    pub fn fused_columns_pay(&self, grid: &Grid) -> bool {
+        let (lanes, _) = self.column_lanes(grid.channels, 1);
+        let part = u64::from(grid.outer) * 4 * u64::from(lanes);
+        part <= u64::from(self.profile.tuning.fused_columns) && self.is_small(grid)
     }
 
     /// The whole gradient over a grid's columns.

@@ -14,9 +14,23 @@ use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
 
 impl Planner<'_> {
-    /// How a fused kernel divides rows, if it can: they are short enough for registers, and the adapter allows the
-    /// bindings.
-    pub fn rows_in_registers(&self, by_row: &Grid) -> Option<Rows> {
+    /// Why a fused kernel cannot take rows, if it cannot.
+    pub fn rows_in_registers_refusal(&self, by_row: &Grid) -> Option<String> {
+        let rows = self.rows_of_registers(by_row);
+        self.too_many_bindings(Kernel::FusedRows).or_else(|| {
+            let most = most_packets(self.profile.tuning.row_quads, rows.packet_quads);
+            let held = rows.column_packets <= most && rows.tile_packets() >= rows.row_packets();
+            (!held).then(|| {
+                format!(
+                    "{} elements of a row are more than a workgroup's registers hold",
+                    rows.columns
+                )
+            })
+        })
+    }
+
+    /// How a fused kernel divides rows, if registers hold them.
+    fn rows_of_registers(&self, by_row: &Grid) -> Rows {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads;
         let divided = |workgroup_size| {
@@ -36,8 +50,7 @@ impl Planner<'_> {
             rows.lanes = subgroup;
             rows.column_packets = packets_held(rows.row_packets(), subgroup, most);
         }
-        let fits = rows.column_packets <= most && held(&rows) && self.can_bind(Kernel::FusedRows);
-        fits.then_some(rows)
+        rows
     }
 
     /// The kernel for rows like these.
@@ -54,11 +67,12 @@ impl Planner<'_> {
     /// The whole gradient but for the last sums of columns, which are left as partial sums.
     pub fn fused_rows(
         &self,
-        rows: &Rows,
+        by_row: &Grid,
         tensors: &Tensors,
         epsilon: f64,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let rows = &self.rows_of_registers(by_row);
         let kernel = self.fused_rows_kernel(rows);
         let walk = self.walk(rows, 1);
         let partials = walk.column_partials(rows, tensors.param_grads(), workspace)?;
@@ -181,8 +195,8 @@ mod tests {
                 channels: 4096,
                 inner: columns,
             };
-            let rows = planner.rows_in_registers(&by_row);
-            rows.map(|rows| planner.fused_rows_kernel(&rows))
+            let held = planner.rows_in_registers_refusal(&by_row).is_none();
+            held.then(|| planner.fused_rows_kernel(&planner.rows_of_registers(&by_row)))
         };
         for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
             assert_eq!(kernel(data, 768), Some(Kernel::FusedRows), "{data}");
@@ -208,8 +222,9 @@ mod tests {
                 channels: 4096,
                 inner: columns,
             };
-            let rows = planner.rows_in_registers(&by_row);
-            rows.map(|rows| (rows.workgroup_size, rows.column_packets))
+            let held = planner.rows_in_registers_refusal(&by_row).is_none();
+            let rows = planner.rows_of_registers(&by_row);
+            held.then_some((rows.workgroup_size, rows.column_packets))
         };
         assert_eq!(workgroup(&gpu, 4096), Some((256, 4)));
         assert_eq!(workgroup(&gpu, 4100), Some((512, 3)));

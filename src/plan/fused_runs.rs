@@ -110,14 +110,17 @@ impl Planner<'_> {
             || grid.elements() <= u64::from(tuning.min_split)
     }
 
-    /// Whether the adapter allows so many bindings, blocks begin at quads at least, what cannot be cut fits a
-    /// binding, and blocks suit the adapter.
-    pub fn fuses_runs(&self, layout: &Layout, src: &Requirement) -> bool {
-        let grid = &layout.grid;
-        let tuning = &self.profile.tuning;
+    /// Why the kernel cannot take a tensor, if it cannot.
+    pub fn fused_runs_refusal(&self, grid: &Grid, src: &Requirement) -> Option<String> {
+        if grid.elements() == 0 {
+            return Some("the tensor is empty".to_owned());
+        }
         let plane = u64::from(grid.channels) * u64::from(grid.inner);
-        let small = grid.inner >= 4 && self.is_small(grid);
-        let lone = grid.inner >= LONE_RUN && grid.outer == 1;
+        if grid.outer > 1 && !plane.is_multiple_of(4) {
+            return Some(format!(
+                "the {plane} elements of an index of N are no multiple of 4"
+            ));
+        }
         let block = self.block(grid);
         // What one binding has to hold: all, or, where windows can begin at blocks, one with its surroundings.
         let bound = match grid.outer {
@@ -127,12 +130,26 @@ impl Planner<'_> {
             }
             _ => src.padded_bytes(),
         };
-        layout.general.is_none()
-            && (small || lone || self.reads_runs(layout))
-            && self.can_bind(Kernel::FusedRuns)
-            && (grid.outer == 1
-                || (plane.is_multiple_of(4) && grid.elements() <= u64::from(tuning.fused_tensor)))
-            && bound <= self.profile.max_binding
+        if bound > self.profile.max_binding {
+            return Some(format!("{bound} bytes do not fit one binding"));
+        }
+        if block.channels > u64::from(block.workgroup_size) || block.adds > MAX_SERIAL {
+            return Some(format!(
+                "{} elements of a channel are too many for a workgroup",
+                grid.count()
+            ));
+        }
+        self.too_many_bindings(Kernel::FusedRuns)
+    }
+
+    /// Whether the tensor is so small, or runs are so long, that blocks of channels suit the adapter.
+    pub fn fused_runs_pay(&self, layout: &Layout) -> bool {
+        let grid = &layout.grid;
+        let small = grid.inner >= 4 && self.is_small(grid);
+        let lone = grid.inner >= LONE_RUN && grid.outer == 1;
+        let block = self.block(grid);
+        (small || lone || self.reads_runs(layout))
+            && (grid.outer == 1 || grid.elements() <= u64::from(self.profile.tuning.fused_tensor))
             && self.suits(&block)
             && (self.fills(grid, &block) || self.is_small(grid))
     }
@@ -266,7 +283,8 @@ mod tests {
                     dtype: data,
                     elements: grid.elements(),
                 };
-                planner.fuses_runs(&grid.into(), &src)
+                planner.fused_runs_refusal(&grid, &src).is_none()
+                    && planner.fused_runs_pay(&grid.into())
             });
             // One choice for all types.
             assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
@@ -296,7 +314,8 @@ mod tests {
                     dtype: data,
                     elements: grid.elements(),
                 };
-                planner.fuses_runs(&grid.into(), &src)
+                planner.fused_runs_refusal(&grid, &src).is_none()
+                    && planner.fused_runs_pay(&grid.into())
             };
             assert!(fused(1, 65536, 8) && fused(1, 300_001, 25));
             assert!(!fused(1, 300_001, 7) && !fused(4, 65536, 8));

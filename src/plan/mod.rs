@@ -1,6 +1,7 @@
 //! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
 //! touches a GPU.
 
+mod choose;
 mod columns;
 mod compose;
 mod finish;
@@ -19,7 +20,7 @@ pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_n
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
-use crate::{DType, Error, Profile};
+use crate::{Algorithm, DType, Error, Profile};
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -122,6 +123,8 @@ impl Requirement {
 /// A plan: what to bind and what to dispatch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
+    /// What computes the whole operator.
+    pub algorithm: Algorithm,
     pub data: DType,
     pub params: DType,
     pub tensors: Vec<Requirement>,
@@ -189,9 +192,14 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Whether the adapter allows a kernel all of its bindings.
-    fn can_bind(&self, kernel: Kernel) -> bool {
-        self.profile.max_storage_buffers as usize >= kernel.entry().tensors.len()
+    /// Why a kernel cannot be bound, if the adapter does not allow it all of its bindings.
+    fn too_many_bindings(&self, kernel: Kernel) -> Option<String> {
+        let (needed, allowed) = (
+            kernel.entry().tensors.len(),
+            self.profile.max_storage_buffers,
+        );
+        (needed > allowed as usize)
+            .then(|| format!("it binds {needed} storage buffers, the device allows {allowed}"))
     }
 
     /// Quads that a load of data moves: two, where so many elements, the tensor's or a row's, are made of pairs of

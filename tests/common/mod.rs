@@ -30,14 +30,9 @@ impl Subject {
     pub fn with_profile(&self, what: &str, change: impl FnOnce(&mut Profile)) -> Self {
         let mut profile = self.gpu.profile().clone();
         change(&mut profile);
-        let options = DeviceOptions {
-            shader_checks: self.checked,
-            profile: Some(profile),
-        };
-        let (device, queue) = (self.gpu.device().clone(), self.gpu.queue().clone());
         Self {
             name: format!("{} / {what}", self.name),
-            gpu: GpuContext::from_device(device, queue, options),
+            gpu: self.gpu.with_profile(profile),
             checked: self.checked,
         }
     }

@@ -2,9 +2,10 @@
 
 use crate::attributes::{Choice, Format, choice};
 use crate::bench::Bench;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
-use wgpu_norm::{ParamGrads, Statistics, Tuning};
+use wgpu_norm::{Algorithm, ParamGrads, Statistics, Tuning};
 
 /// What the command leaves behind.
 const EXIT: &str =
@@ -35,6 +36,15 @@ pub struct GpuArgs {
     /// such lines [default: $WGPU_NORM_PROFILE]
     #[arg(long, value_name = "PROFILE", global = true, value_parser = profile)]
     pub profile: Option<String>,
+    /// The algorithm to take, whether or not it is fast [default: the first that pays]
+    #[arg(long, value_name = "NAME", global = true, value_parser = algorithm())]
+    pub algorithm: Option<Algorithm>,
+}
+
+/// The names of all algorithms, for the help text as well.
+fn algorithm() -> impl clap::builder::TypedValueParser<Value = Algorithm> {
+    let names = PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::name));
+    names.try_map(|name| name.parse::<Algorithm>())
 }
 
 /// The text of a profile, or of the file that holds it; checked.

@@ -24,16 +24,17 @@ impl GpuArgs {
         let options = self.options();
         pollster::block_on(async {
             let adapter = options.adapter().await?;
-            let profile = match &self.profile {
-                None => None,
+            let mut profile = Profile::for_adapter(&adapter);
+            profile = match &self.profile {
+                None => profile.with_env()?,
                 Some(text) => {
-                    let mut profile = Profile::for_adapter(&adapter);
                     profile.tuning = profile.tuning.overridden(text)?;
-                    Some(profile)
+                    profile
                 }
             };
+            profile.algorithm = self.algorithm;
             let options = DeviceOptions {
-                profile,
+                profile: Some(profile),
                 ..options.device
             };
             GpuContext::from_adapter(&adapter, options).await
@@ -45,9 +46,5 @@ impl GpuArgs {
 pub fn tuned(gpu: &GpuContext, tuning: Tuning) -> GpuContext {
     let mut profile = gpu.profile().clone();
     profile.tuning = tuning;
-    let options = DeviceOptions {
-        profile: Some(profile),
-        ..DeviceOptions::default()
-    };
-    GpuContext::from_device(gpu.device().clone(), gpu.queue().clone(), options)
+    gpu.with_profile(profile)
 }

@@ -135,6 +135,7 @@ fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
             error @ (Error::Limit { .. }
             | Error::OutOfMemory { .. }
             | Error::UnsupportedDType { .. }
+            | Error::Algorithm { .. }
             | Error::SizeOverflow { .. }),
         ) => Ok(Err(error)),
         Err(error) => Err(error.into()),

@@ -1,0 +1,81 @@
+//! The names of the ways through a tensor.
+
+use crate::Error;
+use std::fmt;
+use std::str::FromStr;
+
+/// A way to compute a gradient: which kernels walk the tensor, and how often.
+///
+/// A plan takes the first one of [`ALL`](Self::ALL) that can do the problem and pays on the adapter;
+/// [`Profile::algorithm`](crate::Profile::algorithm) forces one. All give the same results up to rounding.
+///
+/// ```
+/// use wgpu_norm::Algorithm;
+/// assert_eq!("channels_last".parse::<Algorithm>()?, Algorithm::ChannelsLast);
+/// assert_eq!(Algorithm::ChannelsLast.to_string(), "channels_last");
+/// # Ok::<(), wgpu_norm::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// Layer norm in one reading: each row is held in registers.
+    RowsInRegisters,
+    /// Layer norm in two readings: sums of rows and columns, then diff_src.
+    RowsReadTwice,
+    /// Batch norm in one dispatch over the runs of elements that a channel has at one index of N (`NCX`): a
+    /// workgroup adds up its channels and reads them again from a cache.
+    FusedChannelsFirst,
+    /// Batch norm in one dispatch over small tensors whose channels are the last axis (`NXC`).
+    FusedChannelsLast,
+    /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes.
+    General,
+    /// Batch norm over the runs of elements that a channel has at one index of N (`NCX`): sums, then diff_src.
+    ChannelsFirst,
+    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short runs): sums, then diff_src.
+    ChannelsLast,
+}
+
+impl Algorithm {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Self; 7] = [
+        Self::RowsInRegisters,
+        Self::RowsReadTwice,
+        Self::FusedChannelsFirst,
+        Self::FusedChannelsLast,
+        Self::General,
+        Self::ChannelsFirst,
+        Self::ChannelsLast,
+    ];
+
+    /// Its name, as the command takes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RowsInRegisters => "rows_in_registers",
+            Self::RowsReadTwice => "rows_read_twice",
+            Self::FusedChannelsFirst => "fused_channels_first",
+            Self::FusedChannelsLast => "fused_channels_last",
+            Self::General => "general",
+            Self::ChannelsFirst => "channels_first",
+            Self::ChannelsLast => "channels_last",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|known| known.name() == text);
+        found.ok_or_else(|| Error::Argument {
+            argument: "algorithm",
+            expected: format!("one of {}", Self::ALL.map(Self::name).join(", ")),
+            got: text.to_owned(),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
+//! the profile forces.
+
+use super::compose::{BatchNormProblem, LayerNormProblem};
+use super::{Planner, Requirement};
+use crate::geometry::Grid;
+use crate::kernels::Tensor;
+use crate::{Algorithm, Error, Statistics};
+
+/// An algorithm of an operator's list.
+struct Candidate<P> {
+    algorithm: Algorithm,
+    /// Why it cannot do a problem, if it cannot.
+    refusal: fn(&Planner<'_>, &P) -> Option<String>,
+    /// Whether it is taken where it can: it is faster than those behind it.
+    pays: fn(&Planner<'_>, &P) -> bool,
+}
+
+/// Batch norm in one dispatch.
+const FUSED_BATCH_NORM: [Candidate<BatchNormProblem>; 2] = [
+    Candidate {
+        algorithm: Algorithm::FusedChannelsFirst,
+        refusal: |planner, problem| {
+            not_fusible(problem)
+                .or_else(|| planner.fused_runs_refusal(&problem.layout.grid, &problem.src()))
+        },
+        pays: |planner, problem| planner.fused_runs_pay(&problem.layout),
+    },
+    Candidate {
+        algorithm: Algorithm::FusedChannelsLast,
+        refusal: |planner, problem| {
+            not_fusible(problem)
+                .or_else(|| planner.fused_columns_refusal(&problem.layout.grid, &problem.src()))
+        },
+        pays: |planner, problem| planner.fused_columns_pay(&problem.layout.grid),
+    },
+];
+
+/// Batch norm by a reduction and an elementwise pass, which are also its two halves.
+const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
+    Candidate {
+        algorithm: Algorithm::General,
+        refusal: |_, problem| match problem.layout.general {
+            Some(_) => None,
+            None => Some("the axes fold to (outer, channels, inner)".to_owned()),
+        },
+        pays: |_, _| true,
+    },
+    Candidate {
+        algorithm: Algorithm::ChannelsFirst,
+        refusal: |_, problem| not_folded(problem),
+        pays: |planner, problem| planner.reads_runs(&problem.layout),
+    },
+    Candidate {
+        algorithm: Algorithm::ChannelsLast,
+        refusal: |_, problem| not_folded(problem),
+        pays: |_, _| true,
+    },
+];
+
+const LAYER_NORM: [Candidate<LayerNormProblem>; 2] = [
+    Candidate {
+        algorithm: Algorithm::RowsInRegisters,
+        refusal: |planner, problem| planner.rows_in_registers_refusal(&problem.by_row()),
+        pays: |_, _| true,
+    },
+    Candidate {
+        algorithm: Algorithm::RowsReadTwice,
+        refusal: |_, _| None,
+        pays: |_, _| true,
+    },
+];
+
+fn not_folded(problem: &BatchNormProblem) -> Option<String> {
+    let general = problem.layout.general.is_some();
+    general.then(|| "the axes do not fold to (outer, channels, inner)".to_owned())
+}
+
+/// What no fused algorithm of batch norm does.
+fn not_fusible(problem: &BatchNormProblem) -> Option<String> {
+    not_folded(problem).or_else(|| match problem.statistics {
+        Statistics::Batch => None,
+        Statistics::Constant => Some("mean and variance are constants".to_owned()),
+    })
+}
+
+impl Planner<'_> {
+    /// The algorithms of the whole gradient and of its two halves. These are a split one; where the whole is fused,
+    /// one of their own.
+    pub fn choose_batch_norm(
+        &self,
+        problem: &BatchNormProblem,
+    ) -> Result<(Algorithm, Algorithm), Error> {
+        let all = FUSED_BATCH_NORM.iter().chain(&SPLIT_BATCH_NORM);
+        let whole = self.choose("batch norm", all, problem)?;
+        let split = SPLIT_BATCH_NORM.iter();
+        let halves = match whole {
+            // A row of channels: read as columns, every element would have a partial sum.
+            Algorithm::FusedChannelsFirst if problem.layout.grid.outer == 1 => {
+                Algorithm::ChannelsFirst
+            }
+            Algorithm::FusedChannelsFirst | Algorithm::FusedChannelsLast => {
+                self.first_that_pays(split, problem)?
+            }
+            split => split,
+        };
+        Ok((whole, halves))
+    }
+
+    /// The algorithm of layer norm.
+    pub fn choose_layer_norm(&self, problem: &LayerNormProblem) -> Result<Algorithm, Error> {
+        self.choose("layer norm", LAYER_NORM.iter(), problem)
+    }
+
+    fn choose<'c, P: 'c>(
+        &self,
+        operator: &str,
+        mut list: impl Iterator<Item = &'c Candidate<P>>,
+        problem: &P,
+    ) -> Result<Algorithm, Error> {
+        let Some(forced) = self.profile.algorithm else {
+            return self.first_that_pays(list, problem);
+        };
+        let reason = match list.find(|candidate| candidate.algorithm == forced) {
+            Some(candidate) => (candidate.refusal)(self, problem),
+            None => Some(format!("it is none of {operator}'s")),
+        };
+        match reason {
+            None => Ok(forced),
+            Some(reason) => Err(refused(forced, reason)),
+        }
+    }
+
+    fn first_that_pays<'c, P: 'c>(
+        &self,
+        list: impl Iterator<Item = &'c Candidate<P>>,
+        problem: &P,
+    ) -> Result<Algorithm, Error> {
+        let mut error = refused(Algorithm::General, "there is none".to_owned());
+        for candidate in list {
+            match (candidate.refusal)(self, problem) {
+                None if (candidate.pays)(self, problem) => return Ok(candidate.algorithm),
+                None => {}
+                Some(reason) => error = refused(candidate.algorithm, reason),
+            }
+        }
+        // Not reached: each list ends with what can do all that those before it cannot.
+        Err(error)
+    }
+}
+
+fn refused(algorithm: Algorithm, reason: String) -> Error {
+    Error::Algorithm { algorithm, reason }
+}
+
+impl BatchNormProblem {
+    fn src(&self) -> Requirement {
+        Requirement {
+            tensor: Tensor::Src,
+            dtype: self.data,
+            elements: self.layout.grid.elements(),
+        }
+    }
+}
+
+impl LayerNormProblem {
+    /// The elements grouped by row, for the statistics; the parameters go by column.
+    pub fn by_row(&self) -> Grid {
+        Grid {
+            outer: 1,
+            channels: self.rows,
+            inner: self.columns,
+        }
+    }
+}
