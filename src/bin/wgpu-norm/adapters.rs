@@ -3,43 +3,68 @@
 use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::stdout;
+use serde::{Deserialize, Serialize};
+use std::fmt;
 use wgpu_norm::{DType, Profile};
+
+/// An adapter in words.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Adapter {
+    pub name: String,
+    pub used: String,
+    pub backend: String,
+    pub kind: String,
+    pub driver: String,
+    pub element_types: String,
+    pub storage_binding: String,
+    pub buffer: String,
+    pub storage_buffers: String,
+    pub invocations: String,
+    pub subgroups: String,
+}
 
 /// Runs the subcommand: all adapters of the backends, or those whose name `--adapter` gives a part of.
 pub fn run(args: &GpuArgs) -> Result<(), Failure> {
+    let wanted = args.adapter.as_deref().unwrap_or_default().to_lowercase();
+    let all = all(args)?;
+    let mut any = false;
+    for adapter in &all {
+        if adapter.name.to_lowercase().contains(&wanted) {
+            any = true;
+            stdout::line(adapter)?;
+        }
+    }
+    if !any {
+        // Says what there is.
+        pollster::block_on(args.options().adapter())?;
+    }
+    Ok(())
+}
+
+/// All adapters of the backends that are asked for.
+pub fn all(args: &GpuArgs) -> Result<Vec<Adapter>, Failure> {
     let options = args.options();
     let all = pollster::block_on(wgpu_norm::adapters(options.chosen_backends()?));
     let chosen = pollster::block_on(options.adapter());
-    let is_chosen = |adapter: &wgpu::Adapter| {
-        let chosen = chosen.as_ref().map(wgpu::Adapter::get_info);
-        chosen.is_ok_and(|chosen| chosen == adapter.get_info())
-    };
-    let wanted = args.adapter.as_deref().unwrap_or_default().to_lowercase();
-    let listed = all.iter().filter(|adapter| {
-        let name = adapter.get_info().name.to_lowercase();
-        name.contains(&wanted)
-    });
-    let mut any = false;
-    for adapter in listed {
-        any = true;
-        let used = if wgpu_norm::unfit(adapter).is_some() {
+    let chosen = chosen.as_ref().map(wgpu::Adapter::get_info);
+    let used = |adapter: &wgpu::Adapter| {
+        let is_chosen = chosen
+            .as_ref()
+            .is_ok_and(|chosen| *chosen == adapter.get_info());
+        if wgpu_norm::unfit(adapter).is_some() {
             "never"
-        } else if !is_chosen(adapter) {
+        } else if !is_chosen {
             "on request"
         } else if args.adapter.is_some() || args.backend.is_some() {
             "with these flags"
         } else {
             "by default"
-        };
-        stdout::line(describe(adapter, used))?;
-    }
-    match chosen {
-        Err(error) if !any => Err(error.into()),
-        _ => Ok(()),
-    }
+        }
+    };
+    Ok(all.iter().map(|one| describe(one, used(one))).collect())
 }
 
-fn describe(adapter: &wgpu::Adapter, used: &str) -> String {
+fn describe(adapter: &wgpu::Adapter, used: &str) -> Adapter {
     let info = adapter.get_info();
     let profile = Profile::for_adapter(adapter);
     let kind = match info.device_type {
@@ -50,7 +75,7 @@ fn describe(adapter: &wgpu::Adapter, used: &str) -> String {
         wgpu::DeviceType::Other => "unknown",
     };
     let driver = format!("{} {}", info.driver, info.driver_info);
-    let runs = match wgpu_norm::unfit(adapter) {
+    let element_types = match wgpu_norm::unfit(adapter) {
         Some(reason) => format!("none: {reason}"),
         None => {
             let all = DType::ALL.iter();
@@ -58,28 +83,55 @@ fn describe(adapter: &wgpu::Adapter, used: &str) -> String {
             runs.map(DType::to_string).collect::<Vec<_>>().join(" ")
         }
     };
-    let rows = [
-        ("used", used.to_owned()),
-        ("backend", info.backend.to_string()),
-        ("kind", kind.to_owned()),
-        ("driver", driver.trim().to_owned()),
-        ("element types", runs),
-        ("storage binding", bytes(profile.max_binding)),
-        ("buffer", bytes(profile.max_buffer)),
-        (
-            "storage buffers",
-            format!(
-                "{} a stage",
-                adapter.limits().max_storage_buffers_per_shader_stage
-            ),
+    let subgroups = match (info.subgroup_min_size, info.subgroup_max_size) {
+        _ if !adapter.features().contains(wgpu::Features::SUBGROUP) => "none".to_owned(),
+        (min, max) if min == max => format!("of {max} invocations"),
+        (min, max) => format!("of {min} to {max} invocations"),
+    };
+    Adapter {
+        used: used.to_owned(),
+        backend: info.backend.to_string(),
+        kind: kind.to_owned(),
+        driver: driver.trim().to_owned(),
+        element_types,
+        storage_binding: bytes(profile.max_binding),
+        buffer: bytes(profile.max_buffer),
+        storage_buffers: format!(
+            "{} a stage",
+            adapter.limits().max_storage_buffers_per_shader_stage
         ),
-        (
-            "invocations",
-            format!("{} a workgroup", profile.max_invocations),
-        ),
-    ];
-    let rows = rows.map(|(what, value)| format!("\n  {what:<16} {value}"));
-    format!("{}{}", info.name, rows.concat())
+        invocations: format!("{} a workgroup", profile.max_invocations),
+        subgroups,
+        name: info.name,
+    }
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.name)?;
+        for (what, value) in self.facts() {
+            write!(f, "\n  {what:<16} {value}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Adapter {
+    /// All but the name.
+    pub fn facts(&self) -> [(&'static str, &str); 10] {
+        [
+            ("used", &self.used),
+            ("backend", &self.backend),
+            ("kind", &self.kind),
+            ("driver", &self.driver),
+            ("element types", &self.element_types),
+            ("storage binding", &self.storage_binding),
+            ("buffer", &self.buffer),
+            ("storage buffers", &self.storage_buffers),
+            ("invocations", &self.invocations),
+            ("subgroups", &self.subgroups),
+        ]
+    }
 }
 
 /// A size for people.

@@ -2,6 +2,7 @@
 
 use crate::attributes::{Choice, Format, choice};
 use crate::bench::Bench;
+use crate::report::Report;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -100,6 +101,15 @@ pub enum Command {
     /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under the 5n model
     /// (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache).
     Bench(Box<Bench>),
+    /// Verifies and measures an adapter within some minutes, for a page that is read in one
+    ///
+    /// Writes report.md, report.svg and report.json into DIR, each anew after each measurement, so that a run that
+    /// is cut off leaves what it has. In this order, as far as the minutes reach: the adapters; what surrounds the
+    /// kernels; results against the float64 reference; the bench, of the shapes for the adapter's kind and of small
+    /// ones; a search for a faster tuning.
+    ///
+    /// benches/peers/pytorch.py --like DIR/report.json adds PyTorch's times.
+    Report(Box<Report>),
 }
 
 /// The files of an operator.

@@ -65,6 +65,9 @@ pub enum Failure {
          got {worst:.3} in {tensor}; nothing was written"
     )]
     Check { tensor: &'static str, worst: f64 },
+    /// Parts of a report failed; the others are written.
+    #[error("report: {what}")]
+    Report { what: String },
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },

@@ -13,9 +13,12 @@ mod gpu;
 mod input;
 mod job;
 mod layer_norm;
+mod measure;
 mod operator;
 mod output;
 mod progress;
+mod report;
+mod results;
 mod stdout;
 mod tensors;
 
@@ -44,6 +47,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::LayerNormBackward(command) => layer_norm::run(command, &cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
+        Command::Report(command) => report::run(command, &cli.gpu),
     }
 }
 

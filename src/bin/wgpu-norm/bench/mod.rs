@@ -2,74 +2,53 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `options`, `sets` | the flags, the shapes, and the cases that they make |
-//! | `device`, `rotation`, `timing` | buffers, several sets of them in turns, clocks |
-//! | `copy`, `subject`, `measure`, `around` | what is timed: copies, operators, both in turns, what surrounds them |
-//! | `report`, `plot`, `markdown` | what was found: table and JSON, picture, document |
-//! | `tune` | the search for a profile |
+//! | `options` | the flags |
+//! | `document` | the place of a table in a document |
+//!
+//! The rest it shares with `report`: `measure`, what is measured, and `results`, what was found.
 
-mod around;
-mod copy;
-mod date;
-mod device;
-mod markdown;
-mod measure;
+mod document;
 mod options;
-mod plot;
-mod report;
-mod rotation;
-mod sets;
-mod subject;
-mod timing;
-mod tune;
 
 pub use options::Bench;
 
 use crate::args::GpuArgs;
 use crate::failure::Failure;
+use crate::measure::bencher::Bencher;
+use crate::measure::budget::Budget;
+use crate::measure::search::{Watch, search};
+use crate::measure::sets::{Case, Set};
+use crate::measure::timing::Rounds;
+use crate::measure::trial::Trial;
+use crate::measure::{around, possible};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::results::{self, Results, Skipped, Tuned, plot, table};
 use crate::stdout;
-use markdown::Document;
-use measure::Bencher;
-use report::Report;
-use sets::{Case, Set};
-use timing::Rounds;
-use wgpu_norm::{Error, GpuContext};
+use document::Document;
+use wgpu_norm::GpuContext;
 
 /// Runs the subcommand.
 pub fn run(command: &Bench, gpu: &GpuArgs) -> Result<(), Failure> {
     if let Some(path) = &command.from_json {
-        let report = Report::read(path)?;
-        let files = Files::prepare(command, &report.set)?;
-        report.print()?;
-        return files.write(&report);
+        let results = Results::read(path)?;
+        let files = Files::prepare(command, results.set())?;
+        table::print(&results)?;
+        return files.write(&results);
     }
     let progress = Progress::new();
     // The library's warnings go to stderr.
     let context = progress.suspend(|| gpu.open())?;
+    let set = command.set.unwrap_or(Set::of(&context));
     if command.tune {
-        return tune::run(command, &context, &progress);
+        return tune(command, &context, set, &progress);
     }
-    let (set, name) = match (command.set, command.shape.as_slice()) {
-        (Some(set), _) => (set, set.name()),
-        (None, []) => (own_set(&context), own_set(&context).name()),
-        (None, _) => (own_set(&context), "custom"),
-    };
-    let cases = command.cases(|op| set.shapes(op));
-    let files = Files::prepare(command, name)?;
-    let report = measure(command, gpu, &context, &progress, &cases, name)?;
+    let cases = command.selection.cases(set, Set::shapes, &command.dtype);
+    let files = Files::prepare(command, command.selection.set(set))?;
+    let results = measure(command, gpu, &context, &progress, &cases)?;
     drop(progress);
-    report.print_rest()?;
-    files.write(&report)
-}
-
-/// The set for the adapter's kind.
-fn own_set(gpu: &GpuContext) -> Set {
-    match gpu.adapter_info().device_type {
-        wgpu::DeviceType::Cpu => Set::Software,
-        _ => Set::Gpu,
-    }
+    table::print_rest(&results)?;
+    files.write(&results)
 }
 
 /// Measures all cases, and prints each when it is done.
@@ -79,67 +58,37 @@ fn measure(
     gpu: &GpuContext,
     progress: &Progress,
     cases: &[Case],
-    set: &str,
-) -> Result<Report, Failure> {
-    let info = gpu.adapter_info();
-    let rounds = Rounds(command.rounds);
-    let mut bencher = Bencher::new(gpu, rounds)?;
-    let mut report = Report {
-        adapter: info.name,
-        backend: info.backend.to_string(),
-        driver: format!("{} {}", info.driver, info.driver_info)
-            .trim()
-            .to_owned(),
-        kind: format!("{:?}", info.device_type),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        date: date::now(),
-        set: set.to_owned(),
-        timing: bencher.clock.method().to_owned(),
-        tuning: gpu.profile().tuning.to_string(),
-        around: None,
-        rows: Vec::new(),
-        skipped: Vec::new(),
-    };
-    progress.suspend(|| report.print_head())?;
+) -> Result<Results, Failure> {
+    let mut bencher = Bencher::new(gpu, Rounds(command.rounds))?;
+    let mut results = Results::new(gpu, bencher.clock.method());
+    progress.suspend(|| table::print_head(&results))?;
     if let Some(case) = cases.first() {
         // Before the rest, so that no driver has compiled its kernels yet. What cannot be run is
         // reported below.
         // Opening a device may write to stderr.
         let around = progress.suspend(|| around::measure(args, gpu, case, command.rounds));
-        report.around = possible(around)?.ok().flatten();
+        results.around = possible(around)?.ok().flatten();
     }
     let mut refusal = None;
     for (index, case) in cases.iter().enumerate() {
         progress.step(&format!("{case} ({} of {})", index + 1, cases.len()));
         match possible(bencher.measure(case))? {
             Ok(row) => {
-                progress.suspend(|| stdout::line(report::line(&row)))?;
-                report.rows.push(row);
+                progress.suspend(|| stdout::line(table::line(&row)))?;
+                results.push(row);
             }
             Err(error) => {
-                report.skipped.push((case.to_string(), error.to_string()));
+                results.skipped.push(Skipped {
+                    case: case.to_string(),
+                    reason: error.to_string(),
+                });
                 refusal.get_or_insert(error);
             }
         }
     }
-    match (report.rows.is_empty(), refusal) {
+    match (results.rows.is_empty(), refusal) {
         (true, Some(error)) => Err(error.into()),
-        _ => Ok(report),
-    }
-}
-
-/// A result, or why the adapter cannot run this case; anything else is a failure of the whole.
-fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
-    match result {
-        Err(
-            error @ (Error::Limit { .. }
-            | Error::OutOfMemory { .. }
-            | Error::UnsupportedDType { .. }
-            | Error::Algorithm { .. }
-            | Error::SizeOverflow { .. }),
-        ) => Ok(Err(error)),
-        Err(error) => Err(error.into()),
-        Ok(value) => Ok(Ok(value)),
+        _ => Ok(results),
     }
 }
 
@@ -166,16 +115,65 @@ impl Files {
         })
     }
 
-    fn write(&self, report: &Report) -> Result<(), Failure> {
+    fn write(&self, results: &Results) -> Result<(), Failure> {
         if let Some(json) = &self.json {
-            json.write_bytes(report.to_json().as_bytes())?;
+            json.write_bytes(results::to_json(results).as_bytes())?;
         }
         if let Some(plot) = &self.plot {
-            plot.write_bytes(plot::svg(report).as_bytes())?;
+            plot.write_bytes(plot::svg(results, None).as_bytes())?;
         }
         match &self.document {
-            Some(document) => document.write(report),
+            Some(document) => document.write(results),
             None => Ok(()),
         }
+    }
+}
+
+/// Searches a tuning, and prints it.
+fn tune(command: &Bench, gpu: &GpuContext, set: Set, progress: &Progress) -> Result<(), Failure> {
+    let cases = command
+        .selection
+        .cases(set, Set::representatives, &command.dtype);
+    progress.step("preparing");
+    let mut trial = Trial::new(gpu, &cases, command.rounds)?;
+    let mut watch = Notes {
+        progress,
+        budget: command.minutes.map(Budget::minutes),
+        noted: 0,
+    };
+    let software = set == Set::Software;
+    let tuned = search(gpu.profile().tuning, software, &mut trial, &mut watch)?;
+    progress.note(&format!(
+        "{:.2} times as fast as before, geometric mean of {} cases{}; the profile:",
+        tuned.times_as_fast(),
+        tuned.cases.len(),
+        if tuned.complete {
+            ""
+        } else {
+            ", when the minutes were over"
+        },
+    ));
+    stdout::line(tuned.to)
+}
+
+/// Says on stderr what is tried and what was taken.
+struct Notes<'a> {
+    progress: &'a Progress,
+    budget: Option<Budget>,
+    noted: usize,
+}
+
+impl Watch for Notes<'_> {
+    fn go_on(&mut self, what: &str) -> bool {
+        self.progress.step(what);
+        self.budget.as_ref().is_none_or(|budget| !budget.is_over())
+    }
+
+    fn found(&mut self, tuned: &Tuned) -> Result<(), Failure> {
+        for change in tuned.changes.iter().skip(self.noted) {
+            self.progress.note(&change.to_string());
+        }
+        self.noted = tuned.changes.len();
+        Ok(())
     }
 }

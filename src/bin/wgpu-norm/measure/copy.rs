@@ -129,7 +129,7 @@ impl Copier {
         pattern: &wgpu::Buffer,
     ) -> Result<Copies, Error> {
         let half = bytes.div_ceil(2).next_multiple_of(32).max(32);
-        let sets = rotation::sets(2 * half, |_| self.set(half))?;
+        let sets = rotation::sets(2 * half, rotation::TOTAL, |_| self.set(half))?;
         clock.wall(|encoder| {
             for piece in sets.iter().flatten() {
                 rotation::fill(encoder, pattern, 0, &piece.from);

@@ -187,14 +187,15 @@ fn repeated(dtype: DType, value: f64, bytes: u64) -> Vec<u8> {
 pub struct Inputs(Vec<Tensors>);
 
 impl Inputs {
-    /// Sets that take turns, filled with the pattern.
+    /// Sets that take turns, of `total` bytes together, filled with the pattern.
     pub fn new(
         gpu: &GpuContext,
         clock: &Clock,
         case: &Case,
         pattern: &wgpu::Buffer,
+        total: u64,
     ) -> Result<Self, Error> {
-        let sets = rotation::sets(case.bytes(3), |_| Tensors::new(gpu, case))?;
+        let sets = rotation::sets(case.bytes(3), total, |_| Tensors::new(gpu, case))?;
         for set in &sets {
             set.fill(gpu, clock, case, pattern)?;
         }

@@ -2,6 +2,7 @@
 //! submission to completion.
 
 use super::device::{gpu_error, scoped, storage};
+use crate::results::summary::median;
 use std::time::{Duration, Instant};
 use wgpu_norm::{Error, GpuContext};
 
@@ -208,14 +209,8 @@ impl Rounds {
 
 /// The median, in milliseconds; NaN of none.
 pub fn median_ms(samples: &[Duration]) -> f64 {
-    let mut sorted: Vec<f64> = samples.iter().map(|d| d.as_secs_f64() * 1e3).collect();
-    sorted.sort_by(f64::total_cmp);
-    let middle = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
-    match sorted.len() {
-        0 => f64::NAN,
-        n if n % 2 == 1 => middle(n / 2),
-        n => (middle(n / 2 - 1) + middle(n / 2)) / 2.0,
-    }
+    let samples: Vec<f64> = samples.iter().map(|&sample| ms(sample)).collect();
+    median(&samples)
 }
 
 /// A bandwidth in GB/s (10⁹ bytes).
@@ -226,19 +221,4 @@ pub fn gb_per_s(bytes: u64, ms: f64) -> f64 {
 /// Milliseconds.
 pub fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn medians() {
-        let ms = |values: &[u64]| -> Vec<Duration> {
-            values.iter().map(|&v| Duration::from_millis(v)).collect()
-        };
-        assert!(median_ms(&[]).is_nan());
-        assert!((median_ms(&ms(&[3, 1, 2])) - 2.0).abs() < 1e-9);
-        assert!((median_ms(&ms(&[4, 1, 2, 3])) - 2.5).abs() < 1e-9);
-    }
 }

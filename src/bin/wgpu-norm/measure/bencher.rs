@@ -2,19 +2,19 @@
 //! whatever else the machine does meets all three alike.
 
 use super::copy::{Choices, Copier};
-use super::report::{Model, Row};
 use super::rotation;
 use super::sets::Case;
 use super::subject::{Inputs, Planned};
 use super::timing::{Clock, Rounds, gb_per_s, median_ms};
 use crate::attributes::Choice as _;
+use crate::results::{Model, Row};
 use std::collections::HashMap;
 use std::time::Instant;
 use wgpu_norm::{DType, Error, GpuContext};
 
 /// What the cases of a run share.
 pub struct Bencher {
-    pub gpu: GpuContext,
+    gpu: GpuContext,
     pub clock: Clock,
     rounds: Rounds,
     copier: Copier,
@@ -61,7 +61,7 @@ impl Bencher {
         } = self;
         let plan = Planned::new(gpu, case)?;
         let pattern = patterns.get(gpu, case.dtype)?;
-        let inputs = Inputs::new(gpu, clock, case, &pattern)?;
+        let inputs = Inputs::new(gpu, clock, case, &pattern, rotation::TOTAL)?;
         let subject = inputs.bind(gpu, &plan)?;
         subject.warm(gpu, clock)?;
         let copies = copier.prepare(case.bytes(5), clock, &pattern)?;
@@ -109,10 +109,12 @@ impl Bencher {
             Model {
                 times,
                 bytes,
-                fraction: gb_per_s(bytes, time_ms) / copy,
+                fraction_of_copy: gb_per_s(bytes, time_ms) / copy,
             }
         };
+        let empty_submission_ms = median_ms(&empties);
         Ok(Row {
+            set: case.set.to_owned(),
             op: case.op.name().to_owned(),
             shape: case.shape.to_string(),
             dtype: case.dtype.to_string(),
@@ -122,7 +124,8 @@ impl Bencher {
             samples: walls.len() as u64,
             time_ms,
             wall_ms,
-            empty_submission_ms: median_ms(&empties),
+            empty_submission_ms,
+            over_empty_ms: wall_ms - empty_submission_ms,
             record_us: clock.record_ms(|encoder, turn| subject.record(encoder, turn)) * 1e3,
             record_between_us: median_ms(&records) * 1e3,
             copy_gb_per_s: copy,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
-use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{DType, DataFormat, GpuContext, ParamGrads, Statistics};
 
 /// A named set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -32,6 +32,14 @@ impl Op {
 }
 
 impl Set {
+    /// The set for the adapter's kind.
+    pub fn of(gpu: &GpuContext) -> Self {
+        match gpu.adapter_info().device_type {
+            wgpu::DeviceType::Cpu => Self::Software,
+            _ => Self::Gpu,
+        }
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Software => "software",
@@ -103,6 +111,30 @@ impl Set {
             (Self::Small, Op::LayerNorm) => &[&[257, 768], &[128, 1, 1024]],
         }
     }
+
+    /// A few of its shapes, one of each kind: planes, short runs, few long channels, columns, rows.
+    pub fn representatives(self, op: Op) -> &'static [&'static [usize]] {
+        match (self, op) {
+            (Self::Software, Op::BatchNorm) => &[
+                &[8, 64, 56, 56],
+                &[32, 256, 14, 14],
+                &[32, 2048, 7, 7],
+                &[2, 3, 512, 512],
+                &[65536, 64],
+            ],
+            (Self::Software, Op::LayerNorm) => &[&[512, 4096], &[65536, 64]],
+            (Self::Gpu, Op::BatchNorm) => &[
+                &[50, 256, 56, 56],
+                &[50, 1024, 14, 14],
+                &[50, 2048, 7, 7],
+                &[20, 6, 65536],
+                &[65536, 64],
+            ],
+            (Self::Gpu, Op::LayerNorm) => &[&[8192, 4096], &[65536, 768]],
+            // Few enough.
+            (Self::Small, op) => self.shapes(op),
+        }
+    }
 }
 
 /// A shape, written `32x64x56x56`.
@@ -141,6 +173,8 @@ impl FromStr for Shape {
 /// One thing to time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
+    /// The name of the set that it belongs to.
+    pub set: &'static str,
     pub op: Op,
     /// N × C × spatial whatever the format is.
     pub shape: Shape,
@@ -241,6 +275,7 @@ mod tests {
     #[test]
     fn channels_last_moves_the_channel_alone() {
         let case = |data_format| Case {
+            set: "custom",
             op: Op::BatchNorm,
             shape: Shape(vec![2, 3, 4, 5]),
             dtype: DType::Bf16,
@@ -259,6 +294,9 @@ mod tests {
     fn every_shape_of_a_set_can_be_given_by_hand() {
         for set in [Set::Software, Set::Gpu, Set::Small] {
             for op in [Op::BatchNorm, Op::LayerNorm] {
+                for one in set.representatives(op) {
+                    assert!(set.shapes(op).contains(one), "{one:?}");
+                }
                 for shape in set.shapes(op) {
                     let shape = Shape(shape.to_vec());
                     assert_eq!(shape.to_string().parse::<Shape>().unwrap(), shape);

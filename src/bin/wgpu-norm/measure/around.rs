@@ -1,12 +1,11 @@
 //! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
 
-use super::report::Around;
 use super::rotation::MEAN;
 use super::sets::{Case, Op};
 use super::subject::{EPSILON, Inputs, Planned, batch_norm_options};
-use super::timing::ms;
-use super::timing::{Clock, median_ms};
+use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
+use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
 use wgpu_norm::{

@@ -4,24 +4,28 @@
 use wgpu_norm::{DType, Element, Error, GpuContext};
 
 /// Bytes of all sets together, about; a single set may be larger.
-const TOTAL: u64 = 1 << 30;
+pub const TOTAL: u64 = 1 << 30;
 
 /// Sets at most: of small tensors it is latency that counts.
 const MOST: u64 = 64;
 
-/// Sets to make of so many bytes each: a gigabyte together, but 2 at least and 64 at most; one where
+/// Sets to make of so many bytes each: `total` together, but 2 at least and 64 at most; one where
 /// a set alone is that large, for it pushes itself out of any cache.
-fn count(bytes: u64) -> u64 {
-    if bytes >= TOTAL {
+fn count(bytes: u64, total: u64) -> u64 {
+    if bytes >= total {
         return 1;
     }
-    (TOTAL / bytes.max(1)).clamp(2, MOST)
+    (total / bytes.max(1)).clamp(2, MOST)
 }
 
 /// Makes the sets, or as many as there is memory for, but one at least.
-pub fn sets<T>(bytes: u64, mut make: impl FnMut(u64) -> Result<T, Error>) -> Result<Vec<T>, Error> {
+pub fn sets<T>(
+    bytes: u64,
+    total: u64,
+    mut make: impl FnMut(u64) -> Result<T, Error>,
+) -> Result<Vec<T>, Error> {
     let mut sets = Vec::new();
-    for index in 0..count(bytes) {
+    for index in 0..count(bytes, total) {
         match make(index) {
             Ok(set) => sets.push(set),
             Err(Error::OutOfMemory { .. }) if index > 0 => break,
@@ -109,10 +113,10 @@ mod tests {
 
     #[test]
     fn sets_fill_a_gigabyte() {
-        assert_eq!(count(100), 64);
-        assert_eq!(count(100 << 20), 10);
-        assert_eq!(count(900 << 20), 2);
-        assert_eq!(count(2 << 30), 1);
+        assert_eq!(count(100, TOTAL), 64);
+        assert_eq!(count(100 << 20, TOTAL), 10);
+        assert_eq!(count(900 << 20, TOTAL), 2);
+        assert_eq!(count(2 << 30, TOTAL), 1);
     }
 
     #[test]
@@ -126,8 +130,8 @@ mod tests {
                 }),
             }
         };
-        assert_eq!(sets(1 << 28, make(3)).map(|sets| sets.len()), Ok(3));
-        assert!(sets(1 << 28, make(0)).is_err());
+        assert_eq!(sets(1 << 28, TOTAL, make(3)).map(|sets| sets.len()), Ok(3));
+        assert!(sets(1 << 28, TOTAL, make(0)).is_err());
     }
 
     #[test]

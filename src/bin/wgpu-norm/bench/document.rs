@@ -1,0 +1,64 @@
+//! A table in a document, between two marks:
+//!
+//! ```text
+//! <!-- bench:begin NAME -->
+//! <!-- bench:end NAME -->
+//! ```
+
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::results::{Results, markdown};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// A document whose table is to be replaced.
+pub struct Document {
+    output: Output,
+    before: String,
+    after: String,
+}
+
+impl Document {
+    /// Looks for the marks, before work is spent on the table. A document that is not there yet will
+    /// have nothing else.
+    pub fn open(path: &Path, name: &str) -> Result<Self, Failure> {
+        let output = Output::prepare(path)?;
+        let (begin, end) = marks(name);
+        let text = match std::fs::read_to_string(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => format!("{begin}\n{end}\n"),
+            Err(source) => {
+                let path = path.to_owned();
+                return Err(Failure::Read { path, source });
+            }
+        };
+        let parts = text.split_once(&begin).and_then(|(before, rest)| {
+            let (_, after) = rest.split_once(&end)?;
+            Some((format!("{before}{begin}\n"), format!("{end}{after}")))
+        });
+        let (before, after) = parts.ok_or_else(|| Failure::Format {
+            path: path.to_owned(),
+            expected: format!("the lines {begin} and {end}"),
+            got: "a text without them".to_owned(),
+        })?;
+        Ok(Self {
+            output,
+            before,
+            after,
+        })
+    }
+
+    /// Writes the document with the results' table.
+    pub fn write(&self, results: &Results) -> Result<(), Failure> {
+        let table = markdown::all(results);
+        let text = format!("{}\n{table}\n{}", self.before, self.after);
+        self.output.write_bytes(text.as_bytes())
+    }
+}
+
+fn marks(name: &str) -> (String, String) {
+    (
+        format!("<!-- bench:begin {name} -->"),
+        format!("<!-- bench:end {name} -->"),
+    )
+}

@@ -1,0 +1,42 @@
+//! What is measured, and how.
+//!
+//! | module | knows |
+//! |---|---|
+//! | `sets` | the shapes, and the cases that they make |
+//! | `selection` | the flags that choose among them |
+//! | `device`, `rotation`, `timing` | buffers, several sets of them in turns, clocks |
+//! | `copy`, `subject` | what is timed: copies, operators |
+//! | `bencher`, `around` | both in turns, what surrounds them |
+//! | `budget` | time that may be spent |
+//! | `search`, `trial` | the search for a tuning, and what it measures |
+
+pub mod around;
+pub mod bencher;
+pub mod budget;
+mod copy;
+mod device;
+mod rotation;
+pub mod search;
+pub mod selection;
+pub mod sets;
+mod subject;
+pub mod timing;
+pub mod trial;
+
+use crate::failure::Failure;
+use wgpu_norm::Error;
+
+/// A result, or why the adapter cannot run this case; anything else is a failure of the whole.
+pub fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
+    match result {
+        Err(
+            error @ (Error::Limit { .. }
+            | Error::OutOfMemory { .. }
+            | Error::UnsupportedDType { .. }
+            | Error::Algorithm { .. }
+            | Error::SizeOverflow { .. }),
+        ) => Ok(Err(error)),
+        Err(error) => Err(error.into()),
+        Ok(value) => Ok(Ok(value)),
+    }
+}

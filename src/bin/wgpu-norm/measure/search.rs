@@ -1,0 +1,410 @@
+//! The search for a tuning: one size after the other, each over a few values, while the others stay. First
+//! from each value to its neighbours, as long as that pays; then over all values.
+
+use crate::failure::Failure;
+use crate::results::summary::geometric_mean;
+use crate::results::{Change, Ratio, Tuned};
+use wgpu_norm::Tuning;
+
+/// The values that are tried, in ascending order; the sizes from which most is expected on a GPU come first.
+const SIZES: &[(&str, &[u32])] = &[
+    (
+        "busy_workgroups",
+        &[16, 64, 256, 512, 1024, 2048, 4096, 8192],
+    ),
+    ("runs_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512]),
+    ("columns_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512]),
+    ("apply_tile", &[1024, 2048, 4096, 8192, 16384, 32768, 65536]),
+    ("fused_turn", &[0, 1024, 4096, 16384, 32768, 131072]),
+    (
+        "fused_block",
+        &[0, 1024, 4096, 16384, 32768, 131072, 524288, 2097152],
+    ),
+    ("column_lanes", &[2, 4, 8, 16, 32, 64]),
+    ("column_quads", &[1, 2, 4, 8, 16]),
+    ("row_quads", &[2, 4, 8, 16, 32]),
+    ("row_lane_quads", &[1, 2, 3, 4, 8, 16]),
+    ("fused_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512, 1024]),
+    ("lane_quads", &[1, 2, 4, 8, 16, 32, 128]),
+    ("row_walk", &[1, 2, 4, 8, 16]),
+    ("fused_adds", &[4, 8, 16, 32, 64, 256]),
+    ("fused_blocks", &[1, 4, 16, 64, 256, 1024]),
+    ("min_split", &[1024, 4096, 16384, 65536]),
+    ("apply_backwards", &[0, 1]),
+    ("load_bytes", &[8, 16, 32]),
+    ("word_bits", &[32, 64]),
+    ("short_run", &[4, 16, 32, 64, 128, 256]),
+    ("finish_workgroup", &[4, 8, 16, 32, 64, 128, 256]),
+    ("finish_lane_quads", &[1, 2, 4, 8, 16, 32]),
+    ("fused_tensor", &[0, 1 << 15, 1 << 17, 1 << 20, 1 << 24]),
+    ("small_tensor", &[0, 1 << 15, 1 << 17, 1 << 18, 1 << 20]),
+    ("fused_columns", &[0, 1024, 4096, 8192, 16384, 32768]),
+    ("long_walk", &[4, 8, 32, u32::MAX]),
+    ("walk_pages", &[8, 16, 32, u32::MAX]),
+    ("row_joined", &[1, 4, 16, 64, 256]),
+];
+
+/// What comes first on a driver that runs on the CPU.
+const FIRST_ON_SOFTWARE: &[&str] = &[
+    "column_quads",
+    "lane_quads",
+    "runs_workgroup",
+    "columns_workgroup",
+    "apply_tile",
+    "busy_workgroups",
+];
+
+/// Sizes that are not searched: they do not bear on speed.
+#[cfg(test)]
+const FIXED: &[&str] = &["window_unit"];
+
+/// Times over all values of all sizes.
+const PASSES: usize = 2;
+
+/// How many times as fast a value has to make the cases that it changes, at first sight and when measured again in
+/// turns with the value that it replaces.
+const WORTHWHILE: f64 = 1.02;
+const CONFIRMED: f64 = 1.01;
+
+/// What the search goes by.
+pub trait Measure {
+    /// The names of the cases.
+    fn cases(&self) -> Vec<String>;
+
+    /// How many times as fast the second tuning is in each case whose plan it changes, by what is known and
+    /// what has to be measured; none where the adapter cannot run it.
+    fn look(&mut self, first: Tuning, second: Tuning) -> Result<Option<Vec<Ratio>>, Failure>;
+
+    /// The same, both measured anew and in turns.
+    fn compare(&mut self, first: Tuning, second: Tuning) -> Result<Vec<Ratio>, Failure>;
+}
+
+/// Who wants the search.
+pub trait Watch {
+    /// Whether there is time for one measurement more, which is of this.
+    fn go_on(&mut self, what: &str) -> bool;
+
+    /// What is found so far; called after each measurement.
+    fn found(&mut self, tuned: &Tuned) -> Result<(), Failure>;
+}
+
+/// Searches from `start` on, until nothing more is found or the watch says stop.
+pub fn search(
+    start: Tuning,
+    software: bool,
+    measure: &mut impl Measure,
+    watch: &mut impl Watch,
+) -> Result<Tuned, Failure> {
+    let tuned = Tuned {
+        cases: measure.cases(),
+        from: start.to_string(),
+        to: start.to_string(),
+        ..Tuned::default()
+    };
+    let mut search = Search {
+        start,
+        best: start,
+        tuned,
+        measure,
+        watch,
+    };
+    search.watch.found(&search.tuned)?;
+    search.tuned.complete = search.all(&sizes(software))?;
+    Ok(search.tuned)
+}
+
+/// A size and its values.
+type Size = (&'static str, &'static [u32]);
+
+/// The sizes in the order of what is expected of them.
+fn sizes(software: bool) -> Vec<Size> {
+    let mut sizes = SIZES.to_vec();
+    if software {
+        let place = |key: &str| FIRST_ON_SOFTWARE.iter().position(|first| *first == key);
+        sizes.sort_by_key(|(key, _)| place(key).unwrap_or(usize::MAX));
+    }
+    sizes
+}
+
+struct Search<'a, M, W> {
+    start: Tuning,
+    best: Tuning,
+    tuned: Tuned,
+    measure: &'a mut M,
+    watch: &'a mut W,
+}
+
+/// What became of a value.
+#[derive(PartialEq)]
+enum Tried {
+    Taken,
+    /// No case's plan changes.
+    Same,
+    Left,
+    NoTime,
+}
+
+impl<M: Measure, W: Watch> Search<'_, M, W> {
+    /// Whether there was time for all.
+    fn all(&mut self, sizes: &[Size]) -> Result<bool, Failure> {
+        for size in sizes {
+            if !self.climb(size)? {
+                return Ok(false);
+            }
+        }
+        for _ in 0..PASSES {
+            let before = self.best;
+            for (key, values) in sizes {
+                for &value in *values {
+                    if self.attempt(key, value)? == Tried::NoTime {
+                        return Ok(false);
+                    }
+                }
+            }
+            if self.best == before {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes up, else down, from the present value to its neighbour in the list, as long as that pays. Whether there
+    /// was time.
+    fn climb(&mut self, (key, values): &Size) -> Result<bool, Failure> {
+        let begin = value_of(self.best, key);
+        let above: Vec<u32> = values.iter().copied().filter(|v| *v > begin).collect();
+        let below: Vec<u32> = values
+            .iter()
+            .copied()
+            .filter(|v| *v < begin)
+            .rev()
+            .collect();
+        for values in [above, below] {
+            for value in values {
+                match self.attempt(key, value)? {
+                    Tried::NoTime => return Ok(false),
+                    Tried::Left => break,
+                    Tried::Taken | Tried::Same => {}
+                }
+            }
+            if value_of(self.best, key) != begin {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Tries a value, and takes it where it pays.
+    fn attempt(&mut self, key: &str, value: u32) -> Result<Tried, Failure> {
+        let candidate = self.best.overridden(&format!("{key}={value}"))?;
+        if candidate == self.best {
+            return Ok(Tried::Same);
+        }
+        let what = format!("{key}={value}");
+        if !self.watch.go_on(&what) {
+            return Ok(Tried::NoTime);
+        }
+        let Some(ratios) = self.measure.look(self.best, candidate)? else {
+            return Ok(Tried::Left);
+        };
+        if ratios.is_empty() {
+            return Ok(Tried::Same);
+        }
+        self.tuned.tried += 1;
+        if mean(&ratios) < WORTHWHILE {
+            self.watch.found(&self.tuned)?;
+            return Ok(Tried::Left);
+        }
+        if !self.watch.go_on(&format!("{what}, in turns")) {
+            return Ok(Tried::NoTime);
+        }
+        let cases = self.measure.compare(self.best, candidate)?;
+        let times_as_fast = mean(&cases);
+        if times_as_fast < CONFIRMED {
+            self.watch.found(&self.tuned)?;
+            return Ok(Tried::Left);
+        }
+        let all = match self.best == self.start {
+            true => cases.clone(),
+            false => self.measure.compare(self.start, candidate)?,
+        };
+        let changed = all.len() as f64 / self.tuned.cases.len().max(1) as f64;
+        self.tuned.changes.push(Change {
+            key: key.to_owned(),
+            from: value_of(self.best, key).to_string(),
+            to: value.to_string(),
+            times_as_fast,
+            cases,
+            // Where a plan stays, so does the time.
+            in_all: mean(&all).powf(changed),
+        });
+        self.best = candidate;
+        self.tuned.to = candidate.to_string();
+        self.watch.found(&self.tuned)?;
+        Ok(Tried::Taken)
+    }
+}
+
+fn mean(ratios: &[Ratio]) -> f64 {
+    geometric_mean(ratios.iter().map(|ratio| ratio.times_as_fast))
+}
+
+fn value_of(tuning: Tuning, key: &str) -> u32 {
+    let text = tuning.to_string();
+    let mut pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let value = pairs.find(|(name, _)| *name == key);
+    value.and_then(|(_, value)| value.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_size_is_searched_and_every_value_is_allowed() {
+        let text = Tuning::GPU.to_string();
+        let keys: Vec<&str> = text
+            .split(',')
+            .map(|pair| pair.split_once('=').unwrap().0)
+            .collect();
+        for key in &keys {
+            let searched = SIZES.iter().any(|(name, _)| name == key);
+            assert!(searched != FIXED.contains(key), "{key}");
+        }
+        for (key, values) in SIZES {
+            assert!(keys.contains(key), "{key}");
+            assert!(values.is_sorted(), "{key}");
+            for value in *values {
+                Tuning::GPU.overridden(&format!("{key}={value}")).unwrap();
+            }
+        }
+        for key in FIRST_ON_SOFTWARE {
+            assert!(keys.contains(key), "{key}");
+        }
+        assert_eq!(sizes(true).len(), sizes(false).len());
+    }
+
+    /// Two cases whose times follow from the tuning: one goes by `busy_workgroups`, which is best at 64, and
+    /// worse the farther from it; the other by `lane_quads`, which looks better at 8 than it is.
+    #[derive(Default)]
+    struct Model {
+        measured: usize,
+    }
+
+    fn times(tuning: Tuning) -> [f64; 2] {
+        let octaves = (f64::from(tuning.busy_workgroups) / 64.0).log2().abs();
+        [1.0 + octaves, 1.0]
+    }
+
+    impl Model {
+        fn ratios(&mut self, first: Tuning, second: Tuning, looks: f64) -> Vec<Ratio> {
+            let (a, b) = (times(first), times(second));
+            let ratio = |case: &str, times_as_fast| Ratio {
+                case: case.to_owned(),
+                times_as_fast,
+            };
+            let mut ratios = Vec::new();
+            if first.busy_workgroups != second.busy_workgroups {
+                ratios.push(ratio("busy", a[0] / b[0]));
+            }
+            if first.lane_quads != second.lane_quads {
+                ratios.push(ratio(
+                    "lanes",
+                    if second.lane_quads == 8 { looks } else { 0.9 },
+                ));
+            }
+            self.measured += usize::from(!ratios.is_empty());
+            ratios
+        }
+    }
+
+    impl Measure for Model {
+        fn cases(&self) -> Vec<String> {
+            vec!["busy".to_owned(), "lanes".to_owned()]
+        }
+
+        fn look(&mut self, first: Tuning, second: Tuning) -> Result<Option<Vec<Ratio>>, Failure> {
+            match second.column_quads {
+                16 => Ok(None),
+                _ => Ok(Some(self.ratios(first, second, 1.5))),
+            }
+        }
+
+        fn compare(&mut self, first: Tuning, second: Tuning) -> Result<Vec<Ratio>, Failure> {
+            Ok(self.ratios(first, second, 1.0))
+        }
+    }
+
+    /// Allows so many steps.
+    struct Steps {
+        left: usize,
+        written: Vec<Tuned>,
+    }
+
+    impl Watch for Steps {
+        fn go_on(&mut self, _: &str) -> bool {
+            let any = self.left > 0;
+            self.left = self.left.saturating_sub(1);
+            any
+        }
+
+        fn found(&mut self, tuned: &Tuned) -> Result<(), Failure> {
+            self.written.push(tuned.clone());
+            Ok(())
+        }
+    }
+
+    fn run(left: usize) -> (Tuned, Steps, usize) {
+        let mut model = Model::default();
+        let mut steps = Steps {
+            left,
+            written: Vec::new(),
+        };
+        let start = Tuning::GPU.overridden("busy_workgroups=512").unwrap();
+        let tuned = search(start, false, &mut model, &mut steps).unwrap();
+        (tuned, steps, model.measured)
+    }
+
+    #[test]
+    fn finds_the_best_and_says_what_each_change_gained() {
+        let (tuned, steps, _) = run(usize::MAX);
+        assert!(tuned.complete && tuned.tried > 0);
+        let values: Vec<_> = tuned
+            .changes
+            .iter()
+            .map(|c| (c.key.as_str(), c.from.as_str(), c.to.as_str()))
+            .collect();
+        // 1024 is worse; then down. What looked well in the other case was not confirmed.
+        assert_eq!(
+            values,
+            [
+                ("busy_workgroups", "512", "256"),
+                ("busy_workgroups", "256", "64")
+            ]
+        );
+        let last = tuned.changes.last().unwrap();
+        assert!((last.times_as_fast - 3.0).abs() < 1e-12);
+        assert_eq!(last.least().unwrap().case, "busy");
+        // Of two cases one is four times as fast as at first.
+        assert!((tuned.times_as_fast() - 2.0).abs() < 1e-12);
+        assert!(tuned.to.contains("busy_workgroups=64,"), "{}", tuned.to);
+        assert_eq!(steps.written.last().unwrap().changes, tuned.changes);
+    }
+
+    #[test]
+    fn stops_when_told_and_keeps_what_it_has() {
+        let (whole, ..) = run(usize::MAX);
+        let mut most = 0;
+        for left in 0..40 {
+            let (tuned, steps, measured) = run(left);
+            // A change that is taken is also compared with the beginning.
+            assert!(measured <= left + tuned.changes.len(), "{left}: {measured}");
+            assert!(!tuned.complete, "{left}");
+            assert_eq!(whole.changes[..tuned.changes.len()], tuned.changes);
+            assert_eq!(steps.written.last().unwrap().changes, tuned.changes);
+            most = most.max(tuned.changes.len());
+        }
+        assert_eq!(most, whole.changes.len());
+    }
+}

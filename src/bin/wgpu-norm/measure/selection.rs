@@ -1,0 +1,108 @@
+//! The flags that choose what is timed.
+
+use super::sets::{Case, Op, Set, Shape};
+use crate::attributes::{Choice, choice};
+use clap::Args;
+use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
+
+#[derive(Debug, Args)]
+pub struct Selection {
+    /// The operators, separated by commas [default: both; batch-norm with --shape]
+    #[arg(long, value_delimiter = ',')]
+    pub op: Vec<Op>,
+    /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
+    #[arg(long, value_name = DataFormat::VALUE_NAME, value_delimiter = ',',
+        value_parser = choice::<DataFormat>(), ignore_case = true)]
+    pub data_format: Vec<DataFormat>,
+    /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224;
+    /// for layer norm the last axis is normalized
+    #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
+    pub shape: Vec<Shape>,
+    /// Of batch norm: whether the gradient flows through mean and variance
+    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true,
+        default_value = "batch")]
+    pub statistics: Statistics,
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    pub param_grads: ParamGrads,
+}
+
+impl Choice for DType {
+    const VALUE_NAME: &'static str = "TYPE";
+    const VALUES: &'static [(&'static str, Self)] = &[
+        ("f32", Self::F32),
+        ("f16", Self::F16),
+        ("bf16", Self::Bf16),
+        ("f64", Self::F64),
+    ];
+}
+
+impl Selection {
+    /// The set that cases belong to: `set`, unless shapes are given.
+    pub fn set(&self, set: Set) -> &'static str {
+        match self.shape.is_empty() {
+            true => set.name(),
+            false => "custom",
+        }
+    }
+
+    /// The cases of the shapes given, else of those that `shapes` lists, by operator, shape, type and format.
+    pub fn cases(
+        &self,
+        set: Set,
+        shapes: impl Fn(Set, Op) -> &'static [&'static [usize]],
+        dtypes: &[DType],
+    ) -> Vec<Case> {
+        let ops = match (self.op.as_slice(), self.shape.as_slice()) {
+            ([], []) => &[Op::BatchNorm, Op::LayerNorm][..],
+            ([], _) => &[Op::BatchNorm],
+            (ops, _) => ops,
+        };
+        let mut cases: Vec<Case> = Vec::new();
+        for &op in ops {
+            let shapes = match self.shape.as_slice() {
+                [] => shapes(set, op).iter().map(|s| Shape(s.to_vec())).collect(),
+                given => given.to_vec(),
+            };
+            for shape in shapes {
+                for &dtype in dtypes {
+                    for data_format in self.formats(op, &shape) {
+                        let batch_norm = op == Op::BatchNorm;
+                        let case = Case {
+                            set: self.set(set),
+                            op,
+                            shape: shape.clone(),
+                            dtype,
+                            data_format,
+                            statistics: match batch_norm {
+                                true => self.statistics,
+                                false => Statistics::Batch,
+                            },
+                            param_grads: self.param_grads,
+                        };
+                        if !cases.contains(&case) {
+                            cases.push(case);
+                        }
+                    }
+                }
+            }
+        }
+        cases
+    }
+
+    /// The formats to time; of rank 2 both are the same tensor.
+    fn formats(&self, op: Op, shape: &Shape) -> Vec<Option<DataFormat>> {
+        let formats = match self.data_format.as_slice() {
+            [] => &[DataFormat::Ncx, DataFormat::Nxc],
+            given => given,
+        };
+        let formats = formats.iter().copied().map(Some);
+        match (op, shape.0.len()) {
+            (Op::LayerNorm, _) => vec![None],
+            (Op::BatchNorm, 2) => formats.take(1).collect(),
+            (Op::BatchNorm, _) => formats.collect(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! All that a report has found: report.json.
+
+use super::options::Kind;
+use super::verify::Verdict;
+use crate::adapters::Adapter;
+use crate::results::{Pytorch, Results, Tuned};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Data {
+    /// The command line.
+    pub command: String,
+    pub minutes: f64,
+    pub parts: Vec<Part>,
+    pub adapters: Vec<Adapter>,
+    pub verify: Option<Verdict>,
+    /// As `bench --json` writes them.
+    #[serde(flatten)]
+    pub results: Results,
+    pub search: Option<Tuned>,
+    /// Added by `benches/peers/pytorch.py`.
+    pub pytorch: Option<Pytorch>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    pub kind: Kind,
+    pub state: State,
+    /// How much of it, or why not.
+    pub note: String,
+    pub seconds: f64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum State {
+    NotBegun,
+    /// In a report that was cut off: what there was until then is there.
+    UnderWay,
+    Done,
+    OutOfTime,
+    NotMeasured,
+    Failed,
+}
+
+impl Data {
+    /// Nothing is measured yet.
+    pub fn new(results: Results, minutes: f64, parts: &[Kind]) -> Self {
+        let part = |&kind: &Kind| Part {
+            kind,
+            state: State::NotBegun,
+            note: String::new(),
+            seconds: 0.0,
+        };
+        let words = std::env::args_os().skip(1);
+        let words: Vec<_> = words
+            .map(|word| word.to_string_lossy().into_owned())
+            .collect();
+        Self {
+            command: format!("wgpu-norm {}", words.join(" ")),
+            minutes,
+            parts: parts.iter().map(part).collect(),
+            adapters: Vec::new(),
+            verify: None,
+            results,
+            search: None,
+            pytorch: None,
+        }
+    }
+
+    /// The parts that failed, in words, if any did.
+    pub fn failure(&self) -> Option<String> {
+        let failed = self.parts.iter().filter(|part| part.state == State::Failed);
+        let failed: Vec<String> = failed.map(Part::to_string).collect();
+        (!failed.is_empty()).then(|| failed.join("; "))
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::NotBegun => "not begun",
+            State::UnderWay => "cut off, or still under way",
+            State::Done => "done",
+            State::OutOfTime if self.seconds > 0.0 && !self.note.is_empty() => "out of time after",
+            State::OutOfTime => "left out for want of time",
+            State::NotMeasured => "not measured",
+            State::Failed => "failed",
+        };
+        write!(f, "{}: {state}", self.kind.name())?;
+        match (self.note.as_str(), self.state) {
+            ("", _) => Ok(()),
+            (note, State::OutOfTime) => write!(f, " {note}"),
+            (note, _) => write!(f, ", {note}"),
+        }
+    }
+}

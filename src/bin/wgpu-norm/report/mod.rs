@@ -1,0 +1,258 @@
+//! `wgpu-norm report`: verifies and measures an adapter within some minutes.
+//!
+//! | module | knows |
+//! |---|---|
+//! | `options` | the flags |
+//! | `order` | which cases come first |
+//! | `verify` | results against the reference |
+//! | `data` | what is found: report.json |
+//! | `page` | report.md |
+//! | `folder` | the files, written anew after each measurement |
+//!
+//! The rest it shares with `bench`: `measure`, what is measured, and `results`, what was found.
+
+mod data;
+mod folder;
+mod options;
+mod order;
+mod page;
+mod verify;
+
+pub use options::Report;
+
+use crate::adapters;
+use crate::args::GpuArgs;
+use crate::failure::Failure;
+use crate::measure::bencher::Bencher;
+use crate::measure::budget::Budget;
+use crate::measure::search::{Watch, search};
+use crate::measure::sets::{Case, Set};
+use crate::measure::timing::{Clock, Rounds};
+use crate::measure::trial::Trial;
+use crate::measure::{around, possible};
+use crate::progress::Progress;
+use crate::results::{Results, Skipped, Tuned, table};
+use crate::stdout;
+use data::{Data, Part, State};
+use folder::Folder;
+use options::Kind;
+use std::time::Instant;
+use wgpu_norm::GpuContext;
+
+/// The share of the minutes after which the bench leaves the rest to the search, and that in which verify has to
+/// end.
+const BENCH_ENDS: f64 = 0.75;
+const VERIFY_ENDS: f64 = 0.25;
+
+/// Cases that may fail, as none should, before the bench is given up: drivers do not get better by that.
+const MOST_FAILURES: usize = 3;
+
+/// Runs the subcommand.
+pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
+    if command.redraw {
+        let (folder, data) = Folder::open(&command.dir)?;
+        folder.write_page(&data)?;
+        return stdout::line(folder.page());
+    }
+    let budget = Budget::minutes(command.minutes);
+    let folder = Folder::create(&command.dir)?;
+    let progress = Progress::new();
+    // The library's warnings go to stderr.
+    let gpu = progress.suspend(|| args.open())?;
+    let results = Results::new(&gpu, Clock::new(&gpu)?.method());
+    let mut run = Run {
+        command,
+        args,
+        budget,
+        folder,
+        progress,
+        set: Set::of(&gpu),
+        gpu,
+        data: Data::new(results, command.minutes, &command.parts()),
+    };
+    for index in 0..run.data.parts.len() {
+        run.part(index)?;
+    }
+    drop(run.progress);
+    stdout::line(format_args!("\n{}", run.folder.page()))?;
+    match run.data.failure() {
+        Some(what) => Err(Failure::Report { what }),
+        None => Ok(()),
+    }
+}
+
+struct Run<'a> {
+    command: &'a Report,
+    args: &'a GpuArgs,
+    budget: Budget,
+    folder: Folder,
+    progress: Progress,
+    set: Set,
+    gpu: GpuContext,
+    data: Data,
+}
+
+/// How a part ended, and what there is to say of that.
+type Outcome = (State, String);
+
+impl Run<'_> {
+    /// Measures a part; its failure is written down and does not end the others.
+    fn part(&mut self, index: usize) -> Result<(), Failure> {
+        let Some(part) = self.data.parts.get(index).cloned() else {
+            return Ok(());
+        };
+        let begin = Instant::now();
+        self.progress.step(part.kind.name());
+        let (state, note) = match self.budget.is_over() {
+            true => (State::OutOfTime, String::new()),
+            false => {
+                self.set_part(index, State::UnderWay, String::new(), 0.0)?;
+                let measured = match part.kind {
+                    Kind::Adapters => self.adapters(),
+                    Kind::Around => self.around(),
+                    Kind::Verify => self.verify(),
+                    Kind::Bench => self.bench(),
+                    Kind::Search => self.search(),
+                };
+                measured.unwrap_or_else(|failure| (State::Failed, failure.to_string()))
+            }
+        };
+        self.set_part(index, state, note, begin.elapsed().as_secs_f64())
+    }
+
+    fn set_part(
+        &mut self,
+        index: usize,
+        state: State,
+        note: String,
+        seconds: f64,
+    ) -> Result<(), Failure> {
+        if let Some(part) = self.data.parts.get_mut(index) {
+            *part = Part {
+                kind: part.kind,
+                state,
+                note,
+                seconds,
+            };
+        }
+        self.folder.write(&self.data)
+    }
+
+    fn adapters(&mut self) -> Result<Outcome, Failure> {
+        // Looking for adapters may write to stderr.
+        self.data.adapters = self.progress.suspend(|| adapters::all(self.args))?;
+        Ok((State::Done, String::new()))
+    }
+
+    fn around(&mut self) -> Result<Outcome, Failure> {
+        let cases = self.cases();
+        let Some(case) = cases.first() else {
+            return Ok((State::Done, "no case".to_owned()));
+        };
+        let measure = || around::measure(self.args, &self.gpu, case, self.command.rounds);
+        match possible(self.progress.suspend(measure))? {
+            Ok(around) => self.data.results.around = around,
+            Err(refusal) => return Ok((State::NotMeasured, refusal.to_string())),
+        }
+        Ok((State::Done, String::new()))
+    }
+
+    fn verify(&mut self) -> Result<Outcome, Failure> {
+        let budget = self.budget.until(VERIFY_ENDS);
+        self.data.verify = verify::measure(&self.gpu, budget, &self.progress)?;
+        Ok(match &self.data.verify {
+            None => (State::NotMeasured, verify::NONE.to_owned()),
+            Some(verdict) if verdict.passed => (State::Done, verdict.words.clone()),
+            Some(verdict) => (State::Failed, verdict.words.clone()),
+        })
+    }
+
+    fn bench(&mut self) -> Result<Outcome, Failure> {
+        let mut budget = self.budget;
+        if self.data.parts.iter().any(|part| part.kind == Kind::Search) {
+            budget = budget.until(BENCH_ENDS);
+        }
+        let cases = self.cases();
+        let rounds = Rounds(self.command.rounds);
+        let mut bencher = Bencher::new(&self.gpu, rounds)?;
+        let mut failures = 0;
+        self.progress
+            .suspend(|| table::print_head(&self.data.results))?;
+        for (index, case) in cases.iter().enumerate() {
+            if budget.is_over() {
+                return Ok((
+                    State::OutOfTime,
+                    format!("{index} of {} cases", cases.len()),
+                ));
+            }
+            self.progress
+                .step(&format!("{case} ({} of {})", index + 1, cases.len()));
+            match bencher.measure(case) {
+                Ok(row) => {
+                    self.progress.suspend(|| stdout::line(table::line(&row)))?;
+                    self.data.results.push(row);
+                }
+                Err(error) => {
+                    self.data.results.skipped.push(Skipped {
+                        case: case.to_string(),
+                        reason: error.to_string(),
+                    });
+                    if let Err(failure) = possible::<()>(Err(error)) {
+                        failures += 1;
+                        if failures > MOST_FAILURES {
+                            return Err(failure);
+                        }
+                        // The device may be lost.
+                        self.gpu = self.progress.suspend(|| self.args.open())?;
+                        bencher = Bencher::new(&self.gpu, rounds)?;
+                    }
+                }
+            }
+            self.folder.write(&self.data)?;
+        }
+        let note = format!("{} cases", cases.len());
+        Ok(match failures {
+            0 => (State::Done, note),
+            _ => (State::Failed, format!("{failures} of {note}")),
+        })
+    }
+
+    fn search(&mut self) -> Result<Outcome, Failure> {
+        let dtypes = self.command.dtype.get(..1).unwrap_or_default();
+        let cases = self
+            .command
+            .selection
+            .cases(self.set, Set::representatives, dtypes);
+        let mut trial = Trial::new(&self.gpu, &cases, self.command.rounds)?;
+        let (tuning, software) = (self.gpu.profile().tuning, self.set == Set::Software);
+        let tuned = search(tuning, software, &mut trial, self)?;
+        let note = format!("{} values tried", tuned.tried);
+        let state = match tuned.complete {
+            true => State::Done,
+            false => State::OutOfTime,
+        };
+        self.data.search = Some(tuned);
+        Ok((state, note))
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        order::cases(&self.command.selection, self.set, &self.command.dtype)
+    }
+}
+
+/// The search writes what it finds.
+impl Watch for Run<'_> {
+    fn go_on(&mut self, what: &str) -> bool {
+        self.progress.step(what);
+        !self.budget.is_over()
+    }
+
+    fn found(&mut self, tuned: &Tuned) -> Result<(), Failure> {
+        let noted = self.data.search.as_ref().map_or(0, |old| old.changes.len());
+        for change in tuned.changes.iter().skip(noted) {
+            self.progress.suspend(|| stdout::line(change))?;
+        }
+        self.data.search = Some(tuned.clone());
+        self.folder.write(&self.data)
+    }
+}

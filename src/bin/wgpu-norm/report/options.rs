@@ -1,0 +1,72 @@
+//! The flags of `wgpu-norm report`.
+
+use crate::attributes::{Choice as _, choice};
+use crate::measure::budget;
+use crate::measure::selection::Selection;
+use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use wgpu_norm::DType;
+
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The folder for report.md, report.svg and report.json; it is made, and must not have a report.json yet
+    #[arg(value_name = "DIR")]
+    pub dir: PathBuf,
+    /// How long it may take; a measurement that has begun is ended
+    #[arg(long, value_name = "N", default_value = "10", value_parser = budget::parse)]
+    pub minutes: f64,
+    /// The parts to measure, separated by commas [default: all]
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    pub part: Vec<Kind>,
+    /// The element types, separated by commas, the most important first; the search takes the first alone
+    #[arg(long, value_name = DType::VALUE_NAME, value_delimiter = ',', value_parser = choice::<DType>(),
+        ignore_case = true, default_value = "f32,f16,bf16")]
+    pub dtype: Vec<DType>,
+    #[command(flatten)]
+    pub selection: Selection,
+    /// Samples of each [default: 9 at least, and half a second, 1000 at most; of the search 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub rounds: Option<u32>,
+    /// Measure nothing: write DIR's report.md and report.svg anew from its report.json
+    #[arg(long, conflicts_with_all = ["minutes", "part", "op", "dtype", "data_format", "shape", "statistics",
+        "param_grads", "rounds", "adapter", "backend", "profile", "algorithm"])]
+    pub redraw: bool,
+}
+
+/// The parts of a report, in the order in which they are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The adapters of the machine
+    Adapters,
+    /// What surrounds the kernels: before all else, so that no driver has compiled any yet
+    Around,
+    /// Results against the float64 reference
+    Verify,
+    /// Times
+    Bench,
+    /// A search for a faster tuning, with a quarter of the minutes at least
+    Search,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Adapters => "adapters",
+            Self::Around => "around",
+            Self::Verify => "verify",
+            Self::Bench => "bench",
+            Self::Search => "search",
+        }
+    }
+}
+
+impl Report {
+    /// The parts asked for, in order.
+    pub fn parts(&self) -> Vec<Kind> {
+        let all = Kind::value_variants().iter().copied();
+        let asked = |kind: &Kind| self.part.is_empty() || self.part.contains(kind);
+        all.filter(asked).collect()
+    }
+}

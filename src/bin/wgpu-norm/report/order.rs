@@ -1,0 +1,85 @@
+//! The order of the cases: if time ends, there should be some of every kind, and the most valuable ones.
+
+use crate::measure::selection::Selection;
+use crate::measure::sets::{Case, Op, Set};
+use wgpu_norm::DType;
+
+/// The cases of a set and of the small one. The first element type comes first: shapes of every kind, small ones; then
+/// shapes of every kind in the other types; then all that is left.
+pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
+    let (first, others) = dtypes.split_at(dtypes.len().min(1));
+    let stages = [
+        alternating(selection.cases(set, Set::representatives, first)),
+        alternating(selection.cases(Set::Small, Set::shapes, first)),
+        alternating(selection.cases(set, Set::representatives, others)),
+        alternating(selection.cases(set, Set::shapes, first)),
+        alternating(selection.cases(set, Set::shapes, others)),
+        alternating(selection.cases(Set::Small, Set::shapes, others)),
+    ];
+    let mut cases: Vec<Case> = Vec::new();
+    for case in stages.into_iter().flatten() {
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+/// The operators in turns, each in its own order.
+fn alternating(cases: Vec<Case>) -> Vec<Case> {
+    let (batch, layer): (Vec<Case>, Vec<Case>) =
+        cases.into_iter().partition(|case| case.op == Op::BatchNorm);
+    let place = |cases: Vec<Case>| {
+        let count = cases.len().max(1) as f64;
+        let placed = cases.into_iter().enumerate();
+        placed.map(move |(index, case)| ((index as f64 + 0.5) / count, case))
+    };
+    let mut all: Vec<(f64, Case)> = place(batch).chain(place(layer)).collect();
+    all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    all.into_iter().map(|(_, case)| case).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use clap::{Args as _, Command, FromArgMatches as _};
+
+    fn selection(arguments: &[&str]) -> Selection {
+        let command = Selection::augment_args(Command::new("test").no_binary_name(true));
+        let matches = command.try_get_matches_from(arguments).unwrap();
+        Selection::from_arg_matches(&matches).unwrap()
+    }
+
+    const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+
+    #[test]
+    fn every_kind_is_among_the_first_and_every_case_once() {
+        let all = cases(&selection(&[]), Set::Gpu, &TYPES);
+        let kinds = |cases: &[Case]| {
+            let mut kinds = Vec::new();
+            for case in cases {
+                let kind = (case.op, case.data_format, case.dtype, case.set);
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            kinds.len()
+        };
+        assert_eq!(kinds(&all[..5]), 3);
+        // But for small shapes of the other types, these are all.
+        assert_eq!(kinds(&all[..45]), 12);
+        assert_eq!(kinds(&all), 18);
+        let whole = selection(&[]).cases(Set::Gpu, Set::shapes, &TYPES).len()
+            + selection(&[]).cases(Set::Small, Set::shapes, &TYPES).len();
+        assert_eq!(all.len(), whole);
+    }
+
+    #[test]
+    fn given_shapes_come_once() {
+        let given = selection(&["--shape", "4x8x5", "--op", "batch-norm,layer-norm"]);
+        let all = cases(&given, Set::Software, &TYPES);
+        assert_eq!(all.len(), 9);
+        assert!(all.iter().all(|case| case.set == "custom"));
+    }
+}

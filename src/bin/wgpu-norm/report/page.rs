@@ -1,0 +1,423 @@
+//! A report for people: report.md. What was found comes first, then the picture, then all numbers.
+
+use super::data::{Data, State};
+use super::folder::PLOT;
+use super::verify;
+use crate::results::markdown::{plain, tables};
+use crate::results::summary::{median, summary};
+use crate::results::{Pytorch, Row, Tuned};
+
+pub fn markdown(data: &Data) -> String {
+    let results = &data.results;
+    let mut page = Page(Vec::new());
+    page.line(format!("# wgpu-norm on {}\n", plain(&results.adapter)));
+    page.warnings(data);
+    page.place(data);
+    page.overview(data);
+    if !results.rows.is_empty() {
+        page.line(format!("![all results]({PLOT})\n"));
+    }
+    page.tables(&results.rows, data.pytorch.as_ref());
+    if let Some(tuned) = &data.search {
+        page.search(tuned);
+    }
+    if let Some(verdict) = &data.verify {
+        page.line("## Results against the float64 reference\n");
+        page.line(format!("{}.\n\n{}\n", plain(&verdict.words), verdict.table));
+    }
+    page.parts(data);
+    page.adapters(data);
+    page.all_numbers(data);
+    page.0.join("\n")
+}
+
+/// The lines.
+struct Page(Vec<String>);
+
+impl Page {
+    fn line(&mut self, text: impl Into<String>) {
+        self.0.push(text.into());
+    }
+
+    /// A table's head; of each column's name, one that begins with `<` is of text.
+    fn head(&mut self, columns: &[String]) {
+        let names = columns.iter().map(|name| name.trim_start_matches('<'));
+        let names: Vec<&str> = names.collect();
+        self.line(format!("| {} |", names.join(" | ")));
+        let rule = columns.iter().map(|name| match name.starts_with('<') {
+            true => "---|",
+            false => "--:|",
+        });
+        self.line(format!("|{}", rule.collect::<String>()));
+    }
+
+    fn cells(&mut self, cells: &[String]) {
+        let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
+        self.line(format!("| {} |", cells.join(" | ")));
+    }
+
+    /// What must not be overlooked.
+    fn warnings(&mut self, data: &Data) {
+        if let Some(verdict) = data.verify.as_ref().filter(|verdict| !verdict.passed) {
+            self.line(format!(
+                "**RESULTS ARE WRONG on this adapter: {}.** What follows is no measure of anything right.\n",
+                plain(&verdict.words)
+            ));
+        }
+        if data.results.is_software() {
+            self.line(
+                "**This adapter is a CPU**, not a GPU: the times are those of a software driver.\n",
+            );
+        }
+        let parts = data.parts.iter();
+        let missing = parts.filter(|part| part.state != State::Done);
+        let missing: Vec<String> = missing.map(|part| plain(&part.to_string())).collect();
+        if !missing.is_empty() {
+            self.line(format!("Not all is measured. {}.\n", missing.join("; ")));
+        }
+    }
+
+    fn place(&mut self, data: &Data) {
+        let results = &data.results;
+        let mut facts = vec![
+            ("adapter", results.adapter.clone()),
+            ("kind", results.kind.clone()),
+            ("driver", format!("{}, {}", results.backend, results.driver)),
+            (
+                "measured",
+                format!(
+                    "{} by wgpu-norm {}; time by {}, medians",
+                    results.date, results.version, results.timing
+                ),
+            ),
+            (
+                "copy bandwidth",
+                match results.copy_gb_per_s {
+                    Some(copy) => {
+                        format!("{copy:.1} GB/s, half read and half written, of the largest case")
+                    }
+                    None => "not measured".to_owned(),
+                },
+            ),
+            (
+                "results against float64",
+                match &data.verify {
+                    Some(verdict) => verdict.words.clone(),
+                    None => format!("not measured: {}", verify::NONE),
+                },
+            ),
+        ];
+        if let Some(pytorch) = &data.pytorch {
+            let Pytorch {
+                version,
+                device,
+                driver,
+                ..
+            } = pytorch;
+            facts.push(("PyTorch", format!("{version} on {device}, {driver}")));
+        }
+        self.line("| | |\n|---|---|");
+        for (what, value) in facts {
+            self.cells(&[what.to_owned(), value]);
+        }
+        self.line("");
+    }
+
+    /// A line for each kind of case.
+    fn overview(&mut self, data: &Data) {
+        let (small, large): (Vec<Row>, Vec<Row>) =
+            data.results.rows.iter().cloned().partition(Row::is_small);
+        let pytorch = data.pytorch.as_ref();
+        let versus = |rows: &[&Row]| {
+            let ratios = rows
+                .iter()
+                .filter_map(|row| Some(pytorch?.of(row)?.time_ms / row.time_ms));
+            let ratios: Vec<f64> = ratios.collect();
+            match ratios.is_empty() {
+                true => "-".to_owned(),
+                false => format!("{:.2}", median(&ratios)),
+            }
+        };
+        if !large.is_empty() {
+            self.line("## Results\n");
+            self.line(
+                "Fraction of the copy bandwidth: bytes by the model over time, over what a copy kernel moves in the \
+                 same time. At 5n, src and diff_dst count twice; a kernel that reads them once can reach 1.67.\n",
+            );
+            self.head(&columns(
+                &[
+                    "<operator",
+                    "<layout",
+                    "<type",
+                    "<model",
+                    "cases",
+                    "median",
+                    "lowest",
+                    "<shape",
+                ],
+                pytorch.map(|_| "times as fast as PyTorch"),
+            ));
+            for group in summary(&large) {
+                let (lowest, row) = group.lowest;
+                let mut cells = vec![
+                    group.op.to_owned(),
+                    group.format.to_owned(),
+                    group.dtype.to_owned(),
+                    format!("{}n", group.times),
+                    group.rows.len().to_string(),
+                    format!("{:.2}", group.median),
+                    format!("{lowest:.2}"),
+                    row.times_shape(),
+                ];
+                cells.extend(pytorch.map(|_| versus(&group.rows)));
+                self.cells(&cells);
+            }
+            self.line("");
+        }
+        if !small.is_empty() {
+            self.line("Small shapes, by latency: from submission to completion, less an empty submission's.\n");
+            self.head(&columns(
+                &[
+                    "<operator",
+                    "<layout",
+                    "<type",
+                    "cases",
+                    "median, µs",
+                    "longest, µs",
+                    "<shape",
+                    "empty submission, µs",
+                ],
+                pytorch.map(|_| "times as fast as PyTorch"),
+            ));
+            for group in summary(&small) {
+                let over = |row: &&Row| row.over_empty_ms * 1e3;
+                let times: Vec<f64> = group.rows.iter().map(over).collect();
+                let empties = group.rows.iter().map(|row| row.empty_submission_ms * 1e3);
+                let empties: Vec<f64> = empties.collect();
+                let by = |a: &&&Row, b: &&&Row| a.over_empty_ms.total_cmp(&b.over_empty_ms);
+                let longest = group.rows.iter().max_by(by);
+                let mut cells = vec![
+                    group.op.to_owned(),
+                    group.format.to_owned(),
+                    group.dtype.to_owned(),
+                    times.len().to_string(),
+                    format!("{:.1}", median(&times)),
+                    longest.map_or(String::new(), |row| format!("{:.1}", over(row))),
+                    longest.map_or(String::new(), |row| row.times_shape()),
+                    format!("{:.1}", median(&empties)),
+                ];
+                cells.extend(pytorch.map(|_| versus(&group.rows)));
+                self.cells(&cells);
+            }
+            self.line("");
+        }
+    }
+
+    /// A table for each operator and layout: a line for each shape, columns for each type.
+    fn tables(&mut self, rows: &[Row], pytorch: Option<&Pytorch>) {
+        let mut blocks: Vec<(bool, &str, &str, String)> = Vec::new();
+        for row in rows {
+            let block = (row.is_small(), row.op.as_str(), row.format(), row.variant());
+            if !blocks.contains(&block) {
+                blocks.push(block);
+            }
+        }
+        blocks.sort();
+        for (small, op, format, variant) in blocks {
+            let of_block = |row: &&Row| {
+                (row.is_small(), row.op.as_str(), row.format()) == (small, op, format)
+                    && row.variant() == variant
+            };
+            let rows: Vec<&Row> = rows.iter().filter(of_block).collect();
+            let words = [
+                if small { "small" } else { "" },
+                op,
+                format,
+                variant.as_str(),
+            ];
+            let words: Vec<&str> = words
+                .into_iter()
+                .filter(|w| !matches!(*w, "" | "-"))
+                .collect();
+            self.line(format!("### {}\n", words.join(" ")));
+            self.table(small, &rows, pytorch);
+        }
+    }
+
+    fn table(&mut self, small: bool, rows: &[&Row], pytorch: Option<&Pytorch>) {
+        let mut dtypes: Vec<&str> = Vec::new();
+        let mut shapes: Vec<&str> = Vec::new();
+        for row in rows {
+            if !dtypes.contains(&row.dtype.as_str()) {
+                dtypes.push(&row.dtype);
+            }
+            if !shapes.contains(&row.shape.as_str()) {
+                shapes.push(&row.shape);
+            }
+        }
+        let mut columns = vec!["<shape".to_owned()];
+        for dtype in &dtypes {
+            columns.push(format!("{dtype}, µs"));
+            let second = if small { "over empty, µs" } else { "of copy" };
+            columns.push(second.to_owned());
+            if pytorch.is_some() {
+                columns.extend(["PyTorch, µs", "times as fast"].map(str::to_owned));
+            }
+        }
+        columns.push(format!("<kernels, {}", dtypes.first().unwrap_or(&"")));
+        self.head(&columns);
+        for shape in shapes {
+            let mut cells = vec![shape.replace('x', "×")];
+            for dtype in &dtypes {
+                let mut of_shape = rows.iter().filter(|row| row.shape == *shape);
+                let row = of_shape.find(|row| row.dtype == *dtype);
+                let text = |value: Option<f64>, digits: usize| {
+                    value.map_or(String::new(), |value| format!("{value:.digits$}"))
+                };
+                cells.push(text(row.map(|row| row.time_ms * 1e3), 1));
+                cells.push(match small {
+                    true => text(row.map(|row| row.over_empty_ms * 1e3), 1),
+                    false => text(row.and_then(|row| row.fraction()), 2),
+                });
+                if let Some(pytorch) = pytorch {
+                    let pair = row.and_then(|row| Some((row, pytorch.of(row)?)));
+                    cells.push(text(pair.map(|(_, theirs)| theirs.time_ms * 1e3), 1));
+                    cells.push(text(
+                        pair.map(|(row, theirs)| theirs.time_ms / row.time_ms),
+                        2,
+                    ));
+                }
+            }
+            let kernels = rows.iter().find(|row| row.shape == *shape);
+            cells.push(kernels.map_or(String::new(), |row| row.kernel.clone()));
+            self.cells(&cells);
+        }
+        self.line("");
+    }
+
+    fn search(&mut self, tuned: &Tuned) {
+        self.line("## The search for a tuning\n");
+        let end = match tuned.complete {
+            true => "until nothing more was found",
+            false => "until time ended",
+        };
+        self.line(format!(
+            "{} values tried, {end}. What was found is {:.2} times as fast as the profile that it began with, by the \
+             geometric mean of {} cases: {}.\n",
+            tuned.tried,
+            tuned.times_as_fast(),
+            tuned.cases.len(),
+            plain(&tuned.cases.join(", "))
+        ));
+        if tuned.changes.is_empty() {
+            return;
+        }
+        self.line("Each change was measured in turns with what was the best before it:\n");
+        self.head(&columns(
+            &[
+                "<change",
+                "times as fast",
+                "in cases",
+                "least",
+                "<of these in",
+                "all so far",
+            ],
+            None,
+        ));
+        for change in &tuned.changes {
+            let least = change.least();
+            self.cells(&[
+                format!("`{}={}` instead of {}", change.key, change.to, change.from),
+                format!("{:.3}", change.times_as_fast),
+                change.cases.len().to_string(),
+                least.map_or(String::new(), |one| format!("{:.3}", one.times_as_fast)),
+                least.map_or(String::new(), |one| one.case.clone()),
+                format!("{:.3}", change.in_all),
+            ]);
+        }
+        let text =
+            "To use it, or to measure with it: `--profile` or `WGPU_NORM_PROFILE` with these.";
+        self.line(format!("\n{text}\n"));
+        let changed = tuned.to.split(',').filter(|pair| {
+            let key = pair.split('=').next().unwrap_or_default();
+            tuned.changes.iter().any(|change| change.key == key)
+        });
+        let changed: Vec<&str> = changed.collect();
+        self.line(format!("```\n{}\n```\n", changed.join(",")));
+    }
+
+    fn parts(&mut self, data: &Data) {
+        self.line("## How it was measured\n");
+        self.line(format!(
+            "`{}`, with {} minutes; `docs/performance.md` explains the method.\n",
+            plain(&data.command).replace('`', "'"),
+            data.minutes
+        ));
+        for part in &data.parts {
+            let text = plain(&part.to_string());
+            self.line(format!("* {text}; {:.1} s", part.seconds));
+        }
+        if let Some(around) = &data.results.around {
+            self.line(format!("* {}", plain(&around.to_string())));
+        }
+        for one in &data.results.skipped {
+            self.line(format!(
+                "* not run: {}: {}",
+                plain(&one.case),
+                plain(&one.reason)
+            ));
+        }
+        for one in data.pytorch.iter().flat_map(|pytorch| &pytorch.skipped) {
+            self.line(format!(
+                "* not timed, PyTorch's {}: {}",
+                plain(&one.case),
+                plain(&one.reason)
+            ));
+        }
+        self.line(format!(
+            "* profile `{}`\n",
+            data.results.profile.replace('`', "")
+        ));
+    }
+
+    fn adapters(&mut self, data: &Data) {
+        if data.adapters.is_empty() {
+            return;
+        }
+        self.line("## The adapters of this machine\n");
+        let mut columns = vec!["<".to_owned()];
+        columns.extend(
+            data.adapters
+                .iter()
+                .map(|one| format!("<{}", plain(&one.name))),
+        );
+        self.head(&columns);
+        let facts: Vec<_> = data.adapters.iter().map(|one| one.facts()).collect();
+        for index in 0..facts.first().map_or(0, |facts| facts.len()) {
+            let of_index: Vec<_> = facts.iter().filter_map(|facts| facts.get(index)).collect();
+            let name = of_index.first().map_or("", |(what, _)| what);
+            let mut cells = vec![name.to_owned()];
+            cells.extend(of_index.iter().map(|(_, value)| (*value).to_owned()));
+            self.cells(&cells);
+        }
+        self.line("");
+    }
+
+    fn all_numbers(&mut self, data: &Data) {
+        if data.results.rows.is_empty() {
+            return;
+        }
+        self.line("<details><summary>Every case</summary>\n");
+        self.line(tables(&data.results.rows));
+        self.line("</details>\n");
+    }
+}
+
+fn columns(names: &[&str], last: Option<&str>) -> Vec<String> {
+    names
+        .iter()
+        .copied()
+        .chain(last)
+        .map(str::to_owned)
+        .collect()
+}

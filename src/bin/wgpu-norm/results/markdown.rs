@@ -1,0 +1,118 @@
+//! All results as Markdown.
+
+use super::summary::summary;
+use super::{Results, Row};
+use std::fmt::Display;
+
+/// What it ran on, the tables, and what surrounds them.
+pub fn all(results: &Results) -> String {
+    let head = format!(
+        "{}; wgpu-norm {}, {}; time by {}, medians. Profile `{}`.\n",
+        plain(&results.place()),
+        plain(&results.version),
+        plain(&results.date),
+        plain(&results.timing),
+        results.profile.replace('`', "")
+    );
+    let mut lines = vec![head, tables(&results.rows)];
+    for one in &results.skipped {
+        lines.push(format!(
+            "Not run: {}: {}.\n",
+            plain(&one.case),
+            plain(&one.reason)
+        ));
+    }
+    if results.rows.iter().any(|row| !row.is_small()) {
+        lines.extend(summary(&results.rows).iter().map(item));
+        if let Some(copy) = results.copy_gb_per_s {
+            lines.push(item(format_args!(
+                "copy bandwidth, moving the largest shape's 5n: {copy:.1} GB/s"
+            )));
+        }
+    }
+    lines.extend(results.around.iter().map(item));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+/// A line for every case: of large ones bandwidth, of small ones latency.
+pub fn tables(rows: &[Row]) -> String {
+    let (small, large): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_small());
+    let mut lines = Vec::new();
+    let mut table = |head: &str, rows: Vec<&Row>, line: fn(&Row) -> String| {
+        if rows.is_empty() {
+            return;
+        }
+        let columns = head.matches('|').count() - 1;
+        lines.push(head.to_owned());
+        lines.push(format!(
+            "|---|---|---|---|{}---|",
+            "--:|".repeat(columns - 5)
+        ));
+        lines.extend(rows.into_iter().map(line));
+        lines.push(String::new());
+    };
+    table(
+        "| operator | shape | type | format | time, ms | wall, ms | copy, GB/s | of copy at 5n | at 3n \
+         | at 2n | record, µs | dispatches | workspace, bytes | kernels |",
+        large,
+        bandwidth,
+    );
+    table(
+        "| operator | shape | type | format | over an empty submission, µs | empty submission, µs | \
+         wall, µs | time, µs | record, µs | dispatches | kernels |",
+        small,
+        latency,
+    );
+    lines.join("\n")
+}
+
+fn item(text: impl Display) -> String {
+    format!("* {}", plain(&text.to_string()))
+}
+
+fn subject(row: &Row) -> String {
+    let op = format!("{} {}", row.op, row.variant());
+    let cells = [op.trim(), &row.times_shape(), &row.dtype, row.format()].map(plain);
+    format!("| {} ", cells.join(" | "))
+}
+
+fn bandwidth(row: &Row) -> String {
+    let fraction = |times| {
+        let model = row.model(times);
+        model.map_or(String::new(), |m| format!("{:.2}", m.fraction_of_copy))
+    };
+    format!(
+        "{}| {:.3} | {:.3} | {:.1} | {} | {} | {} | {:.1} | {} | {} | {} |",
+        subject(row),
+        row.time_ms,
+        row.wall_ms,
+        row.copy_gb_per_s,
+        fraction(5),
+        fraction(3),
+        fraction(2),
+        row.record_us,
+        row.dispatches,
+        row.workspace_bytes,
+        plain(&row.kernel)
+    )
+}
+
+fn latency(row: &Row) -> String {
+    format!(
+        "{}| {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} | {} |",
+        subject(row),
+        row.over_empty_ms * 1e3,
+        row.empty_submission_ms * 1e3,
+        row.wall_ms * 1e3,
+        row.time_ms * 1e3,
+        row.record_us,
+        row.dispatches,
+        plain(&row.kernel)
+    )
+}
+
+/// Text that stays in its cell, and is no mark of HTML.
+pub fn plain(text: &str) -> String {
+    text.replace(['|', '<', '>', '\n', '\r'], " ")
+}

@@ -1,0 +1,294 @@
+//! A picture of results, a page high: a block for each operator, a panel for each layout, a line for each shape,
+//! a mark for each element type.
+
+use super::summary::median;
+use super::svg::{Mark, Picture};
+use super::{Pytorch, Results, Row};
+
+const WIDTH: f64 = 980.0;
+const LABELS: f64 = 140.0;
+const GAP: f64 = 30.0;
+const PANEL: f64 = (WIDTH - LABELS - 2.0 * GAP) / 2.0;
+const LINE: f64 = 19.0;
+
+const DARK: &str = "#222222";
+const PALE: &str = "#666666";
+const GOAL: &str = "#c53030";
+
+/// Element types, in the order of their marks on a line.
+const TYPES: [(&str, Mark, &str); 4] = [
+    ("f32", Mark::Circle, "#2b6cb0"),
+    ("f16", Mark::Square, "#d9822b"),
+    ("bf16", Mark::Triangle, "#3f9142"),
+    ("f64", Mark::Diamond, "#7b4fa6"),
+];
+
+/// What the marks show.
+struct Scale {
+    title: &'static str,
+    value: fn(&Row) -> Option<f64>,
+    /// How PyTorch's time would be marked, by GPU time.
+    peer: fn(&Row, f64) -> Option<f64>,
+    digits: usize,
+    /// Values to reach, by name.
+    goals: &'static [(f64, &'static str)],
+}
+
+const BANDWIDTH: Scale = Scale {
+    title: "fraction of the copy bandwidth, counting all readings; more is better",
+    value: Row::fraction,
+    peer: Row::fraction_in,
+    digits: 2,
+    goals: &[(1.0, "copy"), (5.0 / 3.0, "copy, if read once")],
+};
+
+/// For small shapes: bandwidth says nothing of them.
+const LATENCY: Scale = Scale {
+    title: "microseconds from submission to completion, less an empty submission's; less is better",
+    value: |row| Some(row.over_empty_ms.max(0.0) * 1e3),
+    peer: |_, _| None,
+    digits: 0,
+    goals: &[],
+};
+
+/// The picture as SVG.
+pub fn svg(results: &Results, pytorch: Option<&Pytorch>) -> String {
+    let (small, large): (Vec<&Row>, Vec<&Row>) =
+        results.rows.iter().partition(|row| row.is_small());
+    let mut plot = Plot {
+        picture: Picture::new(WIDTH),
+        y: 26.0,
+        pytorch,
+    };
+    plot.head(results);
+    plot.part(&BANDWIDTH, &large);
+    plot.part(&LATENCY, &small);
+    plot.picture.finish(plot.y)
+}
+
+struct Plot<'a> {
+    picture: Picture,
+    /// Where the next thing goes.
+    y: f64,
+    pytorch: Option<&'a Pytorch>,
+}
+
+impl Plot<'_> {
+    /// Names the adapter and explains the marks.
+    fn head(&mut self, results: &Results) {
+        let out = &mut self.picture;
+        out.text((16.0, self.y), "start", "title", DARK, &results.place());
+        let subtitle = format!(
+            "wgpu-norm {}, {}; {}",
+            results.version, results.date, results.timing
+        );
+        out.text((16.0, self.y + 19.0), "start", "", PALE, &subtitle);
+        self.y += 42.0;
+        let mut x = 22.0;
+        let mut entry = |out: &mut Picture, mark, colour, full, text: &str| {
+            out.mark(mark, (x, self.y - 4.0), colour, full);
+            out.text((x + 9.0, self.y), "start", "", DARK, text);
+            x += 34.0 + 7.0 * text.chars().count() as f64;
+        };
+        for (dtype, mark, colour) in TYPES {
+            if results.rows.iter().any(|row| row.dtype == dtype) {
+                entry(out, mark, colour, true, dtype);
+            }
+        }
+        if let Some(pytorch) = self.pytorch {
+            let text = format!("hollow: PyTorch {} on {}", pytorch.version, pytorch.device);
+            entry(out, Mark::Circle, PALE, false, &text);
+        }
+        self.y += 14.0;
+    }
+
+    /// The blocks of one scale.
+    fn part(&mut self, scale: &Scale, rows: &[&Row]) {
+        let peers = rows.iter().filter_map(|row| self.peer(scale, row));
+        let values = rows
+            .iter()
+            .filter_map(|row| (scale.value)(row))
+            .chain(peers);
+        let goals = scale.goals.iter().map(|(goal, _)| goal * 1.05);
+        let largest = values
+            .filter(|v| v.is_finite())
+            .chain(goals)
+            .fold(0.0, f64::max);
+        let largest = if largest > 0.0 { largest * 1.03 } else { 1.0 };
+        let mut blocks: Vec<(&str, String)> = Vec::new();
+        for row in rows {
+            let block = (row.op.as_str(), row.variant());
+            if !blocks.contains(&block) {
+                blocks.push(block);
+            }
+        }
+        for (op, variant) in blocks {
+            let of_block = |row: &&&Row| row.op == op && row.variant() == variant;
+            let rows: Vec<&Row> = rows.iter().filter(of_block).copied().collect();
+            let name = format!("{} {variant}", op.replace('-', " "));
+            self.block(scale, largest, name.trim(), &rows);
+        }
+        if !rows.is_empty() {
+            let middle = LABELS + GAP / 2.0 + PANEL;
+            self.picture
+                .text((middle, self.y), "middle", "note", PALE, scale.title);
+            self.y += 24.0;
+        }
+    }
+
+    /// An operator: panels side by side, whose lines are the same shapes.
+    fn block(&mut self, scale: &Scale, largest: f64, name: &str, rows: &[&Row]) {
+        let mut shapes: Vec<&Row> = Vec::new();
+        for row in rows {
+            if !shapes.iter().any(|known| known.shape == row.shape) {
+                shapes.push(row);
+            }
+        }
+        // Large ones first, whatever the order in which they were measured.
+        shapes.sort_by_key(|row| std::cmp::Reverse((elements(&row.shape), row.shape.clone())));
+        let mut formats: Vec<&str> = rows.iter().map(|row| row.format()).collect();
+        formats.sort_unstable();
+        formats.dedup();
+        let top = self.y + 36.0;
+        let bottom = top + LINE * shapes.len() as f64;
+        for (index, row) in shapes.iter().enumerate() {
+            let y = top + LINE * index as f64;
+            if index % 2 == 0 {
+                let width = (PANEL + GAP) * formats.len() as f64;
+                self.picture.bar((LABELS, y), width, LINE, "#f5f5f5");
+            }
+            let label = (LABELS - 8.0, y + 14.0);
+            self.picture
+                .text(label, "end", "", DARK, &row.times_shape());
+        }
+        for (index, format) in formats.iter().enumerate() {
+            let left = LABELS + GAP / 2.0 + (PANEL + GAP) * index as f64;
+            let title = match *format {
+                "-" => name.to_owned(),
+                format => format!("{name}, {format}"),
+            };
+            let panel = Panel {
+                left,
+                top,
+                bottom,
+                largest,
+            };
+            let of_panel = rows.iter().filter(|row| row.format() == *format);
+            let of_panel: Vec<&Row> = of_panel.copied().collect();
+            self.panel(scale, &panel, &title, &shapes, &of_panel);
+        }
+        self.y = bottom + 34.0;
+    }
+
+    fn panel(&mut self, scale: &Scale, panel: &Panel, title: &str, shapes: &[&Row], rows: &[&Row]) {
+        let out = &mut self.picture;
+        out.text((panel.left, panel.top - 20.0), "start", "head", DARK, title);
+        let mut x = panel.left;
+        for (dtype, _, colour) in TYPES {
+            let of_type = rows.iter().filter(|row| row.dtype == dtype);
+            let values: Vec<f64> = of_type.filter_map(|row| (scale.value)(row)).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let digits = scale.digits;
+            let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
+            let highest = values.iter().copied().fold(0.0, f64::max);
+            let worst = if scale.goals.is_empty() {
+                highest
+            } else {
+                lowest
+            };
+            let text = format!(
+                "{dtype} median {:.digits$}, worst {worst:.digits$}",
+                median(&values)
+            );
+            out.text((x, panel.top - 6.0), "start", "note", colour, &text);
+            x += 20.0 + 5.6 * text.chars().count() as f64;
+        }
+        let step = step(panel.largest);
+        let mut tick = 0.0;
+        while tick <= panel.largest {
+            out.line(panel.x(tick), panel.top, panel.bottom, "grid");
+            let text = format!("{tick}");
+            let place = (panel.x(tick), panel.bottom + 14.0);
+            out.text(place, "middle", "note", PALE, &text);
+            tick += step;
+        }
+        for (goal, name) in scale.goals {
+            // One that no model of these rows sets is left out.
+            if *goal > 1.0 && !rows.iter().any(|row| row.models.len() > 1) {
+                continue;
+            }
+            out.line(panel.x(*goal), panel.top - 2.0, panel.bottom, "goal");
+            let place = (panel.x(*goal), panel.top - 20.0);
+            out.text(place, "middle", "note", GOAL, name);
+        }
+        for row in rows {
+            let line = shapes.iter().position(|shape| shape.shape == row.shape);
+            let kind = TYPES.iter().position(|(dtype, ..)| *dtype == row.dtype);
+            let (Some(line), Some(kind)) = (line, kind) else {
+                continue;
+            };
+            let Some((_, mark, colour)) = TYPES.get(kind) else {
+                continue;
+            };
+            let y = panel.top + LINE * (line as f64 + 0.5) + 4.0 * (kind as f64 - 1.0);
+            if let Some(value) = self.peer(scale, row) {
+                let place = (panel.x(value), y);
+                self.picture.mark(*mark, place, colour, false);
+            }
+            if let Some(value) = (scale.value)(row) {
+                let place = (panel.x(value), y);
+                self.picture.mark(*mark, place, colour, true);
+            }
+        }
+    }
+
+    fn peer(&self, scale: &Scale, row: &Row) -> Option<f64> {
+        let time = self.pytorch?.of(row)?.time_ms;
+        (scale.peer)(row, time)
+    }
+}
+
+/// A place with a scale from 0 to `largest`.
+struct Panel {
+    left: f64,
+    top: f64,
+    bottom: f64,
+    largest: f64,
+}
+
+impl Panel {
+    fn x(&self, value: f64) -> f64 {
+        self.left + PANEL * (value / self.largest).clamp(0.0, 1.0)
+    }
+}
+
+/// A round distance of ticks, some eight of them.
+fn step(largest: f64) -> f64 {
+    let power = 10_f64.powf((largest / 8.0).log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power);
+    let fits = steps.into_iter().find(|step| largest / step <= 8.0);
+    fits.unwrap_or(largest)
+}
+
+fn elements(shape: &str) -> u64 {
+    let sizes = shape.split('x').filter_map(|size| size.parse::<u64>().ok());
+    sizes.fold(1, u64::saturating_mul)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        for (largest, want) in [(1.8, 0.25), (1.0, 0.2), (3.0, 0.5), (900.0, 200.0)] {
+            assert!(
+                (step(largest) - want).abs() < 1e-9,
+                "{largest}: {}",
+                step(largest)
+            );
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! PyTorch's times of the same cases, as `benches/peers/pytorch.py` writes them.
+
+use super::Row;
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pytorch {
+    pub version: String,
+    pub device: String,
+    pub driver: String,
+    pub date: String,
+    pub results: Vec<Timed>,
+    pub skipped: Vec<super::Skipped>,
+}
+
+/// A case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Timed {
+    pub op: String,
+    pub shape: String,
+    pub dtype: String,
+    pub data_format: Option<String>,
+    pub params_dtype: String,
+    /// The gradient, and from the host's call to the end of it.
+    pub time_ms: f64,
+    pub wall_ms: f64,
+    pub forward_ms: f64,
+}
+
+impl Pytorch {
+    /// The same case as a row.
+    pub fn of(&self, row: &Row) -> Option<&Timed> {
+        self.results.iter().find(|timed| {
+            timed.op == row.op
+                && timed.shape == row.shape
+                && timed.dtype == row.dtype
+                && timed.data_format == row.data_format
+                && row.variant().is_empty()
+        })
+    }
+}

@@ -1,0 +1,132 @@
+//! What was measured of a case.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The set of shapes that it belongs to.
+    pub set: String,
+    pub op: String,
+    /// N x C x spatial in either format.
+    pub shape: String,
+    pub dtype: String,
+    pub data_format: Option<String>,
+    pub statistics: String,
+    pub param_grads: String,
+    pub samples: u64,
+    pub time_ms: f64,
+    pub wall_ms: f64,
+    pub empty_submission_ms: f64,
+    /// Wall less an empty submission.
+    pub over_empty_ms: f64,
+    /// Recording in a row, and between submissions that are waited for, when the processor's caches hold
+    /// other things.
+    pub record_us: f64,
+    pub record_between_us: f64,
+    pub copy_gb_per_s: f64,
+    pub copy_kernel: String,
+    /// The best copy kernel without 64-bit words.
+    pub portable_copy_gb_per_s: f64,
+    pub copy_buffer_gb_per_s: f64,
+    /// Those that apply, the plain one first.
+    pub models: Vec<Model>,
+    pub kernel: String,
+    pub dispatches: u64,
+    pub workspace_bytes: u64,
+}
+
+/// A model of the traffic: every element is moved so many times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Model {
+    pub times: u64,
+    pub bytes: u64,
+    pub fraction_of_copy: f64,
+}
+
+impl Model {
+    /// The models that tables have columns for.
+    pub const ALL: [u64; 3] = [5, 3, 2];
+}
+
+impl Row {
+    pub fn model(&self, times: u64) -> Option<&Model> {
+        self.models.iter().find(|model| model.times == times)
+    }
+
+    /// The bytes of the plain model.
+    pub fn bytes(&self) -> u64 {
+        self.models.iter().map(|m| m.bytes).max().unwrap_or(0)
+    }
+
+    /// The fraction of the copy bandwidth under the plain model.
+    pub fn fraction(&self) -> Option<f64> {
+        self.models.first().map(|model| model.fraction_of_copy)
+    }
+
+    /// The fraction of the copy bandwidth that another time would be, under the plain model.
+    pub fn fraction_in(&self, ms: f64) -> Option<f64> {
+        self.fraction().map(|fraction| fraction * self.time_ms / ms)
+    }
+
+    /// Whether latency is what counts of it.
+    pub fn is_small(&self) -> bool {
+        self.set == "small"
+    }
+
+    /// What is not the usual: other than batch statistics with both parameter gradients.
+    pub fn variant(&self) -> String {
+        let mut words = Vec::new();
+        if self.statistics != "batch" {
+            words.push(self.statistics.as_str());
+        }
+        if self.param_grads != "both" {
+            words.push(self.param_grads.as_str());
+        }
+        words.join(" ")
+    }
+
+    pub fn format(&self) -> &str {
+        self.data_format.as_deref().unwrap_or("-")
+    }
+
+    /// The shape as people write it.
+    pub fn times_shape(&self) -> String {
+        self.shape.replace('x', "×")
+    }
+}
+
+#[cfg(test)]
+impl Row {
+    /// A row with numbers of as many digits as a measurement has.
+    pub fn example(number: f64) -> Self {
+        let model = |times| Model {
+            times,
+            bytes: times * 32768,
+            fraction_of_copy: number / times as f64,
+        };
+        Self {
+            set: "software".to_owned(),
+            op: "batch-norm".to_owned(),
+            shape: "4x8x16x16".to_owned(),
+            dtype: "f32".to_owned(),
+            data_format: Some("NCX".to_owned()),
+            statistics: "batch".to_owned(),
+            param_grads: "both".to_owned(),
+            samples: 7,
+            time_ms: number,
+            wall_ms: 2.0 * number,
+            empty_submission_ms: number / 3.0,
+            over_empty_ms: 2.0 * number - number / 3.0,
+            record_us: number / 7.0,
+            record_between_us: number / 11.0,
+            copy_gb_per_s: number / 13.0,
+            copy_kernel: "vec4".to_owned(),
+            portable_copy_gb_per_s: number / 17.0,
+            copy_buffer_gb_per_s: number / 19.0,
+            models: vec![model(5), model(3)],
+            kernel: "fused_runs".to_owned(),
+            dispatches: 1,
+            workspace_bytes: 768,
+        }
+    }
+}

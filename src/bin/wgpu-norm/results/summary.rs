@@ -1,0 +1,149 @@
+//! Median and lowest fraction of the copy bandwidth, of each kind of case.
+
+use super::{Model, Row};
+use std::fmt;
+
+/// Cases of one operator, layout, element type and model.
+pub struct Group<'a> {
+    pub op: &'a str,
+    pub format: &'a str,
+    pub dtype: &'a str,
+    /// Of the model.
+    pub times: u64,
+    pub rows: Vec<&'a Row>,
+    pub median: f64,
+    pub geometric_mean: f64,
+    /// The same, of the best copy by 32-bit words.
+    pub of_portable: f64,
+    pub lowest: (f64, &'a Row),
+}
+
+/// The groups, in the order of their first cases. Of small cases latency counts, and they are left out unless there
+/// are no others.
+pub fn summary(rows: &[Row]) -> Vec<Group<'_>> {
+    let mut large: Vec<&Row> = rows.iter().filter(|row| !row.is_small()).collect();
+    if large.is_empty() {
+        large = rows.iter().collect();
+    }
+    let mut kinds: Vec<(&str, &str, &str)> = Vec::new();
+    for row in &large {
+        let kind = (row.op.as_str(), row.format(), row.dtype.as_str());
+        if !kinds.contains(&kind) {
+            kinds.push(kind);
+        }
+    }
+    let with_models = kinds
+        .into_iter()
+        .flat_map(|kind| Model::ALL.map(|times| (kind, times)));
+    with_models
+        .filter_map(|((op, format, dtype), times)| {
+            let same = |row: &&&Row| row.op == op && row.format() == format && row.dtype == dtype;
+            let plain = |row: &&&Row| row.models.first().is_some_and(|m| m.times == times);
+            let of_kind = large.iter().filter(same).filter(plain);
+            Group::new(op, format, dtype, times, of_kind.copied().collect())
+        })
+        .collect()
+}
+
+impl<'a> Group<'a> {
+    fn new(
+        op: &'a str,
+        format: &'a str,
+        dtype: &'a str,
+        times: u64,
+        rows: Vec<&'a Row>,
+    ) -> Option<Self> {
+        let fractions: Vec<(f64, &Row)> = rows
+            .iter()
+            .filter_map(|row| Some((row.fraction()?, *row)))
+            .collect();
+        let lowest = fractions.iter().min_by(|(a, _), (b, _)| a.total_cmp(b))?;
+        let values: Vec<f64> = fractions.iter().map(|(fraction, _)| *fraction).collect();
+        let of_portable = |&(fraction, row): &(f64, &Row)| {
+            fraction * row.copy_gb_per_s / row.portable_copy_gb_per_s
+        };
+        Some(Self {
+            op,
+            format,
+            dtype,
+            times,
+            median: median(&values),
+            geometric_mean: geometric_mean(values.iter().copied()),
+            of_portable: geometric_mean(fractions.iter().map(of_portable)),
+            lowest: *lowest,
+            rows,
+        })
+    }
+}
+
+impl fmt::Display for Group<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (lowest, row) = self.lowest;
+        write!(
+            f,
+            "{} {} {}: {:.2} of copy bandwidth at {}n (geometric mean of {}; median {:.2}), \
+             lowest {lowest:.2}: {}; {:.2} of a copy by 32-bit words",
+            self.op,
+            self.format,
+            self.dtype,
+            self.geometric_mean,
+            self.times,
+            self.rows.len(),
+            self.median,
+            row.shape,
+            self.of_portable,
+        )
+    }
+}
+
+pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
+    let count = values.len().max(1) as f64;
+    (values.map(f64::ln).sum::<f64>() / count).exp()
+}
+
+/// The median; NaN of none.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |i: usize| sorted.get(i).copied().unwrap_or(f64::NAN);
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => at(n / 2),
+        n => (at(n / 2 - 1) + at(n / 2)) / 2.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_by_operator_layout_and_type() {
+        let row = |number, format: &str, set: &str| Row {
+            data_format: Some(format.to_owned()),
+            set: set.to_owned(),
+            ..Row::example(number)
+        };
+        let rows = [
+            row(4.0, "NCX", "gpu"),
+            row(1.0, "NXC", "gpu"),
+            row(5.0, "NCX", "gpu"),
+            row(1.5, "NCX", "gpu"),
+            row(0.1, "NCX", "small"),
+        ];
+        let groups = summary(&rows);
+        let found: Vec<_> = groups
+            .iter()
+            .map(|group| (group.format, group.rows.len(), group.median, group.lowest.0))
+            .collect();
+        assert_eq!(found, [("NCX", 3, 0.8, 0.3), ("NXC", 1, 0.2, 0.2)]);
+        assert_eq!(summary(&rows[4..]).len(), 1);
+    }
+
+    #[test]
+    fn medians() {
+        assert!(median(&[]).is_nan());
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+    }
+}

@@ -1,0 +1,131 @@
+//! Results as lines on stdout.
+
+use super::summary::summary;
+use super::{Results, Row};
+use crate::failure::Failure;
+use crate::stdout;
+
+/// Prints all of it.
+pub fn print(results: &Results) -> Result<(), Failure> {
+    print_head(results)?;
+    for row in &results.rows {
+        stdout::line(line(row))?;
+    }
+    print_rest(results)
+}
+
+/// Prints what it ran on, and the table's head.
+pub fn print_head(results: &Results) -> Result<(), Failure> {
+    stdout::line(results.place())?;
+    stdout::line(format_args!(
+        "{}; wgpu-norm {}; time by {}, wall from submission to completion, medians",
+        results.date, results.version, results.timing
+    ))?;
+    stdout::line(format_args!("profile {}\n", results.profile))?;
+    stdout::line(head())
+}
+
+/// Prints what comes after the table.
+pub fn print_rest(results: &Results) -> Result<(), Failure> {
+    stdout::line("")?;
+    for one in &results.skipped {
+        stdout::line(format_args!("skipped {}: {}", one.case, one.reason))?;
+    }
+    for group in summary(&results.rows) {
+        stdout::line(group)?;
+    }
+    if let Some(copy) = results.copy_gb_per_s {
+        stdout::line(format_args!(
+            "copy bandwidth, moving the largest shape's 5n: {copy:.1} GB/s"
+        ))?;
+    }
+    match &results.around {
+        Some(around) => stdout::line(around),
+        None => Ok(()),
+    }
+}
+
+/// A line of the table, from its cells.
+fn columns(cells: [&str; 18]) -> String {
+    let [
+        op,
+        shape,
+        dtype,
+        format,
+        variant,
+        time,
+        wall,
+        over,
+        five,
+        three,
+        copy,
+        of_five,
+        of_three,
+        of_two,
+        record,
+        dispatches,
+        workspace,
+        kernels,
+    ] = cells;
+    format!(
+        "{op:<10} {shape:<18} {dtype:<4} {format:<6} {variant:<16} {time:>10} {wall:>10} {over:>10} \
+         {five:>7} {three:>7} {copy:>9} {of_five:>7} {of_three:>7} {of_two:>7} {record:>9} {dispatches:>10} \
+         {workspace:>9} {kernels}"
+    )
+}
+
+/// The table's head.
+fn head() -> String {
+    columns([
+        "op",
+        "shape",
+        "type",
+        "format",
+        "",
+        "time ms",
+        "wall ms",
+        "-empty us",
+        "MB 5n",
+        "MB 3n",
+        "copy GB/s",
+        "5n/copy",
+        "3n/copy",
+        "2n/copy",
+        "record us",
+        "dispatches",
+        "workspace",
+        "kernels",
+    ])
+}
+
+/// A row of the table.
+pub fn line(row: &Row) -> String {
+    let megabytes = |times| {
+        let model = row.model(times);
+        model.map_or("-".to_owned(), |m| format!("{:.1}", m.bytes as f64 / 1e6))
+    };
+    let fraction = |times| {
+        let model = row.model(times);
+        model.map_or("-".to_owned(), |m| format!("{:.2}", m.fraction_of_copy))
+    };
+    columns([
+        &row.op,
+        &row.shape,
+        &row.dtype,
+        row.format(),
+        &row.variant(),
+        &format!("{:.4}", row.time_ms),
+        &format!("{:.4}", row.wall_ms),
+        &format!("{:.1}", row.over_empty_ms * 1e3),
+        &megabytes(5),
+        &megabytes(3),
+        &format!("{:.1}", row.copy_gb_per_s),
+        &fraction(5),
+        &fraction(3),
+        &fraction(2),
+        &format!("{:.1}", row.record_us),
+        &row.dispatches.to_string(),
+        &row.workspace_bytes.to_string(),
+        &row.kernel,
+    ])
+}
