@@ -81,7 +81,7 @@ fn assert_well_formed(svg: &str) {
     assert!(open.is_empty(), "{open:?}");
 }
 
-const RESULT_NUMBERS: [&str; 16] = [
+const RESULT_NUMBERS: [&str; 12] = [
     "time_ms",
     "wall_ms",
     "empty_submission_ms",
@@ -91,10 +91,6 @@ const RESULT_NUMBERS: [&str; 16] = [
     "copy_buffer_gb_per_s",
     "portable_copy_gb_per_s",
     "samples",
-    "bytes_5n",
-    "bytes_3n",
-    "fraction_of_copy_5n",
-    "fraction_of_copy_3n",
     "dispatches",
     "workspace_bytes",
     "record_between_us",
@@ -116,6 +112,7 @@ fn assert_report(report: &Value, results: usize) {
     assert_eq!(rows.len(), results, "{report}");
     for row in rows {
         for key in [
+            "set",
             "op",
             "shape",
             "dtype",
@@ -130,7 +127,19 @@ fn assert_report(report: &Value, results: usize) {
         }
         assert!(row["time_ms"].as_f64().unwrap() > 0.0, "{row}");
         assert!(row["dispatches"].as_u64().unwrap() > 0, "{row}");
+        for model in row["models"].as_array().unwrap() {
+            assert!(model["fraction_of_copy"].as_f64().unwrap() > 0.0, "{row}");
+        }
     }
+}
+
+/// The models of a row: times all elements, and bytes.
+fn models(row: &Value) -> Vec<(u64, u64)> {
+    let models = row["models"].as_array().unwrap().iter();
+    let number = |model: &Value, key: &str| model[key].as_u64().unwrap();
+    models
+        .map(|model| (number(model, "times"), number(model, "bytes")))
+        .collect()
 }
 
 #[test]
@@ -163,10 +172,13 @@ fn measures_draws_and_shows_again() {
     assert_eq!(row["op"], "batch-norm");
     assert_eq!(row["shape"], "4x8x16x16");
     assert_eq!(row["samples"], 2);
-    assert_eq!(row["bytes_5n"], 5 * 4 * 4 * 8 * 16 * 16);
+    let bytes = 4 * 4 * 8 * 16 * 16;
+    assert_eq!(models(row), [(5, 5 * bytes), (3, 3 * bytes)]);
     let svg = std::fs::read_to_string(&plot).unwrap();
     assert_well_formed(&svg);
-    assert!(svg.contains("batch-norm 4x8x16x16 f32 NCX"), "{svg}");
+    for text in ["batch norm, NCX", "batch norm, NXC", "4×8×16×16", "f32"] {
+        assert!(svg.contains(&format!(">{text}<")), "no {text}: {svg}");
+    }
     let table = std::fs::read_to_string(&document).unwrap();
     assert!(
         table.starts_with("# Title\n\n<!-- bench:begin custom -->\n"),
@@ -212,7 +224,7 @@ fn every_type_and_operator() {
     let last = &value["results"][7];
     assert_eq!(last["op"], "layer-norm");
     assert_eq!(last["data_format"], Value::Null);
-    assert_eq!(last["bytes_5n"], 5 * 2 * 5 * 33);
+    assert_eq!(models(last)[0], (5, 5 * 2 * 5 * 33));
 
     let cases = [
         "--shape",
@@ -228,9 +240,7 @@ fn every_type_and_operator() {
     let value = json(&report);
     let row = &value["results"][0];
     assert_eq!(row["statistics"], "constant");
-    assert_eq!(row["bytes_2n"], 2 * 4 * 4 * 8 * 50);
-    assert!(row["fraction_of_copy_2n"].is_number());
-    assert_eq!(row["fraction_of_copy_5n"], Value::Null);
+    assert_eq!(models(row), [(2, 2 * 4 * 4 * 8 * 50)]);
 }
 
 #[test]
@@ -340,6 +350,23 @@ fn tunes() {
 }
 
 #[test]
+fn a_search_without_time_finds_what_it_began_with() {
+    let output = run(&["--tune", "--shape", "4x8x50", "--minutes", "0"]);
+    assert_success(&output);
+    assert!(stderr(&output).contains("1.00 times as fast"));
+    let begun = run(&[
+        "--tune",
+        "--shape",
+        "4x8x50",
+        "--minutes",
+        "0",
+        "--profile",
+        "min_split=77",
+    ]);
+    assert!(stdout(&begun).contains(",min_split=77,"));
+}
+
+#[test]
 fn bad_flags_are_usage_errors() {
     for (arguments, fragment) in [
         (&["--set", "huge"][..], "software"),
@@ -353,6 +380,8 @@ fn bad_flags_are_usage_errors() {
         (&["--rounds", "0"], "1.."),
         (&["--name", "a"], "--markdown"),
         (&["--tune", "--json", "a"], "--json"),
+        (&["--minutes", "1"], "--tune"),
+        (&["--tune", "--minutes", "-1"], "0 to 10080"),
         (&["--from-json", "a", "--rounds", "3"], "--rounds"),
         (&["--profile", "runs_workgroup=12"], "power of two"),
         (&["--profile", "lanes=12"], "one of runs_workgroup"),

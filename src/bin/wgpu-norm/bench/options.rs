@@ -42,6 +42,7 @@ pub struct Bench {
     #[arg(long, conflicts_with_all = ["set", "json", "plot", "markdown", "from_json"])]
     pub tune: bool,
     /// End the search after so many minutes, with the best so far [default: when all was tried]
-    #[arg(long, value_name = "N", requires = "tune", value_parser = budget::parse)]
+    #[arg(long, value_name = "N", requires = "tune", allow_negative_numbers = true,
+        value_parser = budget::parse)]
     pub minutes: Option<f64>,
 }

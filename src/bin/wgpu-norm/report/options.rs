@@ -14,7 +14,8 @@ pub struct Report {
     #[arg(value_name = "DIR")]
     pub dir: PathBuf,
     /// How long it may take; a measurement that has begun is ended
-    #[arg(long, value_name = "N", default_value = "10", value_parser = budget::parse)]
+    #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true,
+        value_parser = budget::parse)]
     pub minutes: f64,
     /// The parts to measure, separated by commas [default: all]
     #[arg(long, value_name = "PART", value_delimiter = ',')]

@@ -5,10 +5,10 @@ use super::summary::median;
 use super::svg::{Mark, Picture};
 use super::{Pytorch, Results, Row};
 
-const WIDTH: f64 = 980.0;
+const WIDTH: f64 = 1000.0;
 const LABELS: f64 = 140.0;
 const GAP: f64 = 30.0;
-const PANEL: f64 = (WIDTH - LABELS - 2.0 * GAP) / 2.0;
+const PANEL: f64 = (WIDTH - LABELS - 20.0) / 2.0 - GAP;
 const LINE: f64 = 19.0;
 
 const DARK: &str = "#222222";
@@ -35,16 +35,16 @@ struct Scale {
 }
 
 const BANDWIDTH: Scale = Scale {
-    title: "fraction of the copy bandwidth, counting all readings; more is better",
+    title: "Fraction of the copy bandwidth, every reading counted: more is better",
     value: Row::fraction,
     peer: Row::fraction_in,
     digits: 2,
-    goals: &[(1.0, "copy"), (5.0 / 3.0, "copy, if read once")],
+    goals: &[(1.0, "copy"), (5.0 / 3.0, "if read once")],
 };
 
 /// For small shapes: bandwidth says nothing of them.
 const LATENCY: Scale = Scale {
-    title: "microseconds from submission to completion, less an empty submission's; less is better",
+    title: "Small shapes: microseconds from submission to completion, less an empty submission's: less is better",
     value: |row| Some(row.over_empty_ms.max(0.0) * 1e3),
     peer: |_, _| None,
     digits: 0,
@@ -122,17 +122,17 @@ impl Plot<'_> {
                 blocks.push(block);
             }
         }
+        if !rows.is_empty() {
+            self.y += 20.0;
+            self.picture
+                .text((16.0, self.y), "start", "head", DARK, scale.title);
+            self.y += 8.0;
+        }
         for (op, variant) in blocks {
             let of_block = |row: &&&Row| row.op == op && row.variant() == variant;
             let rows: Vec<&Row> = rows.iter().filter(of_block).copied().collect();
             let name = format!("{} {variant}", op.replace('-', " "));
             self.block(scale, largest, name.trim(), &rows);
-        }
-        if !rows.is_empty() {
-            let middle = LABELS + GAP / 2.0 + PANEL;
-            self.picture
-                .text((middle, self.y), "middle", "note", PALE, scale.title);
-            self.y += 24.0;
         }
     }
 
@@ -177,13 +177,15 @@ impl Plot<'_> {
             let of_panel: Vec<&Row> = of_panel.copied().collect();
             self.panel(scale, &panel, &title, &shapes, &of_panel);
         }
-        self.y = bottom + 34.0;
+        self.y = bottom + 26.0;
     }
 
     fn panel(&mut self, scale: &Scale, panel: &Panel, title: &str, shapes: &[&Row], rows: &[&Row]) {
         let out = &mut self.picture;
         out.text((panel.left, panel.top - 20.0), "start", "head", DARK, title);
-        let mut x = panel.left;
+        let label = (panel.left, panel.top - 6.0);
+        out.text(label, "start", "note", PALE, "median (worst)");
+        let mut x = panel.left + 90.0;
         for (dtype, _, colour) in TYPES {
             let of_type = rows.iter().filter(|row| row.dtype == dtype);
             let values: Vec<f64> = of_type.filter_map(|row| (scale.value)(row)).collect();
@@ -198,12 +200,9 @@ impl Plot<'_> {
             } else {
                 lowest
             };
-            let text = format!(
-                "{dtype} median {:.digits$}, worst {worst:.digits$}",
-                median(&values)
-            );
+            let text = format!("{dtype} {:.digits$} ({worst:.digits$})", median(&values));
             out.text((x, panel.top - 6.0), "start", "note", colour, &text);
-            x += 20.0 + 5.6 * text.chars().count() as f64;
+            x += 16.0 + 6.0 * text.chars().count() as f64;
         }
         let step = step(panel.largest);
         let mut tick = 0.0;

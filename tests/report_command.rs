@@ -1,0 +1,302 @@
+//! `wgpu-norm report`, run as a process on the adapter that the environment chooses. Times are never asserted.
+#![cfg(feature = "command")]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A folder that is not there yet, of a test's own.
+fn folder(name: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("report")
+        .join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    folder
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wgpu-norm"));
+    command
+        .arg("report")
+        .arg(folder)
+        .args(arguments)
+        .env_remove("RUST_LOG")
+        .env_remove("WGPU_NORM_PROFILE");
+    command
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Output {
+    command(folder, arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn assert_exit(output: &Output, code: i32, fragments: &[&str]) {
+    let message = stderr(output);
+    assert_eq!(output.status.code(), Some(code), "{message}");
+    assert!(!message.contains("panicked"), "{message}");
+    for fragment in fragments {
+        assert!(message.contains(fragment), "no '{fragment}' in: {message}");
+    }
+}
+
+/// What the folder holds: JSON that is whole, a page and a picture.
+fn read(folder: &Path) -> (Value, String) {
+    let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let page = text("report.md");
+    assert!(page.starts_with("# wgpu-norm on "), "{page}");
+    assert!(page.ends_with('\n'), "{page}");
+    assert!(text("report.svg").trim_end().ends_with("</svg>"));
+    (serde_json::from_str(&text("report.json")).unwrap(), page)
+}
+
+fn rows(report: &Value) -> &[Value] {
+    report["results"].as_array().unwrap()
+}
+
+/// The parts and their states.
+fn states(report: &Value) -> Vec<(&str, &str)> {
+    let parts = report["parts"].as_array().unwrap().iter();
+    parts
+        .map(|part| {
+            (
+                part["kind"].as_str().unwrap(),
+                part["state"].as_str().unwrap(),
+            )
+        })
+        .collect()
+}
+
+const TINY: [&str; 6] = ["--shape", "4x8x50", "--rounds", "1", "--dtype", "f32,f16"];
+
+#[test]
+fn measures_all_parts_and_draws_them_again() {
+    let folder = folder("all");
+    let operators = [
+        "--op",
+        "batch-norm,layer-norm",
+        "--part",
+        "adapters,around,verify,bench",
+    ];
+    let output = run(&folder, &[&TINY[..], &operators].concat());
+    assert_exit(&output, 0, &[]);
+    let (report, page) = read(&folder);
+    let done = ["adapters", "around", "verify", "bench"];
+    for (part, (kind, state)) in done.into_iter().zip(states(&report)) {
+        assert_eq!(kind, part);
+        // Where this version has no `verify`, the page says so.
+        assert!(state == "done" || kind == "verify", "{kind}: {state}");
+    }
+    let kinds: Vec<_> = rows(&report)
+        .iter()
+        .map(|row| {
+            (
+                row["op"].as_str(),
+                row["dtype"].as_str(),
+                row["data_format"].as_str(),
+            )
+        })
+        .collect();
+    let (batch, layer) = (Some("batch-norm"), Some("layer-norm"));
+    for dtype in [Some("f32"), Some("f16")] {
+        for kind in [(batch, Some("NCX")), (batch, Some("NXC")), (layer, None)] {
+            assert!(kinds.contains(&(kind.0, dtype, kind.1)), "{kinds:?}");
+        }
+    }
+    assert_eq!(kinds.len(), 6);
+    // The first type first.
+    assert!(kinds[..3].iter().all(|kind| kind.1 == Some("f32")));
+    assert!(report["adapters"][0]["name"].is_string());
+    assert!(report["around"]["open_ms"].is_number());
+    for text in [
+        "| batch-norm | NCX | f32 | 5n | 1 |",
+        "![all results](report.svg)",
+        "### layer-norm",
+        "| 4×8×50 |",
+        "## The adapters of this machine",
+        "around the kernels",
+    ] {
+        assert!(page.contains(text), "no '{text}' in: {page}");
+    }
+    let software = report["kind"] == "Cpu";
+    assert_eq!(page.contains("**This adapter is a CPU**"), software);
+
+    // Another report does not take its place, and nothing was measured for that.
+    let output = run(&folder, &TINY);
+    assert_exit(&output, 1, &["report.json", "there is one already"]);
+    assert_eq!(read(&folder).0, report);
+
+    // `bench` shows the same file.
+    let shown = Command::new(env!("CARGO_BIN_EXE_wgpu-norm"))
+        .args(["bench", "--from-json"])
+        .arg(folder.join("report.json"))
+        .output()
+        .unwrap();
+    assert_exit(&shown, 0, &[]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("layer-norm 4x8x50"));
+
+    // What the script for PyTorch adds comes into the same tables.
+    let mut with = report.clone();
+    let row = &rows(&report)[0];
+    with["pytorch"] = json!({
+        "version": "9.9", "device": "a device", "driver": "a driver", "date": "",
+        "results": [{
+            "op": row["op"], "shape": row["shape"], "dtype": row["dtype"],
+            "data_format": row["data_format"], "params_dtype": "f32",
+            "time_ms": 3.0 * row["time_ms"].as_f64().unwrap(), "wall_ms": 1.0, "forward_ms": 1.0,
+        }],
+        "skipped": [{ "case": "a case", "reason": "a reason" }],
+    });
+    std::fs::write(folder.join("report.json"), with.to_string()).unwrap();
+    let output = run(&folder, &["--redraw"]);
+    assert_exit(&output, 0, &[]);
+    let (again, page) = read(&folder);
+    assert_eq!(again, with);
+    for text in [
+        "9.9 on a device",
+        "times as fast as PyTorch",
+        "| 3.00 |",
+        "a reason",
+    ] {
+        assert!(page.contains(text), "no '{text}' in: {page}");
+    }
+}
+
+#[test]
+fn the_search_is_a_part() {
+    let folder = folder("search");
+    let output = run(&folder, &[&TINY[..], &["--part", "search"]].concat());
+    assert_exit(&output, 0, &[]);
+    let (report, page) = read(&folder);
+    assert_eq!(states(&report), [("search", "done")]);
+    let search = &report["search"];
+    assert_eq!(search["complete"], true);
+    assert_eq!(search["from"], report["profile"]);
+    assert_eq!(search["cases"].as_array().unwrap().len(), 2);
+    search["to"]
+        .as_str()
+        .unwrap()
+        .parse::<wgpu_norm::Tuning>()
+        .unwrap();
+    for change in search["changes"].as_array().unwrap() {
+        assert!(change["times_as_fast"].as_f64().unwrap() > 1.0, "{change}");
+        assert!(change["in_all"].is_number(), "{change}");
+    }
+    assert!(page.contains("## The search for a tuning"), "{page}");
+}
+
+#[test]
+fn without_time_it_says_so() {
+    let folder = folder("no-time");
+    let output = run(&folder, &["--minutes", "0"]);
+    assert_exit(&output, 0, &[]);
+    let (report, page) = read(&folder);
+    assert_eq!(rows(&report).len(), 0);
+    assert!(
+        states(&report)
+            .iter()
+            .all(|(_, state)| *state == "out-of-time")
+    );
+    assert!(page.contains("bench: left out for want of time"), "{page}");
+}
+
+#[test]
+fn what_cannot_be_run_is_named() {
+    let folder = folder("refused");
+    let shapes = [
+        "--shape",
+        "4294967295x2,4x8",
+        "--rounds",
+        "1",
+        "--dtype",
+        "f32",
+        "--part",
+        "bench",
+    ];
+    let output = run(&folder, &shapes);
+    assert_exit(&output, 0, &[]);
+    let (report, page) = read(&folder);
+    assert_eq!(rows(&report).len(), 1);
+    assert!(
+        page.contains("not run: batch-norm 4294967295x2 f32"),
+        "{page}"
+    );
+}
+
+/// Killed after any line of its output, it leaves files that are whole, with all that was printed before.
+#[cfg(unix)]
+#[test]
+fn a_killed_run_leaves_what_it_has() {
+    for cut in [0, 1, 3] {
+        let folder = folder(&format!("killed-{cut}"));
+        let shapes = [
+            "--part",
+            "bench",
+            "--shape",
+            "4x8x50,6x8x50,8x8x50",
+            "--rounds",
+            "1",
+        ];
+        let mut child = command(&folder, &shapes)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let rows_printed = lines
+            .map(Result::unwrap)
+            .filter(|line| line.starts_with("batch-norm "));
+        // The line after the last one that has to be in the file; before the first, the head is enough.
+        let seen = rows_printed.take(cut + 1).count();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(seen, cut + 1);
+        let (report, page) = read(&folder);
+        assert!(rows(&report).len() >= cut, "{cut}: {}", rows(&report).len());
+        if rows(&report).len() < 9 {
+            assert_eq!(states(&report), [("bench", "under-way")]);
+            assert!(
+                page.contains("bench: cut off, or still under way"),
+                "{page}"
+            );
+        }
+        assert_exit(&run(&folder, &["--redraw"]), 0, &[]);
+    }
+}
+
+#[test]
+fn bad_flags_and_folders() {
+    let folder = folder("bad");
+    for (arguments, fragment) in [
+        (&["--minutes", "-1"][..], "0 to 10080"),
+        (&["--minutes", "soon"], "0 to 10080"),
+        (&["--part", "lunch"], "search"),
+        (&["--redraw", "--minutes", "3"], "--minutes"),
+        (&["--shape", "4"], "rank"),
+    ] {
+        assert_exit(&run(&folder, arguments), 2, &[fragment]);
+    }
+    assert_exit(
+        &run(&folder, &["--redraw"]),
+        1,
+        &["report.json", "cannot be read"],
+    );
+    assert!(!folder.exists());
+    let file = folder.with_extension("file");
+    std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
+    std::fs::write(&file, "").unwrap();
+    assert_exit(&run(&file, &TINY), 1, &["cannot be written"]);
+    std::fs::create_dir_all(&folder).unwrap();
+    for content in ["", "{}", "[]", "{\"results\": 3}"] {
+        std::fs::write(folder.join("report.json"), content).unwrap();
+        assert_exit(
+            &run(&folder, &["--redraw"]),
+            1,
+            &["expected", "wgpu-norm report"],
+        );
+    }
+}
