@@ -69,6 +69,13 @@ impl Data {
         }
     }
 
+    /// Says how far a part is.
+    pub fn note(&mut self, kind: Kind, note: String) {
+        if let Some(part) = self.parts.iter_mut().find(|part| part.kind == kind) {
+            part.note = note;
+        }
+    }
+
     /// The parts that failed, in words, if any did.
     pub fn failure(&self) -> Option<String> {
         let failed = self.parts.iter().filter(|part| part.state == State::Failed);
@@ -83,16 +90,15 @@ impl fmt::Display for Part {
             State::NotBegun => "not begun",
             State::UnderWay => "cut off, or still under way",
             State::Done => "done",
-            State::OutOfTime if self.seconds > 0.0 && !self.note.is_empty() => "out of time after",
-            State::OutOfTime => "left out for want of time",
+            State::OutOfTime if self.note.is_empty() => "left out for want of time",
+            State::OutOfTime => "out of time",
             State::NotMeasured => "not measured",
             State::Failed => "failed",
         };
         write!(f, "{}: {state}", self.kind.name())?;
-        match (self.note.as_str(), self.state) {
-            ("", _) => Ok(()),
-            (note, State::OutOfTime) => write!(f, " {note}"),
-            (note, _) => write!(f, ", {note}"),
+        match self.note.as_str() {
+            "" => Ok(()),
+            note => write!(f, ", {note}"),
         }
     }
 }

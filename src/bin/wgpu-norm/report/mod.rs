@@ -176,14 +176,12 @@ impl Run<'_> {
         let rounds = Rounds(self.command.rounds);
         let mut bencher = Bencher::new(&self.gpu, rounds)?;
         let mut failures = 0;
+        let of_all = |done: usize| format!("{done} of {} cases", cases.len());
         self.progress
             .suspend(|| table::print_head(&self.data.results))?;
         for (index, case) in cases.iter().enumerate() {
             if budget.is_over() {
-                return Ok((
-                    State::OutOfTime,
-                    format!("{index} of {} cases", cases.len()),
-                ));
+                return Ok((State::OutOfTime, of_all(index)));
             }
             self.progress
                 .step(&format!("{case} ({} of {})", index + 1, cases.len()));
@@ -208,6 +206,7 @@ impl Run<'_> {
                     }
                 }
             }
+            self.data.note(Kind::Bench, of_all(index + 1));
             self.folder.write(&self.data)?;
         }
         let note = format!("{} cases", cases.len());
@@ -253,6 +252,8 @@ impl Watch for Run<'_> {
             self.progress.suspend(|| stdout::line(change))?;
         }
         self.data.search = Some(tuned.clone());
+        self.data
+            .note(Kind::Search, format!("{} values tried", tuned.tried));
         self.folder.write(&self.data)
     }
 }

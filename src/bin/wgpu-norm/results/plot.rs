@@ -30,8 +30,11 @@ struct Scale {
     /// How PyTorch's time would be marked, by GPU time.
     peer: fn(&Row, f64) -> Option<f64>,
     digits: usize,
-    /// Values to reach, by name.
-    goals: &'static [(f64, &'static str)],
+    /// Values to reach, and what they are.
+    goals: &'static [f64],
+    legend: &'static str,
+    /// Where the scale ends at the latest; marks beyond are drawn at its end.
+    most: f64,
 }
 
 const BANDWIDTH: Scale = Scale {
@@ -39,7 +42,9 @@ const BANDWIDTH: Scale = Scale {
     value: Row::fraction,
     peer: Row::fraction_in,
     digits: 2,
-    goals: &[(1.0, "copy"), (5.0 / 3.0, "if read once")],
+    goals: &[1.0, 5.0 / 3.0],
+    legend: "red: as fast as a copy of all readings; the same, if every tensor were read once",
+    most: 2.5,
 };
 
 /// For small shapes: bandwidth says nothing of them.
@@ -49,6 +54,8 @@ const LATENCY: Scale = Scale {
     peer: |_, _| None,
     digits: 0,
     goals: &[],
+    legend: "",
+    most: f64::INFINITY,
 };
 
 /// The picture as SVG.
@@ -109,12 +116,16 @@ impl Plot<'_> {
             .iter()
             .filter_map(|row| (scale.value)(row))
             .chain(peers);
-        let goals = scale.goals.iter().map(|(goal, _)| goal * 1.05);
+        let goals = scale.goals.iter().map(|goal| goal * 1.05);
         let largest = values
             .filter(|v| v.is_finite())
             .chain(goals)
             .fold(0.0, f64::max);
-        let largest = if largest > 0.0 { largest * 1.03 } else { 1.0 };
+        let beyond = largest > scale.most;
+        let largest = match largest > 0.0 {
+            true => (largest * 1.03).min(scale.most),
+            false => 1.0,
+        };
         let mut blocks: Vec<(&str, String)> = Vec::new();
         for row in rows {
             let block = (row.op.as_str(), row.variant());
@@ -126,7 +137,14 @@ impl Plot<'_> {
             self.y += 20.0;
             self.picture
                 .text((16.0, self.y), "start", "head", DARK, scale.title);
-            self.y += 8.0;
+            let mut legend = scale.legend.to_owned();
+            if beyond {
+                legend.push_str("; marks at the right edge are beyond it");
+            }
+            self.y += 16.0;
+            self.picture
+                .text((16.0, self.y), "start", "note", GOAL, &legend);
+            self.y += 6.0;
         }
         for (op, variant) in blocks {
             let of_block = |row: &&&Row| row.op == op && row.variant() == variant;
@@ -213,14 +231,12 @@ impl Plot<'_> {
             out.text(place, "middle", "note", PALE, &text);
             tick += step;
         }
-        for (goal, name) in scale.goals {
+        for goal in scale.goals {
             // One that no model of these rows sets is left out.
             if *goal > 1.0 && !rows.iter().any(|row| row.models.len() > 1) {
                 continue;
             }
             out.line(panel.x(*goal), panel.top - 2.0, panel.bottom, "goal");
-            let place = (panel.x(*goal), panel.top - 20.0);
-            out.text(place, "middle", "note", GOAL, name);
         }
         for row in rows {
             let line = shapes.iter().position(|shape| shape.shape == row.shape);

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Packs what `wgpu-norm report` needs on a machine that may have nothing but a GPU's driver; docs/measuring-a-gpu.md says
+# how to use it there.
+#
+#     sh scripts/pack-report.sh FOLDER [BINARY]
+set -eu
+
+[ $# -ge 1 ] || { echo "usage: $0 FOLDER [BINARY]" >&2; exit 2; }
+root=$(cd "$(dirname "$0")/.." && pwd)
+binary=${2:-$root/target/release/wgpu-norm}
+if [ $# -lt 2 ]; then
+    cargo build --release --manifest-path "$root/Cargo.toml"
+fi
+mkdir -p "$1"
+cp "$binary" "$1/wgpu-norm"
+cp "$root/benches/peers/pytorch.py" "$root/docs/measuring-a-gpu.md" "$1/"
+echo '{ "file_format_version": "1.0.0", "ICD": { "library_path": "libGLX_nvidia.so.0", "api_version": "1.3.0" } }' \
+    >"$1/nvidia_icd.json"
+loader=$(ldconfig -p 2>/dev/null | awk '/libvulkan\.so\.1 .*x86-64/ { print $NF; exit }')
+if [ -n "$loader" ]; then
+    cp -L "$loader" "$1/libvulkan.so.1"
+else
+    echo "no libvulkan.so.1 here: the machine has to have one" >&2
+fi
+ls -l "$1"
