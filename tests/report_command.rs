@@ -225,6 +225,26 @@ fn what_cannot_be_run_is_named() {
         page.contains("not run: batch-norm 4294967295x2 f32"),
         "{page}"
     );
+
+    // A part that fails does not end the others.
+    let folder = self::folder("failed");
+    let shapes = ["--shape", "4294967295x2", "--part", "search,bench,adapters"];
+    let output = run(&folder, &shapes);
+    assert_exit(&output, 1, &["report: search: failed, "]);
+    let (report, page) = read(&folder);
+    let states = states(&report);
+    assert_eq!(
+        states,
+        [
+            ("adapters", "done"),
+            ("bench", "done"),
+            ("search", "failed")
+        ]
+    );
+    assert!(
+        page.contains("Not all is measured. search: failed, "),
+        "{page}"
+    );
 }
 
 /// Killed after any line of its output, it leaves files that are whole, with all that was printed before.
@@ -257,11 +277,11 @@ fn a_killed_run_leaves_what_it_has() {
         assert_eq!(seen, cut + 1);
         let (report, page) = read(&folder);
         assert!(rows(&report).len() >= cut, "{cut}: {}", rows(&report).len());
-        if rows(&report).len() < 9 {
+        if rows(&report).len() < 18 {
             assert_eq!(states(&report), [("bench", "under-way")]);
             // The page is written after the JSON.
             let done = rows(&report).len();
-            let words = |done| format!("bench: cut off, or still under way, {done} of 9 cases");
+            let words = |done| format!("bench: cut off, or still under way, {done} of 18 cases");
             let said = page.contains(&words(done)) || page.contains(&words(done.saturating_sub(1)));
             assert!(said || done < 2, "{page}");
         }

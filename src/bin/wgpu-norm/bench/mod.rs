@@ -23,7 +23,7 @@ use crate::measure::trial::Trial;
 use crate::measure::{around, possible};
 use crate::output::Output;
 use crate::progress::Progress;
-use crate::results::{self, Results, Skipped, Tuned, plot, table};
+use crate::results::{self, Results, Tuned, plot, table};
 use crate::stdout;
 use document::Document;
 use wgpu_norm::GpuContext;
@@ -72,18 +72,8 @@ fn measure(
     let mut refusal = None;
     for (index, case) in cases.iter().enumerate() {
         progress.step(&format!("{case} ({} of {})", index + 1, cases.len()));
-        match possible(bencher.measure(case))? {
-            Ok(row) => {
-                progress.suspend(|| stdout::line(table::line(&row)))?;
-                results.push(row);
-            }
-            Err(error) => {
-                results.skipped.push(Skipped {
-                    case: case.to_string(),
-                    reason: error.to_string(),
-                });
-                refusal.get_or_insert(error);
-            }
+        if let Some(error) = bencher.add(case, &mut results, progress)? {
+            refusal = refusal.or(possible::<()>(Err(error))?.err());
         }
     }
     match (results.rows.is_empty(), refusal) {

@@ -7,7 +7,10 @@ use super::sets::Case;
 use super::subject::{Inputs, Planned};
 use super::timing::{Clock, Rounds, gb_per_s, median_ms};
 use crate::attributes::Choice as _;
-use crate::results::{Model, Row};
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::results::{Model, Results, Row, Skipped, table};
+use crate::stdout;
 use std::collections::HashMap;
 use std::time::Instant;
 use wgpu_norm::{DType, Error, GpuContext};
@@ -50,7 +53,30 @@ impl Bencher {
         })
     }
 
-    pub fn measure(&mut self, case: &Case) -> Result<Row, Error> {
+    /// Measures a case, prints it and adds it to the results; or adds why not, and returns that too.
+    pub fn add(
+        &mut self,
+        case: &Case,
+        results: &mut Results,
+        progress: &Progress,
+    ) -> Result<Option<Error>, Failure> {
+        match self.measure(case) {
+            Ok(row) => {
+                progress.suspend(|| stdout::line(table::line(&row)))?;
+                results.push(row);
+                Ok(None)
+            }
+            Err(error) => {
+                results.skipped.push(Skipped {
+                    case: case.to_string(),
+                    reason: error.to_string(),
+                });
+                Ok(Some(error))
+            }
+        }
+    }
+
+    fn measure(&mut self, case: &Case) -> Result<Row, Error> {
         let Self {
             gpu,
             clock,

@@ -31,7 +31,7 @@ use crate::measure::timing::{Clock, Rounds};
 use crate::measure::trial::Trial;
 use crate::measure::{around, possible};
 use crate::progress::Progress;
-use crate::results::{Results, Skipped, Tuned, table};
+use crate::results::{Results, Tuned, table};
 use crate::stdout;
 use data::{Data, Part, State};
 use folder::Folder;
@@ -185,26 +185,16 @@ impl Run<'_> {
             }
             self.progress
                 .step(&format!("{case} ({} of {})", index + 1, cases.len()));
-            match bencher.measure(case) {
-                Ok(row) => {
-                    self.progress.suspend(|| stdout::line(table::line(&row)))?;
-                    self.data.results.push(row);
+            let error = bencher.add(case, &mut self.data.results, &self.progress)?;
+            let refused = error.map_or(Ok(Ok(())), |error| possible(Err(error)));
+            if let Err(failure) = refused {
+                failures += 1;
+                if failures > MOST_FAILURES {
+                    return Err(failure);
                 }
-                Err(error) => {
-                    self.data.results.skipped.push(Skipped {
-                        case: case.to_string(),
-                        reason: error.to_string(),
-                    });
-                    if let Err(failure) = possible::<()>(Err(error)) {
-                        failures += 1;
-                        if failures > MOST_FAILURES {
-                            return Err(failure);
-                        }
-                        // The device may be lost.
-                        self.gpu = self.progress.suspend(|| self.args.open())?;
-                        bencher = Bencher::new(&self.gpu, rounds)?;
-                    }
-                }
+                // The device may be lost.
+                self.gpu = self.progress.suspend(|| self.args.open())?;
+                bencher = Bencher::new(&self.gpu, rounds)?;
             }
             self.data.note(Kind::Bench, of_all(index + 1));
             self.folder.write(&self.data)?;

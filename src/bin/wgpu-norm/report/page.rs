@@ -421,3 +421,141 @@ fn columns(names: &[&str], last: Option<&str>) -> Vec<String> {
         .map(str::to_owned)
         .collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::data::Part;
+    use super::super::options::Kind;
+    use super::super::verify::Verdict;
+    use super::*;
+    use crate::results::{Change, Ratio, Results};
+    use serde_json::Value;
+
+    fn data() -> Data {
+        let results = Results {
+            adapter: "an <adapter>".to_owned(),
+            backend: "vulkan".to_owned(),
+            driver: "a | driver".to_owned(),
+            kind: "DiscreteGpu".to_owned(),
+            version: "0.1.0".to_owned(),
+            date: "1970-01-01T00:00:00Z".to_owned(),
+            timing: "GPU timestamps".to_owned(),
+            profile: "runs_workgroup=8".to_owned(),
+            copy_gb_per_s: None,
+            around: None,
+            rows: Vec::new(),
+            skipped: Vec::new(),
+        };
+        let mut data = Data::new(results, 10.0, &[Kind::Verify, Kind::Bench]);
+        for part in &mut data.parts {
+            part.state = State::Done;
+        }
+        data
+    }
+
+    fn verdict(passed: bool) -> Verdict {
+        Verdict {
+            passed,
+            words: "2 of 90 cases".to_owned(),
+            table: "| a | table |".to_owned(),
+            details: Value::Null,
+        }
+    }
+
+    #[test]
+    fn a_failed_verify_stands_at_the_top() {
+        let mut data = data();
+        data.verify = Some(verdict(true));
+        let page = markdown(&data);
+        assert!(!page.contains("WRONG"), "{page}");
+        assert!(
+            page.contains("| results against float64 | 2 of 90 cases |"),
+            "{page}"
+        );
+        assert!(page.contains("| a | table |"), "{page}");
+        data.verify = Some(verdict(false));
+        let page = markdown(&data);
+        let lines: Vec<&str> = page.lines().filter(|line| !line.is_empty()).collect();
+        assert!(
+            lines
+                .get(1)
+                .is_some_and(|line| line
+                    .starts_with("**RESULTS ARE WRONG on this adapter: 2 of 90 cases.**")),
+            "{page}"
+        );
+    }
+
+    #[test]
+    fn what_is_missing_is_said_and_a_gpu_is_no_cpu() {
+        let mut data = data();
+        let page = markdown(&data);
+        assert!(
+            !page.contains("is a CPU") && !page.contains("Not all"),
+            "{page}"
+        );
+        // A name cannot break the page.
+        assert!(page.starts_with("# wgpu-norm on an  adapter \n"), "{page}");
+        data.results.kind = "Cpu".to_owned();
+        data.parts.push(Part {
+            kind: Kind::Search,
+            state: State::OutOfTime,
+            note: String::new(),
+            seconds: 0.0,
+        });
+        let page = markdown(&data);
+        assert!(page.contains("**This adapter is a CPU**"), "{page}");
+        let missing = "Not all is measured. search: left out for want of time.";
+        assert!(page.contains(missing), "{page}");
+    }
+
+    #[test]
+    fn small_cases_are_apart_and_every_type_has_its_columns() {
+        let mut data = data();
+        for (set, dtype) in [("gpu", "f32"), ("gpu", "f16"), ("small", "f32")] {
+            data.results.push(Row {
+                set: set.to_owned(),
+                dtype: dtype.to_owned(),
+                ..Row::example(0.5)
+            });
+        }
+        let page = markdown(&data);
+        for text in [
+            "| batch-norm | NCX | f16 | 5n | 1 | 0.10 | 0.10 | 4×8×16×16 |",
+            "### batch-norm NCX\n\n| shape | f32, µs | of copy | f16, µs | of copy | kernels, f32 |",
+            "| 4×8×16×16 | 500.0 | 0.10 | 500.0 | 0.10 | fused_runs |",
+            "### small batch-norm NCX\n\n| shape | f32, µs | over empty, µs |",
+        ] {
+            assert!(page.contains(text), "no '{text}' in: {page}");
+        }
+    }
+
+    #[test]
+    fn the_search_says_what_each_change_gained() {
+        let mut data = data();
+        data.search = Some(Tuned {
+            from: "a=1,b=2".to_owned(),
+            to: "a=4,b=2".to_owned(),
+            tried: 7,
+            changes: vec![Change {
+                key: "a".to_owned(),
+                from: "1".to_owned(),
+                to: "4".to_owned(),
+                times_as_fast: 1.25,
+                cases: vec![Ratio {
+                    case: "a case".to_owned(),
+                    times_as_fast: 1.25,
+                }],
+                in_all: 1.1,
+            }],
+            ..Tuned::default()
+        });
+        let page = markdown(&data);
+        for text in [
+            "7 values tried, until time ended. What was found is 1.10 times as fast",
+            "| `a=4` instead of 1 | 1.250 | 1 | 1.250 | a case | 1.100 |",
+            "```\na=4\n```",
+        ] {
+            assert!(page.contains(text), "no '{text}' in: {page}");
+        }
+    }
+}
