@@ -69,6 +69,11 @@ impl Data {
         }
     }
 
+    /// A part, if it was asked for.
+    pub fn part(&self, kind: Kind) -> Option<&Part> {
+        self.parts.iter().find(|part| part.kind == kind)
+    }
+
     /// Says how far a part is.
     pub fn note(&mut self, kind: Kind, note: String) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.kind == kind) {

@@ -169,7 +169,7 @@ impl Run<'_> {
 
     fn bench(&mut self) -> Result<Outcome, Failure> {
         let mut budget = self.budget;
-        if self.data.parts.iter().any(|part| part.kind == Kind::Search) {
+        if self.data.part(Kind::Search).is_some() {
             budget = budget.until(BENCH_ENDS);
         }
         let cases = self.cases();

@@ -2,7 +2,7 @@
 
 use super::data::{Data, State};
 use super::folder::PLOT;
-use super::verify;
+use super::options::Kind;
 use crate::results::markdown::{plain, tables};
 use crate::results::summary::{median, summary};
 use crate::results::{Pytorch, Row, Tuned};
@@ -101,9 +101,10 @@ impl Page {
             ),
             (
                 "results against float64",
-                match &data.verify {
-                    Some(verdict) => verdict.words.clone(),
-                    None => format!("not measured: {}", verify::NONE),
+                match (&data.verify, data.part(Kind::Verify)) {
+                    (Some(verdict), _) => verdict.words.clone(),
+                    (None, Some(part)) => part.to_string(),
+                    (None, None) => "not asked for".to_owned(),
                 },
             ),
         ];
@@ -425,7 +426,6 @@ fn columns(names: &[&str], last: Option<&str>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::super::data::Part;
-    use super::super::options::Kind;
     use super::super::verify::Verdict;
     use super::*;
     use crate::results::{Change, Ratio, Results};
