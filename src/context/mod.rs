@@ -1,6 +1,7 @@
 //! A device to run on: chosen by us or given by the caller.
 
 mod adapter;
+mod mapped;
 mod pipelines;
 mod poller;
 mod readback;

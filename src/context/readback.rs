@@ -1,7 +1,7 @@
 //! Results back to the host, without blocking the executor.
 
-use super::GpuContext;
 use super::scope::Watch;
+use super::{GpuContext, mapped};
 use crate::Error;
 use crate::kernels::Tensor;
 use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
@@ -88,10 +88,10 @@ pub(super) async fn submit_and_read(
         for (&(tensor, _, bytes), buffer) in sources.iter().zip(&*staging) {
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
             // Nobody else has the buffer, so only the device's end can take it away.
-            let view = buffer
-                .get_mapped_range(..)
-                .map_err(|error| lost(format!("reading {}: {error}", tensor.name())))?;
-            take(tensor, view.get(..size).unwrap_or(&view));
+            let taken = mapped::read(gpu.device(), buffer, |all| {
+                take(tensor, all.get(..size).unwrap_or(all));
+            });
+            taken.map_err(|error| lost(format!("reading {}: {error}", tensor.name())))?;
         }
         Ok(())
     })?
