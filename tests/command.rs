@@ -14,6 +14,9 @@ use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 mod broadcast;
 #[path = "command/layer_norm.rs"]
 mod layer_norm;
+#[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
+#[path = "command/memory.rs"]
+mod memory;
 
 /// The subcommand of most tests here.
 const BATCH_NORM: &str = "batch-norm-backward";

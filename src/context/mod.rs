@@ -403,7 +403,7 @@ impl GpuContext {
         watch: Watch,
         transfers: &Transfers<'_>,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
-        take: impl FnMut(Tensor, &[u8]),
+        take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         readback::submit_and_read(self, watch, transfers, record, take).await
     }

@@ -29,7 +29,7 @@ pub(super) async fn submit_and_read(
     watch: Watch,
     transfers: &Transfers<'_>,
     record: impl FnOnce(&mut wgpu::CommandEncoder),
-    mut take: impl FnMut(Tensor, &[u8]),
+    mut take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let sources = &transfers.downloads;
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -89,9 +89,9 @@ pub(super) async fn submit_and_read(
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
             // Nobody else has the buffer, so only the device's end can take it away.
             let taken = mapped::read(gpu.device(), buffer, |all| {
-                take(tensor, all.get(..size).unwrap_or(all));
+                take(tensor, all.get(..size).unwrap_or(all))
             });
-            taken.map_err(|error| lost(format!("reading {}: {error}", tensor.name())))?;
+            taken.map_err(|error| lost(format!("reading {}: {error}", tensor.name())))??;
         }
         Ok(())
     })?

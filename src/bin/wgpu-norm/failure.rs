@@ -44,9 +44,6 @@ pub enum Failure {
     /// src has one axis and the parameters' one says nothing: all of src may be a channel, or reduced.
     #[error("src: expected a rank from 2 to 8, or from 1 with --data-format broadcast, got rank 1")]
     RankOne,
-    /// A tensor does not fit into memory.
-    #[error("{tensor}: expected {bytes} bytes of free memory, got less")]
-    Memory { tensor: &'static str, bytes: u64 },
     /// An attribute in the file's metadata makes no sense.
     #[error("metadata {key}: expected {expected}, got {got:?}")]
     Metadata {

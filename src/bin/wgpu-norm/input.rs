@@ -2,6 +2,7 @@
 //! it, and of the tensors only those that are asked for are read.
 
 use crate::failure::Failure;
+use crate::memory;
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use std::fs::File;
@@ -136,16 +137,8 @@ impl Input {
     /// A tensor's elements.
     pub fn read<T: Element>(&self, tensor: &Tensor) -> Result<Vec<T>, Failure> {
         tensor.expect_dtype(&[T::DTYPE])?;
-        let no_memory = || Failure::Memory {
-            tensor: tensor.name,
-            bytes: tensor.bytes,
-        };
-        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).map_err(|_| no_memory())?;
-        let mut values: Vec<T> = Vec::new();
-        values
-            .try_reserve_exact(elements)
-            .map_err(|_| no_memory())?;
-        values.resize(elements, bytemuck::Zeroable::zeroed());
+        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).unwrap_or(usize::MAX);
+        let mut values: Vec<T> = memory::filled(tensor.name, elements, T::zeroed())?;
         let mut file = &self.file;
         file.seek(SeekFrom::Start(tensor.offset))
             .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))

@@ -13,6 +13,7 @@ mod gpu;
 mod input;
 mod job;
 mod layer_norm;
+mod memory;
 mod operator;
 mod output;
 mod progress;

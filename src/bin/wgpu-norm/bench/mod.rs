@@ -134,6 +134,7 @@ fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
         Err(
             error @ (Error::Limit { .. }
             | Error::OutOfMemory { .. }
+            | Error::HostMemory { .. }
             | Error::UnsupportedDType { .. }
             | Error::Algorithm { .. }
             | Error::SizeOverflow { .. }),
