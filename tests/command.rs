@@ -12,6 +12,10 @@ use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
 #[path = "command/broadcast.rs"]
 mod broadcast;
+#[path = "command/files.rs"]
+mod files;
+#[path = "command/hostile.rs"]
+mod hostile;
 #[path = "command/layer_norm.rs"]
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
@@ -990,6 +994,10 @@ fn usage_errors_exit_with_2() {
         with(&["--data-format", "NHWC"]),
         with(&["--statistics", "running"]),
         with(&["--param-grads", "some"]),
+        vec![BATCH_NORM, "in", "-o", "-"],
+        vec![BATCH_NORM, "-", "-o", "out"],
+        vec!["bench", "--json", "-"],
+        vec!["bench", "--from-json", "-"],
     ];
     for arguments in cases {
         let result = run(&arguments);

@@ -1,5 +1,6 @@
 //! Why the command failed.
 
+use crate::text::excerpt;
 use std::io;
 use std::path::PathBuf;
 
@@ -34,7 +35,7 @@ pub enum Failure {
         got: String,
     },
     /// A tensor's shape is wrong.
-    #[error("{tensor}: expected shape {expected}{why}, got {got:?}")]
+    #[error("{tensor}: expected shape {}{why}, got {}", excerpt(.expected), excerpt(&format!("{got:?}")))]
     Shape {
         tensor: &'static str,
         expected: String,
@@ -45,7 +46,7 @@ pub enum Failure {
     #[error("src: expected a rank from 2 to 8, or from 1 with --data-format broadcast, got rank 1")]
     RankOne,
     /// An attribute in the file's metadata makes no sense.
-    #[error("metadata {key}: expected {expected}, got {got:?}")]
+    #[error("metadata {key}: expected {expected}, got \"{}\"", excerpt(.got))]
     Metadata {
         key: &'static str,
         expected: String,

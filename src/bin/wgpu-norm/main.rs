@@ -9,7 +9,9 @@ mod batch_norm;
 mod bench;
 mod check;
 mod failure;
+mod files;
 mod gpu;
+mod header;
 mod input;
 mod job;
 mod layer_norm;
@@ -18,13 +20,16 @@ mod operator;
 mod output;
 mod progress;
 mod stdout;
+mod temporary;
 mod tensors;
+mod text;
 
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
 use std::io::Write;
 use std::process::ExitCode;
+use text::visible;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -33,6 +38,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Not `eprintln!`, which panics where stderr is closed.
+            let failure = visible(&failure.to_string());
             let _ = writeln!(std::io::stderr(), "error: {failure}");
             ExitCode::FAILURE
         }
@@ -59,10 +65,11 @@ fn init_log() {
             if !record.target().starts_with("wgpu_norm") {
                 write!(line, "{}: ", record.target())?;
             }
+            let message = visible(&record.args().to_string());
             match record.level() {
-                log::Level::Error => writeln!(line, "error: {}", record.args()),
-                log::Level::Warn => writeln!(line, "warning: {}", record.args()),
-                level => writeln!(line, "{level}: {}", record.args()),
+                log::Level::Error => writeln!(line, "error: {message}"),
+                log::Level::Warn => writeln!(line, "warning: {message}"),
+                level => writeln!(line, "{level}: {message}"),
             }
         })
         .init();
