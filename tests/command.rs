@@ -579,6 +579,19 @@ fn lists_adapters() {
     }
 }
 
+/// Drivers look for a desktop, which is not there.
+#[test]
+fn no_word_about_a_missing_desktop() {
+    for folder in [None, Some(""), Some("relative")] {
+        let mut command = command(&["adapters"]);
+        command.env_remove("XDG_RUNTIME_DIR");
+        command.envs(folder.map(|folder| ("XDG_RUNTIME_DIR", folder)));
+        let result = command.output().unwrap();
+        assert_success(&result);
+        assert!(!stderr(&result).contains("XDG"), "{}", stderr(&result));
+    }
+}
+
 /// What the list says of an adapter is what a context on it would find.
 #[test]
 fn the_list_knows_what_contexts_know() {
