@@ -937,6 +937,22 @@ fn refuses_paths() {
         &["folder: cannot be written", "got a directory"],
         "onto a folder",
     );
+    let result = backward(&good, &folder.join("new/"), &[]);
+    assert_failure(
+        &result,
+        &["cannot be written", "folder's"],
+        "a folder's name",
+    );
+    #[cfg(unix)]
+    {
+        // Here a pipe.
+        let result = backward(&good, Path::new("/dev/stdout"), &[]);
+        assert_failure(
+            &result,
+            &["stdout: cannot be written", "got a pipe"],
+            "stdout",
+        );
+    }
     let result = backward(&good, &missing.join("out"), &[]);
     assert_failure(&result, &["out: cannot be written"], "into no folder");
     let result = backward(&good, &good.join("out"), &[]);

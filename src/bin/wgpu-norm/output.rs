@@ -99,22 +99,21 @@ impl Output {
 
 /// Where a path leads, if a file can be written there.
 fn prepare(path: &Path) -> io::Result<PathBuf> {
-    let target = behind_links(path)?;
-    match std::fs::metadata(&target) {
-        Ok(kind) => {
-            files::expect_regular(&kind)?;
-            // It is replaced by another, which its own mode would not hinder.
-            OpenOptions::new().write(true).open(&target)?;
-        }
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
+    if path.to_string_lossy().ends_with(std::path::is_separator) {
+        return Err(io::Error::other("expected a file's name, got a folder's"));
+    }
+    let replaces = match std::fs::metadata(path) {
+        Ok(kind) => files::expect_regular(&kind).map(|()| true)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error),
+    };
+    let target = behind_links(path)?;
+    if replaces {
+        // Another file takes its place, which its own mode would not hinder.
+        OpenOptions::new().write(true).open(&target)?;
     }
-    let folder = folder_of(&target);
-    if !std::fs::metadata(folder)?.is_dir() {
-        return Err(ErrorKind::NotADirectory.into());
-    }
-    // A file without a name: whether the folder takes one.
-    tempfile::tempfile_in(folder)?;
+    // Whether the folder takes a file, by one that has no name.
+    tempfile::tempfile_in(folder_of(&target))?;
     Ok(target)
 }
 
