@@ -161,3 +161,22 @@ fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T>, Error> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// In a browser, what is read back lies anywhere.
+    #[test]
+    fn elements_at_any_address() {
+        let numbers = [1.5_f64, -2.0, 3.25];
+        let mut bytes = vec![0; 8];
+        bytes.extend(bytemuck::cast_slice::<_, u8>(&numbers));
+        for shift in 0..8 {
+            bytes.rotate_left(usize::from(shift > 0));
+            let at = bytes.get(8 - shift..32 - shift).unwrap();
+            assert_eq!(elements::<f64>(Tensor::DiffSrc, at).unwrap(), numbers);
+        }
+    }
+}
