@@ -7,6 +7,7 @@
 
 use super::report::{Report, Row};
 use crate::failure::Failure;
+use crate::files;
 use crate::output::Output;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -24,7 +25,7 @@ impl Document {
     pub fn open(path: &Path, name: &str) -> Result<Self, Failure> {
         let output = Output::prepare(path)?;
         let (begin, end) = marks(name);
-        let text = match std::fs::read_to_string(path) {
+        let text = match files::read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => format!("{begin}\n{end}\n"),
             Err(source) => {
@@ -51,7 +52,7 @@ impl Document {
     /// Writes the document with the report's table.
     pub fn write(&self, report: &Report) -> Result<(), Failure> {
         let text = format!("{}\n{}\n{}", self.before, table(report), self.after);
-        self.output.write_bytes(text.as_bytes())
+        self.output.write_bytes(&[text.as_bytes()])
     }
 }
 

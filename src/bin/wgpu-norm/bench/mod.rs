@@ -134,6 +134,7 @@ fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
         Err(
             error @ (Error::Limit { .. }
             | Error::OutOfMemory { .. }
+            | Error::HostMemory { .. }
             | Error::UnsupportedDType { .. }
             | Error::Algorithm { .. }
             | Error::SizeOverflow { .. }),
@@ -168,10 +169,10 @@ impl Files {
 
     fn write(&self, report: &Report) -> Result<(), Failure> {
         if let Some(json) = &self.json {
-            json.write_bytes(report.to_json().as_bytes())?;
+            json.write_bytes(&[report.to_json().as_bytes()])?;
         }
         if let Some(plot) = &self.plot {
-            plot.write_bytes(plot::svg(report).as_bytes())?;
+            plot.write_bytes(&[plot::svg(report).as_bytes()])?;
         }
         match &self.document {
             Some(document) => document.write(report),

@@ -1,7 +1,9 @@
 //! Results: as a table, and as JSON to and fro.
 
 use crate::failure::Failure;
+use crate::files;
 use crate::stdout;
+use crate::text::{excerpt, one_line};
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -253,20 +255,20 @@ impl Report {
 
     /// Reads what [`to_json`](Self::to_json) wrote.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = std::fs::read(path).map_err(|source| Failure::Read {
+        let text = files::read_text(path).map_err(|source| Failure::Read {
             path: path.to_owned(),
             source,
         })?;
-        Self::parse(path, &bytes)
+        Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, bytes: &[u8]) -> Result<Self, Failure> {
+    fn parse(path: &Path, text: &str) -> Result<Self, Failure> {
         let malformed = |error: serde_json::Error| Failure::Format {
             path: path.to_owned(),
             expected: "a report of `wgpu-norm bench --json`".to_owned(),
-            got: error.to_string(),
+            got: excerpt(&error.to_string()),
         };
-        let value: Value = serde_json::from_slice(bytes).map_err(malformed)?;
+        let value: Value = serde_json::from_str(text).map_err(malformed)?;
         let from = Object::new(path, "report", &value)?;
         let rows = from.list("results")?.iter().map(|row| {
             let row = Object::new(path, "results", row)?;
@@ -506,7 +508,7 @@ impl<'a> Object<'a> {
     }
 
     fn text(&self, key: &str) -> Result<String, Failure> {
-        self.get(key, "a string", |v| v.as_str().map(str::to_owned))
+        self.get(key, "a string", |v| v.as_str().map(one_line))
     }
 
     fn number(&self, key: &str) -> Result<f64, Failure> {
@@ -591,7 +593,7 @@ mod tests {
             rows: (1..1000).map(|n| row(n as f64 / 100.0)).collect(),
             skipped: vec![("a case".to_owned(), "a reason".to_owned())],
         };
-        let read = Report::parse(Path::new("report"), report.to_json().as_bytes()).unwrap();
+        let read = Report::parse(Path::new("report"), &report.to_json()).unwrap();
         assert!(read.rows == report.rows, "numbers of the results changed");
         assert_eq!(
             Report {
