@@ -1,6 +1,8 @@
 //! What holds for every plan, over random shapes, types, tunings and limits.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod counted;
+
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
 use crate::{ParamGrads, Statistics, Tuning};
@@ -32,7 +34,11 @@ impl Random {
     }
 
     fn grid(&mut self) -> Grid {
-        let mut left = MAX_ELEMENTS;
+        self.grid_of(MAX_ELEMENTS)
+    }
+
+    fn grid_of(&mut self, most: u64) -> Grid {
+        let mut left = most;
         let mut sizes = [1; 3];
         let first = self.below(3) as usize;
         for turn in 0..3 {
@@ -83,6 +89,32 @@ impl Random {
             epsilon: 1e-5,
             statistics: self.of(&[Statistics::Batch, Statistics::Constant]),
             param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen]),
+        }
+    }
+
+    fn small_batch_norm(&mut self) -> BatchNormProblem {
+        let mut grid = self.grid_of(1 << 20);
+        if self.below(3) == 0 {
+            grid.inner = 1;
+            grid.channels = grid.channels.next_multiple_of(4);
+        }
+        BatchNormProblem {
+            layout: grid.into(),
+            data: DType::F32,
+            params: DType::F32,
+            ..self.batch_norm()
+        }
+    }
+
+    fn small_layer_norm(&mut self) -> LayerNormProblem {
+        let grid = self.grid_of(1 << 20);
+        let data = self.of(&[DType::F32, DType::F32, DType::F16]);
+        LayerNormProblem {
+            rows: grid.outer * grid.channels,
+            columns: grid.inner,
+            data,
+            params: data,
+            ..self.layer_norm()
         }
     }
 
