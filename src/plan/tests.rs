@@ -164,6 +164,43 @@ fn cases() -> u64 {
     }
 }
 
+/// Numbers that one accumulator of a dispatch adds one after another, at most.
+fn serial_adds(dispatch: &Dispatch) -> u64 {
+    let word = |name| u64::from(dispatch.uniforms.word(dispatch.kernel, name).unwrap());
+    let workgroup = u64::from(dispatch.workgroup_size);
+    let size = |name| dispatch.sizes.iter().find(|(size, _)| *size == name);
+    let packet_quads = size("packet_quads").map_or(1, |&(_, size)| u64::from(size));
+    // Of a run's elements one accumulator adds every fourth.
+    let of_run = |elements, lanes| div_ceil(elements, 4 * packet_quads * lanes) * packet_quads;
+    match dispatch.kernel {
+        Kernel::ReduceRuns => {
+            let lanes = word("lanes");
+            div_ceil(word("outer_block"), workgroup / lanes) * of_run(word("chunk"), lanes)
+        }
+        Kernel::FusedRuns => {
+            let runs = div_ceil(word("outer"), word("outer_lanes"));
+            runs * of_run(word("inner"), word("lanes"))
+        }
+        Kernel::ReduceColumns => div_ceil(word("tile_rows"), workgroup / word("column_lanes")),
+        // In blocks of 64 rows.
+        Kernel::FusedColumns => {
+            div_ceil(word("rows"), 64 * workgroup / word("column_lanes")).max(64)
+        }
+        Kernel::FusedRows
+        | Kernel::FusedRowsSubgroup
+        | Kernel::FusedUnalignedRows
+        | Kernel::FusedUnalignedRowsSubgroup
+        | Kernel::ReduceRows
+        | Kernel::ReduceRowsSubgroup => div_ceil(word("tile_rows"), word("row_step")),
+        // In tiers of 32.
+        Kernel::Finish => {
+            let lanes = size("lanes").map_or(1, |&(_, size)| u64::from(size));
+            div_ceil(word("group_parts"), lanes * 1024).max(32)
+        }
+        _ => 0,
+    }
+}
+
 /// No invocation's loops are cut short by a driver, and none adds too many numbers in a row, whatever the tuning.
 fn check_loops(
     plan: Result<Plan, Error>,
@@ -176,6 +213,11 @@ fn check_loops(
                 assert!(
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
+                );
+                let adds = serial_adds(dispatch);
+                assert!(
+                    adds <= MAX_SERIAL,
+                    "{adds} in a row by {dispatch:?}\n{what:?}\n{profile:?}"
                 );
                 let iterations = dispatch.iterations();
                 assert!(
