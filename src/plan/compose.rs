@@ -57,10 +57,8 @@ impl BatchNormProblem {
 pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
     let data = problem.data;
     let planner = Planner { profile, data };
-    let tensors = problem.tensors();
-    let mut workspace = Workspace::new(data.accumulator());
+    let mut tensors = problem.tensors();
     let (whole, halves) = planner.choose_batch_norm(problem)?;
-    let mut dispatches = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
     let grid = &problem.layout.grid;
     let fused = match whole {
         Algorithm::FusedChannelsFirst => planner.fused_runs(grid, &tensors, problem.epsilon)?,
@@ -69,12 +67,21 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         }
         _ => vec![],
     };
+    let mut workspace = Workspace::new(data.accumulator());
+    let mut dispatches = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
     if !fused.is_empty() {
         dispatches = dispatches
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
-            .chain(fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
+        // A fused kernel needs no workspace: where there is no room for that of the halves, there are none.
+        if workspace.bytes() > profile.max_binding {
+            workspace = Workspace::new(data.accumulator());
+            dispatches.clear();
+            tensors.sums = None;
+        }
+        let fused = fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch));
+        dispatches.extend(fused);
     }
     planner.complete(whole, problem.params, &tensors, &workspace, dispatches)
 }

@@ -385,3 +385,26 @@ fn plausible_layers_are_planned() {
         }
     }
 }
+
+/// A fused kernel needs no workspace, however many channels there are; the halves have no room for theirs.
+#[test]
+fn millions_of_channels_are_fused_without_halves() {
+    let problem = BatchNormProblem {
+        layout: Grid {
+            outer: 1,
+            channels: 5_000_001,
+            inner: 25,
+        }
+        .into(),
+        data: DType::F32,
+        params: DType::F32,
+        has_gamma: true,
+        epsilon: 1e-5,
+        statistics: Statistics::Batch,
+        param_grads: ParamGrads::Both,
+    };
+    let plan = batch_norm(&Profile::usual(), &problem).unwrap();
+    assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);
+    assert_eq!(plan.workspace_bytes, 0);
+    assert_eq!(plan.requirement(Tensor::Sums), None);
+}
