@@ -1,5 +1,5 @@
 //! What holds for every plan, over random shapes, types, tunings and limits.
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod counted;
 
