@@ -2,7 +2,8 @@
 // b = Σ d·x̂ / m, by the tiles of the reduction by rows. A quad is stored by the invocation in whose row it
 // begins; where the row ends inside of it, the elements behind are the next rows'.
 //
-// Bindings: src, diff_dst read; workspace read; diff_src written, or diff_dst in place.
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written, or
+// diff_dst in place.
 // Moves 2 n elements in, n out.
 
 struct Uniforms {
@@ -11,7 +12,7 @@ struct Uniforms {
     row_quads: u32,    // quads that a row touches, at most
     tile_rows: u32,    // a multiple of row_step
     row_step: u32,
-    shifts: u32,
+    shifts: u32,       // 1
     column_tiles: u32, // tiles along a row
     first_tile: u32,
     end_tile: u32,
@@ -39,7 +40,7 @@ fn apply_rows(
     var gamma: array<Packet, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
-            gamma[p][k] = gamma_at(tile.shift, (tile.packet + p * lanes) * packet_quads + k);
+            if aligned { gamma[p][k] = gamma_quad((tile.packet + p * lanes) * packet_quads + k); }
         }
     }
 
@@ -47,6 +48,7 @@ fn apply_rows(
         let own = coefficients_of(row);
         var next = own;
         if !aligned { next = coefficients_of(min(row + 1u, uniforms.rows - 1u)); }
+        let shift = shift_of(row);
         let first = first_packet_of(row);
         for (var p = 0u; p < column_packets; p++) {
             let own_packet = tile.packet + p * lanes;
@@ -55,8 +57,11 @@ fn apply_rows(
             var src = load_packet_src(packet);
             var result = Packet();
             for (var k = 0u; k < packet_quads; k++) {
-                let columns = columns_of(own_packet * packet_quads + k, tile.shift);
-                let d = diff_dst[k] * gamma[p][k];
+                let quad_of_row = own_packet * packet_quads + k;
+                let columns = columns_of(quad_of_row, shift);
+                var weights = gamma[p][k];
+                if !aligned { weights = gamma_of(quad_of_row, shift); }
+                let d = diff_dst[k] * weights;
                 var quad = gradient(d, src[k], own);
                 if narrow {
                     // By `select`, as for runs.
@@ -70,7 +75,7 @@ fn apply_rows(
                 }
                 result[k] = quad;
             }
-            if complete || columns_of(own_packet * packet_quads, tile.shift).x < uniforms.columns {
+            if complete || columns_of(own_packet * packet_quads, shift).x < uniforms.columns {
                 if whole {
                     store_packet_diff_src(packet, result);
                 } else {
@@ -86,4 +91,19 @@ fn coefficients_of(row: u32) -> Coefficients {
     let stats = load_workspace(uniforms.stats + row);
     let means = load_workspace(uniforms.means + row);
     return Coefficients(stats.x, stats.y, means.x, means.y, stats.z);
+}
+
+// gamma of the elements of a row's quad, where rows do not begin at quads; behind the row's end begins the next one.
+fn gamma_of(quad: u32, shift: u32) -> real4 {
+    if !scaled { return real4(1.0); }
+    let columns = columns_of(quad, shift);
+    var gamma = gamma_quad(quad);
+    if shift > 0u { gamma = shifted(gamma_quad(max(quad, 1u) - 1u), gamma, 4u - shift); }
+    if columns.x < uniforms.columns && columns.w >= uniforms.columns {
+        for (var i = 0u; i < 4u; i++) {
+            let column = columns[i] % uniforms.columns;
+            gamma = select(gamma, real4(gamma_quad(column / 4u)[column % 4u]), vec4(i) == vec4(0u, 1u, 2u, 3u));
+        }
+    }
+    return gamma;
 }

@@ -3,7 +3,8 @@
 // the means workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). `lanes` invocations, a
 // constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
-// so that several devices can add theirs in between.
+// so that several devices can add theirs in between. Of very many parts, groups are added first (`grouped`): the sum of
+// group g of four channels goes to workspace[groups + 2 · (g · quads + quad)] and the next, or is `added` to what is there.
 // Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
 // record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
 //
@@ -13,12 +14,15 @@
 struct Uniforms {
     channels: u32,
     channel_stride: u32,
+    channel_tiles: u32, // workgroups for all channels
     parts: u32,         // partial sums of a channel
     part_stride: u32,
+    group_parts: u32,   // of which a workgroup adds so many, all unless `grouped`
     repeats: u32,       // where a part is not `plain`: outer indices of a row,
     inner: u32,         // and columns of a channel that are side by side in it
     grid_width: u32,    // workgroups along x
     partials: u32,
+    groups: u32,
     means: u32,
     count: real,        // m
     inverse_count: real,
@@ -26,6 +30,8 @@ struct Uniforms {
 
 override plain: bool = false;     // parts are `part_stride` apart
 override paired: bool = false;    // so too, in whole quads
+override grouped: bool = false;   // sums of groups of parts, for another dispatch to add
+override added: bool = false;     // they are added to those that are there
 override from_sums: bool = false;
 override to_sums: bool = false;
 override derive: bool = false;    // also write the means
@@ -40,7 +46,9 @@ fn finish(
 ) {
     let channels = uniforms.channels;
     let quads = (channels + 3u) / 4u;
-    let quad = tile_of(workgroup) * (workgroup_size / lanes) + local / lanes;
+    let tile = tile_of(workgroup);
+    let group = tile / uniforms.channel_tiles;
+    let quad = tile % uniforms.channel_tiles * (workgroup_size / lanes) + local / lanes;
     // Past the last channel, that one stands in.
     let channel = min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(channels - 1u));
 
@@ -56,7 +64,9 @@ fn finish(
         var many = real4();
         var many_xhat = real4();
         var added = 0u;
-        for (var part = local % lanes; part < uniforms.parts; part += lanes) {
+        let start = group * uniforms.group_parts;
+        let end = min(uniforms.parts, start + uniforms.group_parts);
+        for (var part = start + local % lanes; part < end; part += lanes) {
             if paired {
                 let index = first_pair + part * uniforms.part_stride;
                 let a = load_workspace(index);
@@ -107,6 +117,21 @@ fn finish(
     if local % lanes > 0u || quad >= quads { return; }
 
     let count = min(4u, channels - 4u * quad);
+    if grouped {
+        if group * uniforms.group_parts >= uniforms.parts { return; }
+        let to = uniforms.groups + 2u * (group * quads + quad);
+        var first = real4(sum.x, sum_xhat.x, sum.y, sum_xhat.y);
+        var second = real4(sum.z, sum_xhat.z, sum.w, sum_xhat.w);
+        if added {
+            first += load_workspace(to);
+            second += load_workspace(to + 1u);
+        }
+        store_workspace(to, first);
+        store_workspace(to + 1u, second);
+        return;
+    }
+    // A workgroup without a tile.
+    if group > 0u { return; }
     var inverse_count = uniforms.inverse_count;
     if from_sums {
         inverse_count = real(1.0) / load_sum(2u * channels);

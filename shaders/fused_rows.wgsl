@@ -125,7 +125,7 @@ fn fused_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let column = columns_of((lane + p * lanes) * packet_quads + k, shift).x;
-            write_columns(local, tile, column, sum[p][k], sum_xhat[p][k]);
+            write_columns(local, tile, column, sums_of_columns(local, sum[p][k], sum_xhat[p][k]));
         }
     }
 }

@@ -1,8 +1,11 @@
 // Partial sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for
 // each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for
-// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column.
+// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column: as partial sums, or if
+// a workgroup walks all rows as diff_beta and diff_gamma. Where rows do not begin at quads, an invocation puts its
+// four columns together from two quads.
 //
-// Bindings: src, diff_dst read; workspace read and written.
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
+// diff_beta (optional) written.
 // Moves 2 n elements in.
 
 struct Uniforms {
@@ -11,7 +14,7 @@ struct Uniforms {
     row_quads: u32,    // quads that a row touches, at most
     tile_rows: u32,    // a multiple of row_step
     row_step: u32,
-    shifts: u32,
+    shifts: u32,       // 1
     column_tiles: u32, // tiles along a row
     row_parts: u32,    // partial sums of a row
     first_tile: u32,
@@ -25,6 +28,8 @@ struct Uniforms {
     row_partials: u32,
     partials: u32,
 }
+
+override direct: bool = false; // the sums of columns are complete
 
 @compute @workgroup_size(workgroup_size)
 fn reduce_rows(
@@ -41,9 +46,9 @@ fn reduce_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
-            var weights = gamma_at(tile.shift, quad);
+            var weights = gamma_quad(quad);
             if !complete {
-                weights = select(real4(), weights, columns_of(quad, tile.shift) < vec4(uniforms.columns));
+                weights = select(real4(), weights, columns_of(quad, 0u) < vec4(uniforms.columns));
             }
             gamma[p][k] = weights;
             sum[p][k] = real4();
@@ -69,11 +74,17 @@ fn reduce_rows(
             let packet = packet_in_window(first, own_packet);
             var diff_dst_packet = load_packet_diff_dst(packet);
             var src_packet = load_packet_src(packet);
+            if !aligned {
+                let next = packet_in_window(first, own_packet + 1u);
+                let shift = shift_of(row);
+                diff_dst_packet[0] = shifted(diff_dst_packet[0], load_packet_diff_dst(next)[0], shift);
+                src_packet[0] = shifted(src_packet[0], load_packet_src(next)[0], shift);
+            }
             for (var k = 0u; k < packet_quads; k++) {
                 var diff_dst = diff_dst_packet[k];
                 var diff_dst_xhat = diff_dst * ((src_packet[k] - real4(stats.x)) * stats.y);
                 if !complete || lanes < workgroup_size {
-                    let inside = columns_of(own_packet * packet_quads + k, tile.shift) < vec4(end);
+                    let inside = columns_of(own_packet * packet_quads + k, 0u) < vec4(end);
                     diff_dst = select(real4(), diff_dst, inside);
                     diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
                 }
@@ -97,7 +108,14 @@ fn reduce_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
-            write_columns(local, group, columns_of(quad, tile.shift).x, sum[p][k], sum_xhat[p][k]);
+            let total = sums_of_columns(local, sum[p][k], sum_xhat[p][k]);
+            if !direct {
+                write_columns(local, group, 4u * quad, total);
+            } else if local < lanes && 4u * quad < uniforms.columns {
+                let count = min(4u, uniforms.columns - 4u * quad);
+                store_part_diff_beta(quad, total.sum, count);
+                store_part_diff_gamma(quad, total.sum_xhat, count);
+            }
         }
     }
 }

@@ -29,10 +29,10 @@ pub enum Algorithm {
     FusedChannelsLast,
     /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes.
     General,
-    /// Batch norm over the runs of elements that a channel has at one index of N (`NCX`): sums, then diff_src.
-    ChannelsFirst,
     /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short runs): sums, then diff_src.
     ChannelsLast,
+    /// Batch norm over the runs of elements that a channel has at one index of N (`NCX`): sums, then diff_src.
+    ChannelsFirst,
 }
 
 impl Algorithm {
@@ -43,8 +43,8 @@ impl Algorithm {
         Self::FusedChannelsFirst,
         Self::FusedChannelsLast,
         Self::General,
-        Self::ChannelsFirst,
         Self::ChannelsLast,
+        Self::ChannelsFirst,
     ];
 
     /// Its name, as the command takes it.

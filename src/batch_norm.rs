@@ -305,7 +305,7 @@ pub struct BatchNormBuffers<'a> {
     /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
     /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
     /// such buffers of several devices, number included, synchronizes a batch across them. The sums are
-    /// zeros where no gradient depends on them. Without it there are no halves.
+    /// zeros where no gradient depends on them. Without it there are no halves. Not to be given where its size is 0.
     pub sums: Option<BufferRange<'a>>,
     /// Scratch memory of [`BatchNormPlan::workspace_size`] bytes, which any other work may use
     /// before and after. Without it the bound plan makes its own.
@@ -384,7 +384,7 @@ impl BatchNormPlan {
         self.plan.workspace_bytes
     }
 
-    /// Bytes of the buffer `sums`.
+    /// Bytes of the buffer `sums`; 0 where there are so many channels that a plan has no room for halves.
     pub fn sums_size(&self) -> u64 {
         let sums = self.plan.requirement(Tensor::Sums);
         sums.map_or(0, |sums| sums.bytes())

@@ -213,10 +213,18 @@ pub enum Error {
         /// What is known of the reason.
         reason: String,
     },
-    /// There was no memory for a buffer.
+    /// There was no memory for a buffer of the device.
     #[error("{what}: out of memory for a buffer of {bytes} bytes")]
     OutOfMemory {
         /// What the buffer is for.
+        what: &'static str,
+        /// Its size.
+        bytes: u64,
+    },
+    /// There was no memory for a vector as large as a tensor.
+    #[error("{what}: expected {bytes} bytes of free memory, got less")]
+    HostMemory {
+        /// What the vector is for.
         what: &'static str,
         /// Its size.
         bytes: u64,

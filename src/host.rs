@@ -4,7 +4,7 @@ use crate::bound::{self, BufferRange};
 use crate::context::Transfers;
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DType, Element, Error, GpuContext, ParamOf};
+use crate::{DType, Element, Error, GpuContext, ParamOf, memory};
 
 /// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel.
@@ -134,11 +134,49 @@ async fn run<T: Element, P: ParamOf<T>>(
         diff_beta: None,
     };
     let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
-    let take = |tensor, bytes: &[u8]| match tensor {
-        Tensor::DiffSrc => grads.diff_src = bytemuck::pod_collect_to_vec(bytes),
-        Tensor::DiffGamma => grads.diff_gamma = Some(bytemuck::pod_collect_to_vec(bytes)),
-        _ => grads.diff_beta = Some(bytemuck::pod_collect_to_vec(bytes)),
+    let take = |tensor: Tensor, bytes: &[u8]| {
+        match tensor {
+            Tensor::DiffSrc => grads.diff_src = elements(tensor, bytes)?,
+            Tensor::DiffGamma => grads.diff_gamma = Some(elements(tensor, bytes)?),
+            _ => grads.diff_beta = Some(elements(tensor, bytes)?),
+        }
+        Ok(())
     };
     gpu.submit_and_read(watch, &transfers, record, take).await?;
     Ok(grads)
+}
+
+/// A tensor's elements, from bytes that may lie anywhere.
+fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T>, Error> {
+    let what = tensor.name();
+    match bytemuck::try_cast_slice(bytes) {
+        Ok(aligned) => {
+            let mut values = memory::room(what, aligned.len())?;
+            values.extend_from_slice(aligned);
+            Ok(values)
+        }
+        Err(_) => {
+            let each = bytes.chunks_exact(size_of::<T>());
+            memory::collect(what, each.map(bytemuck::pod_read_unaligned))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// In a browser, what is read back lies anywhere.
+    #[test]
+    fn elements_at_any_address() {
+        let numbers = [1.5_f64, -2.0, 3.25];
+        let mut bytes = vec![0; 8];
+        bytes.extend(bytemuck::cast_slice::<_, u8>(&numbers));
+        for shift in 0..8 {
+            bytes.rotate_left(usize::from(shift > 0));
+            let at = bytes.get(8 - shift..32 - shift).unwrap();
+            assert_eq!(elements::<f64>(Tensor::DiffSrc, at).unwrap(), numbers);
+        }
+    }
 }

@@ -72,6 +72,7 @@
 //! | `kernels` | the texts in `shaders/`, their bindings, uniforms and variants |
 //! | `profile` | an adapter's limits, as wgpu tells them, and sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
+//! | `memory` | vectors as large as tensors |
 //! | `algorithm`, `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
 //!
 //! # Features
@@ -98,6 +99,7 @@ mod geometry;
 mod host;
 mod kernels;
 mod layer_norm;
+mod memory;
 pub mod operators;
 mod options;
 mod plan;

@@ -624,6 +624,27 @@ impl Profile {
 }
 
 #[cfg(test)]
+impl Tuning {
+    /// This tuning with about a third of its fields changed to anything that they may be; `below` gives random numbers
+    /// below its argument.
+    pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
+        for (_, bounds, value) in self.fields() {
+            let span = u64::from(bounds.max - bounds.min);
+            let bits = below(32);
+            *value = match below(8) {
+                0 => bounds.min,
+                1 => bounds.max,
+                2 => bounds.min + below(span + 1) as u32,
+                // Small numbers as often as large ones.
+                3 => bounds.min + below((2 << bits).min(span + 1)) as u32,
+                _ => *value,
+            };
+        }
+        self.within_bounds()
+    }
+}
+
+#[cfg(test)]
 impl Profile {
     /// A GPU with WebGPU's default limits.
     pub(crate) fn usual() -> Self {

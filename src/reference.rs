@@ -32,7 +32,7 @@
 //! [`DType::unit_roundoff`]. The sums here are serial, so they are themselves off by about √m·2⁻⁵³ of their
 //! scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data.
 
-use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics};
+use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics, memory};
 
 /// The error of the arithmetic that [`scaled_error`] allows, in unit roundoffs of the sums' type.
 ///
@@ -45,6 +45,10 @@ use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics};
 pub const SUM_ULPS: f64 = 64.0;
 
 const MAX_RANK: usize = 8;
+
+/// What memory is for, as [`Error::HostMemory`] says it.
+const OF_ELEMENTS: &str = "the float64 reference, as large as src";
+const OF_CHANNELS: &str = "the float64 reference, as large as gamma";
 
 /// What [`BatchNorm::backward`] and [`LayerNorm::backward`] compute.
 #[derive(Clone, Debug, PartialEq)]
@@ -121,7 +125,8 @@ impl BatchNorm<'_> {
     /// Computes the gradients by the formulas of the [module](self).
     ///
     /// # Errors
-    /// [`Error::Rank`], [`Error::SizeOverflow`], or [`Error::Length`] for an argument that does not fit the shape.
+    /// [`Error::Rank`], [`Error::SizeOverflow`], or [`Error::Length`] for an argument that does not fit the shape;
+    /// [`Error::HostMemory`].
     pub fn backward(&self) -> Result<Gradients, Error> {
         check_rank(self.shape)?;
         check_length("channel_axes", self.shape.len(), self.channel_axes.len())?;
@@ -134,20 +139,21 @@ impl BatchNorm<'_> {
         check_length("variance", channels, self.variance.len())?;
         check_length("gamma", channels, self.gamma.map_or(channels, <[f64]>::len))?;
 
-        let channel_of = channel_of(self.shape, self.channel_axes);
-        let r: Vec<f64> = inverse_deviation(self.variance, self.epsilon).collect();
+        let channel_of = channel_of(self.shape, self.channel_axes)?;
+        let r = inverse_deviation(self.variance, self.epsilon);
+        let r = memory::collect(OF_CHANNELS, r)?;
         let x_hat = |i: usize, c: usize| (self.src[i] - self.mean[c]) * r[c];
         let gamma = counted(self.gamma, self.param_grads);
         let g = |c: usize| gamma.map_or(1.0, |gamma| gamma[c]);
 
-        let mut sums = vec![Sums::default(); channels];
+        let mut sums = zeros(channels)?;
         for (i, &c) in channel_of.iter().enumerate() {
             sums[c].add(self.diff_dst[i], x_hat(i, c));
         }
 
         let m = elements as f64 / channels as f64;
-        let mut diff_src = Vec::with_capacity(elements);
-        let mut diff_src_scale = Vec::with_capacity(elements);
+        let mut diff_src = memory::room(OF_ELEMENTS, elements)?;
+        let mut diff_src_scale = memory::room(OF_ELEMENTS, elements)?;
         for (i, &c) in channel_of.iter().enumerate() {
             let dy = self.diff_dst[i];
             let (bracket, scale) = match self.statistics {
@@ -157,7 +163,7 @@ impl BatchNorm<'_> {
             diff_src.push(g(c) * r[c] * bracket);
             diff_src_scale.push(g(c).abs() * r[c] * scale);
         }
-        Ok(Gradients::new(diff_src, diff_src_scale, &sums))
+        Gradients::new(diff_src, diff_src_scale, &sums)
     }
 }
 
@@ -168,6 +174,14 @@ pub fn channel_axes(rank: usize, format: DataFormat) -> Vec<bool> {
         DataFormat::Nxc => axis + 1 == rank,
     };
     (0..rank).map(is_channel).collect()
+}
+
+/// A tensor's elements as the reference takes them.
+///
+/// # Errors
+/// [`Error::HostMemory`], which names `tensor`.
+pub fn to_f64<T: Element>(tensor: &'static str, values: &[T]) -> Result<Vec<f64>, Error> {
+    memory::collect(tensor, values.iter().map(|value| value.to_f64()))
 }
 
 /// Layer norm's gradient: oneDNN Graph's `LayerNormBackward`.
@@ -219,9 +233,9 @@ impl LayerNorm<'_> {
         check_length("gamma", columns, self.gamma.map_or(columns, <[f64]>::len))?;
 
         let m = columns as f64;
-        let mut diff_src = Vec::with_capacity(elements);
-        let mut diff_src_scale = Vec::with_capacity(elements);
-        let mut column_sums = zeros(columns, trailing)?;
+        let mut diff_src = memory::room(OF_ELEMENTS, elements)?;
+        let mut diff_src_scale = memory::room(OF_ELEMENTS, elements)?;
+        let mut column_sums = zeros(columns)?;
         let gamma = counted(self.gamma, self.param_grads);
         for (row, r) in inverse_deviation(self.variance, self.epsilon).enumerate() {
             let start = row * columns;
@@ -238,7 +252,7 @@ impl LayerNorm<'_> {
                 diff_src_scale.push(r * sums.scale(m));
             }
         }
-        Ok(Gradients::new(diff_src, diff_src_scale, &column_sums))
+        Gradients::new(diff_src, diff_src_scale, &column_sums)
     }
 }
 
@@ -322,38 +336,36 @@ impl Sums {
 }
 
 impl Gradients {
-    fn new(diff_src: Vec<f64>, diff_src_scale: Vec<f64>, sums: &[Sums]) -> Self {
-        Self {
+    fn new(diff_src: Vec<f64>, diff_src_scale: Vec<f64>, sums: &[Sums]) -> Result<Self, Error> {
+        let each = |of: fn(&Sums) -> f64| memory::collect(OF_CHANNELS, sums.iter().map(of));
+        Ok(Self {
             diff_src,
             diff_src_scale,
-            diff_gamma: sums.iter().map(|s| s.d_x_hat).collect(),
-            diff_beta: sums.iter().map(|s| s.d).collect(),
-            diff_gamma_scale: sums.iter().map(|s| s.abs_d_x_hat).collect(),
-            diff_beta_scale: sums.iter().map(|s| s.abs_d).collect(),
-        }
+            diff_gamma: each(|s| s.d_x_hat)?,
+            diff_beta: each(|s| s.d)?,
+            diff_gamma_scale: each(|s| s.abs_d_x_hat)?,
+            diff_beta_scale: each(|s| s.abs_d)?,
+        })
     }
 }
 
-fn inverse_deviation(variance: &[f64], epsilon: f64) -> impl Iterator<Item = f64> {
+fn inverse_deviation(variance: &[f64], epsilon: f64) -> impl ExactSizeIterator<Item = f64> {
     variance.iter().map(move |v| 1.0 / (v + epsilon).sqrt())
 }
 
 /// The channel of every element, in row-major order, by adding one axis after the other.
-fn channel_of(shape: &[usize], channel_axes: &[bool]) -> Vec<usize> {
+fn channel_of(shape: &[usize], channel_axes: &[bool]) -> Result<Vec<usize>, Error> {
     if shape.contains(&0) {
-        return Vec::new(); // the sizes before a 0 could ask for any amount of memory
+        return Ok(Vec::new()); // the sizes before a 0 could ask for any amount of memory
     }
     let mut channel = vec![0];
     for (&size, &is_channel) in shape.iter().zip(channel_axes) {
         let along = |c| (0..size).map(move |i| if is_channel { c * size + i } else { c });
-        channel = channel.into_iter().flat_map(along).collect();
+        let mut longer = memory::room(OF_ELEMENTS, channel.len() * size)?;
+        longer.extend(channel.into_iter().flat_map(along));
+        channel = longer;
     }
-    channel
-}
-
-fn overflow(what: &'static str, shape: &[usize]) -> Error {
-    let (shape, limit) = (shape.to_vec(), isize::MAX as u64 / 8);
-    Error::SizeOverflow { what, shape, limit }
+    Ok(channel)
 }
 
 fn product(what: &'static str, shape: &[usize]) -> Result<usize, Error> {
@@ -361,16 +373,16 @@ fn product(what: &'static str, shape: &[usize]) -> Result<usize, Error> {
         return Ok(0); // whatever the other sizes are
     }
     let product = shape.iter().try_fold(1usize, |p, &s| p.checked_mul(s));
-    product.ok_or_else(|| overflow(what, shape))
+    product.ok_or_else(|| Error::SizeOverflow {
+        what,
+        shape: shape.to_vec(),
+        limit: isize::MAX as u64 / 8,
+    })
 }
 
-/// Sums for every column. With no rows, no argument bounds their number, so memory may not suffice.
-fn zeros(columns: usize, trailing: &[usize]) -> Result<Vec<Sums>, Error> {
-    let mut sums = Vec::new();
-    let reserved = sums.try_reserve_exact(columns);
-    reserved.map_err(|_| overflow("diff_gamma", trailing))?;
-    sums.resize(columns, Sums::default());
-    Ok(sums)
+/// Sums for every channel or column. With no rows, no argument bounds the number of columns.
+fn zeros(groups: usize) -> Result<Vec<Sums>, Error> {
+    memory::collect(OF_CHANNELS, std::iter::repeat_n(Sums::default(), groups))
 }
 
 fn check_rank(shape: &[usize]) -> Result<(), Error> {

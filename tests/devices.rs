@@ -80,6 +80,16 @@ fn coarse_alignment() {
     }
 }
 
+/// A context on a device of the test's own, with no callbacks.
+fn callers_device(adapter: &wgpu::Adapter) -> GpuContext {
+    let descriptor = wgpu::DeviceDescriptor {
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let (device, queue) = block_on(adapter.request_device(&descriptor)).unwrap();
+    GpuContext::from_device(device, queue, DeviceOptions::default())
+}
+
 #[test]
 fn lost_devices() {
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
@@ -90,12 +100,7 @@ fn lost_devices() {
                     let context = GpuContext::from_adapter(&adapter, DeviceOptions::default());
                     return block_on(context).unwrap();
                 }
-                let (device, queue) = block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-                    required_limits: adapter.limits(),
-                    ..Default::default()
-                }))
-                .unwrap();
-                GpuContext::from_device(device, queue, DeviceOptions::default())
+                callers_device(&adapter)
             };
             let what = format!("{} ours: {ours}", adapter.get_info().name);
             // Before the first use; after one; and on buffers that were bound before.
@@ -155,6 +160,71 @@ fn lost_devices() {
                 matches!(error, Error::DeviceLost { .. }),
                 "{what} {error:?}"
             );
+        }
+    }
+}
+
+/// A caller's device that its own callback destroys while a call submits: after that, nothing is there to be
+/// mapped.
+#[test]
+fn a_device_destroyed_by_a_callback() {
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for adapter in block_on(wgpu_norm::adapters(backends)) {
+        let gpu = callers_device(&adapter);
+        let device = gpu.device().clone();
+        // wgpu calls it when something is submitted next.
+        gpu.queue().on_submitted_work_done(move || {
+            device.destroy();
+            // wgpu destroys the device's buffers in a poll.
+            let _ = device.poll(wgpu::PollType::wait_indefinitely());
+        });
+        let what = adapter.get_info().name;
+        let error = promptly(&what, move || {
+            let case = case();
+            let layer = GpuBatchNorm::new(&gpu, case.options).unwrap();
+            block_on(layer.backward(case.args())).unwrap_err()
+        });
+        assert!(
+            matches!(error, Error::DeviceLost { .. }),
+            "{what} {error:?}"
+        );
+    }
+}
+
+/// A caller's device that is destroyed while many threads are in calls, each at another place.
+#[test]
+fn a_device_destroyed_under_many_calls() {
+    let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
+    for adapter in block_on(wgpu_norm::adapters(backends)) {
+        for round in 0..12 {
+            let gpu = callers_device(&adapter);
+            let what = format!("{} round {round}", adapter.get_info().name);
+            let errors = promptly(&what, move || {
+                let case =
+                    Case::<f32, f32>::random(&[8, 16, 32, 32], options_in(DataFormat::Ncx), 1);
+                let layer = GpuBatchNorm::new(&gpu, case.options).unwrap();
+                block_on(layer.backward(case.args())).unwrap();
+                std::thread::scope(|scope| {
+                    let until_lost = || {
+                        loop {
+                            if let Err(error) = block_on(layer.backward(case.args())) {
+                                return error;
+                            }
+                        }
+                    };
+                    let threads: Vec<_> = (0..14).map(|_| scope.spawn(until_lost)).collect();
+                    std::thread::sleep(Duration::from_millis(20 + 7 * round));
+                    gpu.device().destroy();
+                    let ends = threads.into_iter().map(|thread| thread.join().unwrap());
+                    ends.collect::<Vec<_>>()
+                })
+            });
+            for error in errors {
+                assert!(
+                    matches!(error, Error::DeviceLost { .. }),
+                    "{what} {error:?}"
+                );
+            }
         }
     }
 }

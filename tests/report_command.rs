@@ -289,6 +289,68 @@ fn a_killed_run_leaves_what_it_has() {
     }
 }
 
+/// Names that want to clear the screen, to reverse the text, to pretend that something failed, and to end a table.
+#[test]
+fn what_a_report_says_cannot_break_its_page() {
+    const WILD: &str = "\u{1b}[2J\u{202e}\u{9b}31m\r\nerror: none\u{7}|```";
+    let folder = folder("wild");
+    let parts = ["--part", "adapters,around,bench"];
+    assert_exit(&run(&folder, &[&TINY[..], &parts].concat()), 0, &[]);
+    let (mut report, _) = read(&folder);
+    for key in ["command", "adapter", "driver", "date", "timing", "profile"] {
+        report[key] = WILD.into();
+    }
+    for key in [
+        "op",
+        "shape",
+        "dtype",
+        "data_format",
+        "statistics",
+        "kernel",
+    ] {
+        report["results"][0][key] = WILD.into();
+    }
+    report["adapters"][0]["name"] = WILD.into();
+    report["around"]["case"] = WILD.into();
+    report["parts"][0]["note"] = WILD.into();
+    report["skipped"] = json!([{ "case": WILD, "reason": WILD }]);
+    report["verify"] = json!({ "passed": false, "words": WILD, "table": WILD, "details": null });
+    report["search"] = json!({
+        "cases": [WILD], "from": "", "to": format!("{WILD}=2"), "tried": 1, "complete": true,
+        "changes": [{
+            "key": WILD, "from": WILD, "to": WILD, "times_as_fast": 2.0, "in_all": 2.0,
+            "cases": [{ "case": WILD, "times_as_fast": 2.0 }],
+        }],
+    });
+    report["pytorch"] = json!({
+        "version": WILD, "device": WILD, "driver": WILD, "date": WILD, "results": [],
+        "skipped": [{ "case": WILD, "reason": WILD }],
+    });
+    let json = folder.join("report.json");
+    std::fs::write(&json, report.to_string()).unwrap();
+    assert_exit(&run(&folder, &["--redraw"]), 0, &[]);
+    let picture = std::fs::read_to_string(folder.join("report.svg")).unwrap();
+    let shown = Command::new(env!("CARGO_BIN_EXE_wgpu-norm"))
+        .args(["bench", "--from-json"])
+        .arg(&json)
+        .output()
+        .unwrap();
+    assert_exit(&shown, 0, &[]);
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    for text in [read(&folder).1, picture, shown.clone()] {
+        let wild = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
+        assert!(!text.contains(wild), "{text:?}");
+        assert!(text.contains("\\u{1b}[2J\\u{202e}\\u{9b}31m"), "{text}");
+    }
+    assert!(!shown.contains("\nerror: none"), "{shown}");
+    let mut names: Vec<_> = std::fs::read_dir(&folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    names.sort();
+    assert_eq!(names, ["report.json", "report.md", "report.svg"]);
+}
+
 #[test]
 fn bad_flags_and_folders() {
     let folder = folder("bad");
@@ -306,6 +368,7 @@ fn bad_flags_and_folders() {
         1,
         &["report.json", "cannot be read"],
     );
+    assert_exit(&run(Path::new("-"), &TINY), 2, &["stdout cannot stand"]);
     assert!(!folder.exists());
     let file = folder.with_extension("file");
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
@@ -319,5 +382,13 @@ fn bad_flags_and_folders() {
             1,
             &["expected", "wgpu-norm report"],
         );
+    }
+    #[cfg(unix)]
+    {
+        // What may never end is not read.
+        std::fs::remove_file(folder.join("report.json")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.join("report.json")).unwrap();
+        let expected = ["report.json", "expected a regular file, got a device"];
+        assert_exit(&run(&folder, &["--redraw"]), 1, &expected);
     }
 }

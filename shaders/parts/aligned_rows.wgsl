@@ -1,6 +1,7 @@
 // The fused kernel over rows that begin at quads.
 
 const aligned: bool = true;
+const same_columns: bool = true; // an invocation's columns in every row
 
 // gamma of a quad's columns; of one behind the row's end, that of the last.
 fn gamma_of(quad: u32, shift: u32) -> real4 {

@@ -1,6 +1,7 @@
 //! A device to run on: chosen by us or given by the caller.
 
 mod adapter;
+mod mapped;
 mod pipelines;
 mod poller;
 mod readback;
@@ -149,6 +150,9 @@ impl GpuContext {
     /// thread that it polls on. One that panics inside of a call unwinds through that call; on the polling
     /// thread it makes the waiting calls fail with [`Error::Gpu`]. A callback must not wait for a call of this
     /// crate: that deadlocks.
+    ///
+    /// The device may be destroyed at any time: calls in flight then end with [`Error::DeviceLost`]. Without this
+    /// crate's feature `native` it must not be destroyed while one runs, for wgpu may free what is being read back.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
@@ -402,7 +406,7 @@ impl GpuContext {
         watch: Watch,
         transfers: &Transfers<'_>,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
-        take: impl FnMut(Tensor, &[u8]),
+        take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         readback::submit_and_read(self, watch, transfers, record, take).await
     }

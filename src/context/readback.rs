@@ -1,10 +1,10 @@
 //! Results back to the host, without blocking the executor.
 
-use super::GpuContext;
 use super::scope::Watch;
+use super::{GpuContext, mapped};
 use crate::Error;
 use crate::kernels::Tensor;
-use futures_intrusive::channel::shared::oneshot_channel;
+use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
 
 /// What to write into a buffer before work is submitted, and what to read of one after it.
 pub(crate) struct Transfers<'a> {
@@ -13,13 +13,23 @@ pub(crate) struct Transfers<'a> {
     pub downloads: Vec<(Tensor, &'a wgpu::Buffer, u64)>,
 }
 
+/// Asks for a buffer's bytes. The receiver learns when they are there.
+fn map(buffer: &wgpu::Buffer) -> OneshotReceiver<Result<(), wgpu::BufferAsyncError>> {
+    let (sender, receiver) = oneshot_channel();
+    buffer.map_async(wgpu::MapMode::Read, .., move |result| {
+        // The receiver is gone if the caller dropped the future: nobody wants the result.
+        let _ = sender.send(result);
+    });
+    receiver
+}
+
 /// Uploads, submits what `record` records, and gives what was read to `take`.
 pub(super) async fn submit_and_read(
     gpu: &GpuContext,
     watch: Watch,
     transfers: &Transfers<'_>,
     record: impl FnOnce(&mut wgpu::CommandEncoder),
-    mut take: impl FnMut(Tensor, &[u8]),
+    mut take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let sources = &transfers.downloads;
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
@@ -34,7 +44,8 @@ pub(super) async fn submit_and_read(
             return Err(error);
         }
     }
-    let submission = gpu.scoped("submitting", || {
+    // In scopes to the last call: the device may end at any time, and all that is created after that is invalid.
+    let (submission, receivers) = gpu.scoped("submitting", || {
         let descriptor = wgpu::CommandEncoderDescriptor {
             label: Some("wgpu-norm"),
         };
@@ -44,17 +55,10 @@ pub(super) async fn submit_and_read(
             // Buffers are created with padding, so whole words can be copied.
             encoder.copy_buffer_to_buffer(source, 0, buffer, 0, bytes.next_multiple_of(4));
         }
-        gpu.queue().submit([encoder.finish()])
+        let submission = gpu.queue().submit([encoder.finish()]);
+        let receivers: Vec<_> = staging.iter().map(map).collect();
+        (submission, receivers)
     })?;
-    let mut receivers = Vec::new();
-    for buffer in &*staging {
-        let (sender, receiver) = oneshot_channel();
-        buffer.map_async(wgpu::MapMode::Read, .., move |result| {
-            // The receiver is gone if the caller dropped the future: nobody wants the result.
-            let _ = sender.send(result);
-        });
-        receivers.push(receiver);
-    }
     let done = gpu.inner.poller.poll_for(submission);
     if let Err(error) = watch.end().await {
         // What was compiled meanwhile may be what is wrong.
@@ -84,10 +88,10 @@ pub(super) async fn submit_and_read(
         for (&(tensor, _, bytes), buffer) in sources.iter().zip(&*staging) {
             let size = usize::try_from(bytes).unwrap_or(usize::MAX);
             // Nobody else has the buffer, so only the device's end can take it away.
-            let view = buffer
-                .get_mapped_range(..)
-                .map_err(|error| lost(format!("reading {}: {error}", tensor.name())))?;
-            take(tensor, view.get(..size).unwrap_or(&view));
+            let taken = mapped::read(gpu.device(), buffer, |all| {
+                take(tensor, all.get(..size).unwrap_or(all))
+            });
+            taken.map_err(|error| lost(format!("reading {}: {error}", tensor.name())))??;
         }
         Ok(())
     })?

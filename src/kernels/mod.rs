@@ -33,8 +33,8 @@
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
-//!   (split, channel) where they are `folded`, or by (row, part), weights by (copy, quad of
-//!   columns) below `row_quads` for each copy, of which there is one if `aligned`.
+//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns. Where sums are added up in
+//!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`, and so is
@@ -42,10 +42,9 @@
 //!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
-//! * Private arrays have `column_packets` packets of `packet_quads` quads and are indexed below these;
-//!   pack_weights' has 7, indexed by 3 − copy + 0 to 3, of 4 copies.
+//! * Private arrays have `column_packets` packets of `packet_quads` quads and are indexed below these.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
-//!   at once; in finish and fused_columns they first compute for the last channel, and store nothing.
+//!   at once; in finish and fused_columns they first compute for the last channel or of no parts, and store nothing.
 //! * What a clamped load reads, another invocation may be writing in place, and so it may the other row's elements of
 //!   a quad that two rows share. They are never used.
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
@@ -255,10 +254,19 @@ macro_rules! reduce_rows {
                 include_str!("../../shaders/parts/split_rows.wgsl"),
                 include_str!("../../shaders/reduce_rows.wgsl"),
             ],
-            tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            optional: &[],
+            tensors: &[
+                Tensor::Src,
+                Tensor::DiffDst,
+                Tensor::Gamma,
+                Tensor::Workspace,
+                Tensor::DiffGamma,
+                Tensor::DiffBeta,
+            ],
+            optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
             sizes: &["lanes", "joined", "column_packets", PACKET_QUADS],
-            constants: &["complete", "scaled", "summed", "stacked", "aligned"],
+            constants: &[
+                "complete", "scaled", "weighted", "summed", "stacked", "direct", "aligned",
+            ],
             words: &[
                 "rows",
                 "columns",
@@ -289,6 +297,12 @@ impl Kernel {
     /// Whether it computes the whole gradient of rows.
     pub fn fuses_rows(self) -> bool {
         matches!(self, Self::FusedRows | Self::FusedRowsSubgroup) || self.fuses_unaligned_rows()
+    }
+
+    /// Whether it walks rows, along which gamma and the parameters' gradients lie.
+    pub fn is_over_rows(self) -> bool {
+        let split = [Self::ReduceRows, Self::ReduceRowsSubgroup, Self::ApplyRows];
+        self.fuses_rows() || split.contains(&self)
     }
 
     /// Whether it does so for rows that do not begin at quads.
@@ -351,8 +365,8 @@ impl Kernel {
                 tensors: &[Gamma, Workspace],
                 optional: &[],
                 sizes: &[],
-                constants: &["aligned"],
-                words: &["columns", "row_quads", "weights", "grid_width"],
+                constants: &[],
+                words: &["columns", "weights", "grid_width"],
                 reals: &[],
                 subgroups: false,
             },
@@ -440,16 +454,27 @@ impl Kernel {
                 tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
                 optional: &[Sums, DiffGamma, DiffBeta],
                 sizes: &["lanes"],
-                constants: &["plain", "paired", "from_sums", "to_sums", "derive"],
+                constants: &[
+                    "plain",
+                    "paired",
+                    "grouped",
+                    "added",
+                    "from_sums",
+                    "to_sums",
+                    "derive",
+                ],
                 words: &[
                     "channels",
                     "channel_stride",
+                    "channel_tiles",
                     "parts",
                     "part_stride",
+                    "group_parts",
                     "repeats",
                     "inner",
                     "grid_width",
                     "partials",
+                    "groups",
                     "means",
                 ],
                 reals: &["count", "inverse_count"],
@@ -646,13 +671,14 @@ impl Kernel {
                     include_str!("../../shaders/parts/gradient.wgsl"),
                     include_str!("../../shaders/apply_rows.wgsl"),
                 ],
-                tensors: &[Src, DiffDst, Workspace, DiffSrc],
-                optional: &[],
+                tensors: &[Src, DiffDst, Gamma, Workspace, DiffSrc],
+                optional: &[Gamma],
                 sizes: &["lanes", "column_packets", PACKET_QUADS],
                 constants: &[
                     "backwards",
                     "complete",
                     "scaled",
+                    "weighted",
                     "aligned",
                     "narrow",
                     "whole",

@@ -315,7 +315,9 @@ impl Variant {
         let length = match tensor {
             tensor if tensor.is_data() => "length",
             Tensor::Mean | Tensor::Variance if self.kernel.fuses_rows() => "rows",
-            Tensor::Gamma if self.kernel.fuses_rows() || self.kernel == Kernel::PackWeights => {
+            Tensor::Gamma | Tensor::DiffGamma | Tensor::DiffBeta
+                if self.kernel.is_over_rows() || self.kernel == Kernel::PackWeights =>
+            {
                 "columns"
             }
             _ => "channels",

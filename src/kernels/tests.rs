@@ -31,6 +31,9 @@ fn storage_bindings(kernel: Kernel) -> usize {
         | Kernel::FusedRowsSubgroup
         | Kernel::FusedUnalignedRows
         | Kernel::FusedUnalignedRowsSubgroup => 8,
+        // Four without the optional ones.
+        Kernel::ReduceRows | Kernel::ReduceRowsSubgroup => 6,
+        Kernel::ApplyRows => 5,
         _ => 4,
     }
 }

@@ -41,6 +41,14 @@ impl Uniforms {
         }
     }
 
+    /// A word of `kernel`'s struct, if it has one of this name.
+    pub fn word(&self, kernel: Kernel, name: &str) -> Option<u32> {
+        let mut fields = kernel.entry().all_words().zip(&self.words);
+        fields
+            .find(|(field, _)| *field == name)
+            .map(|(_, &word)| word)
+    }
+
     /// The struct as WGSL lays it out: scalars one after another, each aligned to its size, the whole
     /// rounded up to 16 bytes.
     pub fn bytes(&self, accumulator: DType) -> Vec<u8> {

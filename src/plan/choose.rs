@@ -47,12 +47,14 @@ const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
         pays: |_, _| true,
     },
     Candidate {
-        algorithm: Algorithm::ChannelsFirst,
-        refusal: |_, problem| not_folded(problem),
-        pays: |planner, problem| planner.reads_runs(&problem.layout),
+        algorithm: Algorithm::ChannelsLast,
+        refusal: |planner, problem| {
+            not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src()))
+        },
+        pays: |planner, problem| !planner.reads_runs(&problem.layout),
     },
     Candidate {
-        algorithm: Algorithm::ChannelsLast,
+        algorithm: Algorithm::ChannelsFirst,
         refusal: |_, problem| not_folded(problem),
         pays: |_, _| true,
     },
@@ -61,7 +63,9 @@ const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
 const LAYER_NORM: [Candidate<LayerNormProblem>; 2] = [
     Candidate {
         algorithm: Algorithm::RowsInRegisters,
-        refusal: |planner, problem| planner.rows_in_registers_refusal(&problem.by_row()),
+        refusal: |planner, problem| {
+            planner.rows_in_registers_refusal(&problem.by_row(), &problem.tensors())
+        },
         pays: |_, _| true,
     },
     Candidate {

@@ -1,14 +1,15 @@
 //! Rows, tiles, splits and windows of the kernels over columns.
 
 use super::finish::Partials;
+use super::rounds::Rounds;
 use super::windows::windows;
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled,
-    most_packets, word,
+    Binding, Dispatch, MAX_SERIAL, MOST_ITERATIONS, Planner, Requirement, axes_words, div_ceil,
+    enabled, most_packets, word,
 };
 use crate::Error;
-use crate::geometry::Layout;
+use crate::geometry::{Grid, Layout};
 use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
 use std::ops::Range;
 
@@ -62,6 +63,39 @@ impl Columns {
             ("column_packets", word(self.column_packets)),
             (PACKET_QUADS, word(self.packet_quads)),
         ]
+    }
+}
+
+/// How the reduction by columns is split.
+struct SplitColumns {
+    columns: Columns,
+    workgroup_size: u32,
+    /// Invocations of a workgroup that own the same columns.
+    row_lanes: u64,
+    tile_rows: u64,
+    folded: bool,
+    paired: bool,
+    rounds: Rounds,
+}
+
+impl SplitColumns {
+    fn partials(&self, layout: &Layout, part: Part, splits: u64) -> Partials {
+        let grid = &layout.grid;
+        let channels = u64::from(grid.channels);
+        match (self.folded, self.paired) {
+            (true, _) => Partials::plain(part, grid.channels, splits, channels),
+            (_, true) => Partials::paired(part, grid.channels, splits),
+            (false, false) => Partials {
+                paired: false,
+                part,
+                channels: grid.channels,
+                channel_stride: u64::from(grid.inner),
+                parts: splits * self.columns.repeats * u64::from(grid.inner),
+                part_stride: self.columns.width(),
+                repeats: self.columns.repeats,
+                inner: grid.inner,
+            },
+        }
     }
 }
 
@@ -176,8 +210,8 @@ impl Planner<'_> {
     }
 
     /// Packets of a row up to which it is never cut.
-    fn segment(&self, columns: &Columns) -> u64 {
-        (self.window_unit() / columns.packet()).max(1)
+    fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
+        (self.window_unit(grid.elements()) / columns.packet()).max(1)
     }
 
     /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
@@ -187,7 +221,7 @@ impl Planner<'_> {
     fn folds(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
-        let whole_rows = columns.tile().min(self.segment(columns));
+        let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
         layout.general.is_none()
             && columns.width_packets <= whole_rows
             && columns.width_packets * columns.packet_quads <= workgroup
@@ -195,20 +229,21 @@ impl Planner<'_> {
             && (2..=MAX_SERIAL).contains(&of_channel)
     }
 
-    /// Dispatches over blocks of `block` rows.
+    /// Dispatches over some of the blocks of `block` rows.
     fn shares(
         &self,
         layout: &Layout,
         tensor: &Requirement,
         columns: &Columns,
         block: u64,
+        blocks: Range<u64>,
     ) -> Result<Vec<Share>, Error> {
         let grid = &layout.grid;
         if layout.general.is_some() {
             // Rows of a batch are not in one piece, so nothing can be cut.
             let column_tiles = div_ceil(columns.width_packets, columns.tile());
             let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
-            let whole = windows(self.profile, tensor, 1, |unit| unit * grid.elements())?;
+            let whole = windows(self.profile, tensor, 0..1, |unit| unit * grid.elements())?;
             let whole = whole.into_iter().map(|window| Share {
                 tiles: tiles.clone(),
                 packets: 0..columns.width_packets,
@@ -219,17 +254,17 @@ impl Planner<'_> {
         }
         let width = columns.width();
         // Units between two cuts: blocks of whole rows, or segments of one.
-        let segment = self.segment(columns);
+        let segment = self.segment(&layout.grid, columns);
         let segments = match block {
             1 => div_ceil(columns.width_packets, segment),
             _ => 1,
         };
-        let blocks = div_ceil(columns.rows, block);
         let start = |unit: u64| {
             let row = (unit / segments * block) * width;
             (row + unit % segments * segment * columns.packet()).min(grid.elements())
         };
-        let windows = windows(self.profile, tensor, blocks * segments, start)?;
+        let units = blocks.start * segments..blocks.end * segments;
+        let windows = windows(self.profile, tensor, units, start)?;
         let mut shares = Vec::new();
         for window in windows {
             let whole_rows = segments == 1;
@@ -259,6 +294,64 @@ impl Planner<'_> {
         Ok(shares)
     }
 
+    /// How the reduction by columns is split: enough to keep the adapter busy, no share too small, no more partial
+    /// sums than there is room for, no block of rows larger than a window may be, and no invocation adding too many
+    /// numbers in a row.
+    fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
+        let grid = &layout.grid;
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let columns = self.columns(layout, workgroup_size);
+        let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
+        let folded = self.folds(layout, &columns, workgroup_size);
+        let paired = !folded && columns.repeats * u64::from(grid.inner) == 1;
+        let channels = u64::from(grid.channels);
+        let records = match (folded, paired) {
+            (true, _) => channels,
+            // The last row's last packet may end behind the channels.
+            (_, true) => channels.max(columns.width()) / 2,
+            (false, false) => columns.width(),
+        };
+        let column_tiles = columns.batches * div_ceil(columns.width_packets, columns.tile());
+        let tile_elements = columns.packet() * columns.tile() * columns.rows;
+        let room = self.partial_records(src, channels);
+        let held = |unit: u64| match layout.general {
+            Some(_) => u64::MAX,
+            None => (unit / columns.width()).max(1),
+        };
+        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
+            .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
+            .min((room / records.max(1)).max(1))
+            .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
+            .max(1);
+        let tile_rows = div_ceil(columns.rows, splits);
+        // Larger windows than usual, where they have room for fewer partial sums.
+        let mut unit = self.window_unit(grid.elements());
+        if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
+            unit = self.held_unit();
+        }
+        let tile_rows = tile_rows.min(held(unit)).max(1);
+        let splits = div_ceil(columns.rows, tile_rows);
+        SplitColumns {
+            columns,
+            workgroup_size,
+            row_lanes,
+            tile_rows,
+            folded,
+            paired,
+            rounds: match layout.general {
+                Some(_) => Rounds::new(splits, records, channels, u64::MAX),
+                None => Rounds::new(splits, records, channels, room),
+            },
+        }
+    }
+
+    /// Why the kernels over columns cannot take a tensor, if they cannot.
+    pub fn columns_refusal(&self, layout: &Layout, src: &Requirement) -> Option<String> {
+        let fits = self.split_columns(layout, src).rounds.round > 0;
+        (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
+    }
+
     /// The reduction of a tensor's columns into partial sums.
     pub fn reduce_columns(
         &self,
@@ -268,64 +361,47 @@ impl Planner<'_> {
         stats: Part,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let grid = &layout.grid;
-        let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
-        let columns = self.columns(layout, workgroup_size);
-        let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
-        let column_tiles = columns.batches * div_ceil(columns.width_packets, columns.tile());
-        let tile_elements = columns.packet() * columns.tile() * columns.rows;
-        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
-            .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
-            .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
-            .max(1);
-        let tile_rows = div_ceil(columns.rows, splits)
-            .min(self.window_unit_of(layout) / columns.width())
-            .max(1);
-        let splits = div_ceil(columns.rows, tile_rows);
-        let folded = self.folds(layout, &columns, workgroup_size);
-        let partials = if folded {
-            let channels = u64::from(grid.channels);
-            let part = workspace.reserve(splits * channels)?;
-            Partials::plain(part, grid.channels, splits, channels)
-        } else if columns.repeats * u64::from(grid.inner) == 1 {
-            // The last row's last packet may end behind the channels.
-            let columns = u64::from(grid.channels).max(columns.width());
-            let part = workspace.reserve(splits * columns / 2)?;
-            Partials::paired(part, grid.channels, splits)
-        } else {
-            let width = columns.width();
-            Partials {
-                paired: false,
-                part: workspace.reserve(splits * width)?,
-                channels: grid.channels,
-                channel_stride: u64::from(grid.inner),
-                parts: splits * columns.repeats * u64::from(grid.inner),
-                part_stride: width,
-                repeats: columns.repeats,
-                inner: grid.inner,
-            }
-        };
+        let split = self.split_columns(layout, src);
+        self.in_rounds(
+            &split.rounds,
+            workspace,
+            |part, splits| {
+                self.reduce_some_columns(layout, &split, [src, diff_dst], stats, part, splits)
+            },
+            |part, splits| split.partials(layout, part, splits),
+        )
+    }
+
+    /// The reduction of some splits.
+    fn reduce_some_columns(
+        &self,
+        layout: &Layout,
+        split: &SplitColumns,
+        [src, diff_dst]: [&Requirement; 2],
+        stats: Part,
+        part: Part,
+        splits: Range<u64>,
+    ) -> Result<Vec<Dispatch>, Error> {
         let kernel = Kernel::ReduceColumns;
+        let columns = &split.columns;
         let mut enabled = columns.enabled(layout);
-        enabled.extend((row_lanes > 1).then_some("stacked"));
-        enabled.extend(folded.then_some("folded"));
-        enabled.extend(partials.paired.then_some("paired"));
-        let dispatches = self
-            .shares(layout, src, &columns, tile_rows)?
+        enabled.extend((split.row_lanes > 1).then_some("stacked"));
+        enabled.extend(split.folded.then_some("folded"));
+        enabled.extend(split.paired.then_some("paired"));
+        self.shares(layout, src, columns, split.tile_rows, splits)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let bind = |tensor| Binding::elements(tensor, &share.elements);
-                let mut words = share.words(layout, &columns, workgroups, stats);
+                let mut words = share.words(layout, columns, workgroups, stats);
                 words.extend([
-                    ("tile_rows", word(tile_rows)),
-                    ("partials", partials.part.first),
-                    ("row_tiles", word(splits)),
+                    ("tile_rows", word(split.tile_rows)),
+                    ("partials", part.first),
+                    ("row_tiles", word(split.rounds.splits)),
                 ]);
                 Ok(Dispatch {
                     kernel,
-                    workgroup_size,
+                    workgroup_size: split.workgroup_size,
                     sizes: columns.sizes(),
                     enabled: enabled.clone(),
                     bindings: vec![bind(src), bind(diff_dst), Binding::workspace()],
@@ -333,8 +409,7 @@ impl Planner<'_> {
                     workgroups,
                 })
             })
-            .collect::<Result<_, Error>>()?;
-        Ok((dispatches, partials))
+            .collect()
     }
 
     /// The elementwise pass over a tensor's columns. Without src, statistics are constant.
@@ -353,16 +428,20 @@ impl Planner<'_> {
         // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
         let cut = columns.width_packets > columns.tile();
         let apart = if cut { columns.width() } else { 0 };
+        // An invocation makes so many loop iterations a row.
+        let of_a_row = 1 + columns.column_packets * (1 + columns.packet_quads);
+        let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
         let tile_rows = (u64::from(tuning.apply_tile) / (columns.packet() * columns.tile()))
+            .min(row_lanes * (MOST_ITERATIONS / 2 / of_a_row))
             .min(self.most_apart(apart))
-            .min(self.window_unit() / columns.width())
+            .min(self.window_unit(layout.grid.elements()) / columns.width())
             .max(1);
         let kernel = Kernel::ApplyColumns;
         let mut enabled = columns.enabled(layout);
         enabled.extend(src.map(|_| "batch_statistics"));
         enabled.extend(self.apply_backwards());
-        let row_tiles = word(div_ceil(columns.rows, tile_rows));
-        self.shares(layout, diff_dst, &columns, tile_rows)?
+        let row_tiles = div_ceil(columns.rows, tile_rows);
+        self.shares(layout, diff_dst, &columns, tile_rows, 0..row_tiles)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
@@ -375,7 +454,7 @@ impl Planner<'_> {
                 words.extend([
                     ("tile_rows", word(tile_rows)),
                     ("means", means.first),
-                    ("row_tiles", row_tiles),
+                    ("row_tiles", word(row_tiles)),
                 ]);
                 Ok(Dispatch {
                     kernel,
@@ -394,7 +473,6 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::geometry::Grid;
     use crate::{DType, Profile};
 
     #[test]

@@ -57,10 +57,8 @@ impl BatchNormProblem {
 pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
     let data = problem.data;
     let planner = Planner { profile, data };
-    let tensors = problem.tensors();
-    let mut workspace = Workspace::new(data.accumulator());
+    let mut tensors = problem.tensors();
     let (whole, halves) = planner.choose_batch_norm(problem)?;
-    let mut dispatches = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
     let grid = &problem.layout.grid;
     let fused = match whole {
         Algorithm::FusedChannelsFirst => planner.fused_runs(grid, &tensors, problem.epsilon)?,
@@ -69,12 +67,21 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
         }
         _ => vec![],
     };
+    let mut workspace = Workspace::new(data.accumulator());
+    let mut dispatches = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
     if !fused.is_empty() {
         dispatches = dispatches
             .into_iter()
             .filter_map(|(phases, dispatch)| Some((phases.without(Phases::WHOLE)?, dispatch)))
-            .chain(fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch)))
             .collect();
+        // A fused kernel needs no workspace: where there is no room for that of the halves, there are none.
+        if workspace.bytes() > profile.max_binding {
+            workspace = Workspace::new(data.accumulator());
+            dispatches.clear();
+            tensors.sums = None;
+        }
+        let fused = fused.into_iter().map(|dispatch| (Phases::WHOLE, dispatch));
+        dispatches.extend(fused);
     }
     planner.complete(whole, problem.params, &tensors, &workspace, dispatches)
 }
@@ -106,7 +113,7 @@ pub(crate) struct LayerNormProblem {
 }
 
 impl LayerNormProblem {
-    fn tensors(&self) -> Tensors {
+    pub fn tensors(&self) -> Tensors {
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
         let of_data = of(self.data, rows * columns);
         let of_statistics = of(self.params, rows);
@@ -137,23 +144,27 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     let by_row = problem.by_row();
     let mut workspace = Workspace::new(data.accumulator());
     let mut dispatches = Vec::new();
-    let mut of_columns = Partials::none(problem.columns, workspace.reserve(0)?);
+    let mut of_columns = Some(Partials::none(problem.columns, workspace.reserve(0)?));
     let epsilon = problem.epsilon;
     if by_row.elements() > 0 {
         (dispatches, of_columns) = match algorithm {
             Algorithm::RowsInRegisters => {
-                planner.fused_rows(&by_row, &tensors, epsilon, &mut workspace)?
+                let (dispatches, partials) =
+                    planner.fused_rows(&by_row, &tensors, epsilon, &mut workspace)?;
+                (dispatches, Some(partials))
             }
             _ => planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?,
         };
     }
-    if tensors.param_grads() && problem.columns > 0 {
+    if let (Some(of_columns), true, 1..) = (of_columns, tensors.param_grads(), problem.columns) {
         let derived = Derived {
             diff_gamma: tensors.diff_gamma.as_ref(),
             diff_beta: tensors.diff_beta.as_ref(),
             means: None,
         };
         let rows = u64::from(problem.rows);
+        let (groups, of_columns) = planner.group(of_columns, &mut workspace)?;
+        dispatches.extend(groups);
         dispatches.push(planner.finish(&of_columns, rows, &derived, Route::Whole)?);
     }
     let whole = |dispatch| (Phases::WHOLE, dispatch);
@@ -216,6 +227,9 @@ impl Planner<'_> {
                 dispatches.extend(writing.map(|dispatch| (Phases::WHOLE, dispatch)));
             }
             dispatches.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
+            let (groups, partials) = self.group(partials, workspace)?;
+            let summed = Phases::WHOLE.with(Phases::REDUCE);
+            dispatches.extend(groups.into_iter().map(|dispatch| (summed, dispatch)));
             let derived = Derived {
                 diff_gamma: tensors.diff_gamma.as_ref(),
                 diff_beta: tensors.diff_beta.as_ref(),
@@ -244,7 +258,7 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns are left
+    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left
     /// as partial sums.
     fn split_layer_norm(
         &self,
@@ -252,17 +266,12 @@ impl Planner<'_> {
         tensors: &Tensors,
         epsilon: f64,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let split = self.split_rows(by_row);
+    ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
+        let split = self.split_rows(by_row, tensors);
         let stats = workspace.reserve(tensors.mean.elements)?;
         let mut dispatches = vec![self.pack_statistics(tensors, None, epsilon, stats)?];
-        let mut weights = None;
-        if let Some(gamma) = tensors.used_gamma() {
-            let (copies, quads) = split.weights();
-            let part = workspace.reserve(copies * quads)?;
-            dispatches.push(self.pack_weights(gamma, copies, quads, part)?);
-            weights = Some(part);
-        }
+        let (weights, pack) = self.weights(tensors, workspace)?;
+        dispatches.extend(pack);
         let means = workspace.reserve(tensors.mean.elements)?;
         let (reduce, of_rows, of_columns) =
             self.reduce_rows(&split, tensors, stats, weights, workspace)?;
@@ -273,6 +282,8 @@ impl Planner<'_> {
             means: Some(means),
         };
         let columns = u64::from(by_row.inner);
+        let (groups, of_rows) = self.group(of_rows, workspace)?;
+        dispatches.extend(groups);
         dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
         let apply = self.apply_rows(&split, tensors, stats, means, weights)?;
         dispatches.extend(self.apply_order(apply));
@@ -303,6 +314,7 @@ impl Planner<'_> {
             dispatches,
         };
         plan.check_bindings(self.profile.max_binding)?;
+        plan.check_iterations()?;
         Ok(plan)
     }
 }

@@ -1,7 +1,7 @@
 //! The dispatches that add partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
-use super::workspace::Part;
+use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, word};
 use crate::Error;
 use crate::kernels::{Kernel, Tensor, Uniforms};
@@ -46,10 +46,27 @@ impl Partials {
         }
     }
 
+    /// Sums of groups of parts, two channels to a record, each in whole quads.
+    pub fn groups(part: Part, channels: u32, groups: u64) -> Self {
+        Self {
+            part_stride: group_records(channels),
+            ..Self::paired(part, channels, groups)
+        }
+    }
+
     /// No partial sums: every sum is 0. `part` is any place in the workspace.
     pub fn none(channels: u32, part: Part) -> Self {
         Self::plain(part, channels, 0, 0)
     }
+}
+
+/// Parts that an invocation adds, at most; of more, groups are added first. In the kernel's three tiers no more than 32
+/// numbers follow one another.
+const MOST_PARTS: u64 = 1024;
+
+/// Records of the sums of a group of each channel's parts.
+pub(crate) fn group_records(channels: u32) -> u64 {
+    2 * div_ceil(u64::from(channels), 4)
 }
 
 /// Where a channel's sums come from, and where they go.
@@ -72,6 +89,34 @@ pub(crate) struct Derived<'a> {
 }
 
 impl Planner<'_> {
+    /// Adds groups of parts until there are so few that a workgroup adds them all: the dispatches, and the sums that
+    /// they leave.
+    pub fn group(
+        &self,
+        partials: Partials,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let mut dispatches = Vec::new();
+        let mut partials = partials;
+        let lanes = u64::from(self.profile.workgroup(self.profile.tuning.finish_workgroup));
+        let group_parts = lanes * MOST_PARTS;
+        while partials.parts > group_parts {
+            let groups = div_ceil(partials.parts, group_parts);
+            let part = workspace.reserve(groups * group_records(partials.channels))?;
+            let sums = Partials::groups(part, partials.channels, groups);
+            dispatches.push(self.sums(&partials, &Sums::OfGroups(group_parts, part))?);
+            partials = sums;
+        }
+        Ok((dispatches, partials))
+    }
+
+    /// Adds partial sums to `total`, a group of its own, or begins it with them.
+    pub fn add_to(&self, partials: &Partials, total: Part, begun: bool) -> Result<Dispatch, Error> {
+        let mut dispatch = self.sums(partials, &Sums::OfGroups(partials.parts, total))?;
+        dispatch.enabled.extend(begun.then_some("added"));
+        Ok(dispatch)
+    }
+
     /// Adds partial sums, and derives what follows from the sums.
     pub fn finish(
         &self,
@@ -80,58 +125,87 @@ impl Planner<'_> {
         derived: &Derived<'_>,
         route: Route,
     ) -> Result<Dispatch, Error> {
-        let results = route != Route::ToSums;
+        self.sums(partials, &Sums::OfChannels(count, derived, route))
+    }
+
+    fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
         let kernel = Kernel::Finish;
         let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
         let none = Partials::none(partials.channels, partials.part);
-        let partials = match route {
-            Route::Whole | Route::ToSums => partials,
-            Route::FromSums => &none,
+        let partials = match sums {
+            Sums::OfChannels(_, _, Route::FromSums) => &none,
+            _ => partials,
+        };
+        let (group_parts, groups_at) = match sums {
+            Sums::OfGroups(parts, at) => (*parts, at.first),
+            Sums::OfChannels(..) => (partials.parts, 0),
         };
         // Four parts count as a quad: both are four additions.
-        let lanes = lanes(most, partials.parts, self.profile.tuning.finish_lane_quads);
+        let lanes = lanes(most, group_parts, self.profile.tuning.finish_lane_quads);
+        // The bound on a group is for all of them.
+        let lanes = match group_parts > u64::from(lanes) * MOST_PARTS {
+            true => most,
+            false => lanes,
+        };
         let workgroup_size = match lanes {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,
         };
         let quads = div_ceil(u64::from(partials.channels), 4);
-        let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size / lanes)))?;
+        let channel_tiles = div_ceil(quads, u64::from(workgroup_size / lanes));
+        let groups = div_ceil(partials.parts, group_parts).max(1);
+        let workgroups = self.workgroups(channel_tiles * groups)?;
         let mut bindings = vec![Binding::workspace()];
-        if route != Route::Whole {
-            bindings.push(Binding {
-                tensor: Tensor::Sums,
-                bytes: 0..(2 * u64::from(partials.channels) + 1) * self.data.accumulator().size(),
-            });
-        }
-        if results {
-            bindings.extend(derived.diff_gamma.map(Binding::whole));
-            bindings.extend(derived.diff_beta.map(Binding::whole));
-        }
-        let enabled = enabled(&[
+        let mut facts = vec![
             ("plain", partials.repeats * u64::from(partials.inner) == 1),
             ("paired", partials.paired),
-            ("from_sums", route == Route::FromSums),
-            ("to_sums", route == Route::ToSums),
-            ("derive", results && derived.means.is_some()),
-        ]);
+        ];
+        let (mut count, mut means) = (0, 0);
+        match sums {
+            Sums::OfGroups(..) => facts.push(("grouped", true)),
+            Sums::OfChannels(elements, derived, route) => {
+                let results = *route != Route::ToSums;
+                if *route != Route::Whole {
+                    let sums = 2 * u64::from(partials.channels) + 1;
+                    bindings.push(Binding {
+                        tensor: Tensor::Sums,
+                        bytes: 0..sums * self.data.accumulator().size(),
+                    });
+                }
+                if results {
+                    bindings.extend(derived.diff_gamma.map(Binding::whole));
+                    bindings.extend(derived.diff_beta.map(Binding::whole));
+                }
+                facts.extend([
+                    ("from_sums", *route == Route::FromSums),
+                    ("to_sums", *route == Route::ToSums),
+                    ("derive", results && derived.means.is_some()),
+                ]);
+                count = *elements;
+                means = derived.means.map_or(0, |part| part.first);
+            }
+        }
         Ok(Dispatch {
             kernel,
             workgroup_size,
             sizes: vec![("lanes", lanes)],
-            enabled,
+            enabled: enabled(&facts),
             bindings,
             uniforms: Uniforms::new(
                 kernel,
                 &[
                     ("channels", partials.channels),
                     ("channel_stride", word(partials.channel_stride)),
+                    ("channel_tiles", word(channel_tiles)),
                     ("parts", word(partials.parts)),
                     ("part_stride", word(partials.part_stride)),
+                    ("group_parts", word(group_parts)),
                     ("repeats", word(partials.repeats)),
                     ("inner", partials.inner),
                     ("grid_width", workgroups[0]),
                     ("partials", partials.part.first),
-                    ("means", derived.means.map_or(0, |part| part.first)),
+                    ("groups", groups_at),
+                    ("means", means),
                 ],
                 &[
                     ("count", count as f64),
@@ -141,4 +215,12 @@ impl Planner<'_> {
             workgroups,
         })
     }
+}
+
+/// What parts are added to.
+enum Sums<'a> {
+    /// Sums of groups of so many parts, which go back to the workspace.
+    OfGroups(u64, Part),
+    /// The sums of channels of so many elements, and what follows from them.
+    OfChannels(u64, &'a Derived<'a>, Route),
 }

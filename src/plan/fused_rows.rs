@@ -2,31 +2,54 @@
 
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
-use super::rows::{Rows, packets_held};
+use super::rounds::Rounds;
+use super::rows::{Rows, Walk, packets_held};
 use super::tensors::Tensors;
-use super::windows::windows;
+use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
     Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, most_packets, word,
 };
-use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Uniforms};
+use crate::{DType, Error};
+use std::ops::Range;
 
 impl Planner<'_> {
     /// Why a fused kernel cannot take rows, if it cannot.
-    pub fn rows_in_registers_refusal(&self, by_row: &Grid) -> Option<String> {
+    pub fn rows_in_registers_refusal(&self, by_row: &Grid, tensors: &Tensors) -> Option<String> {
         let rows = self.rows_of_registers(by_row);
-        self.too_many_bindings(Kernel::FusedRows).or_else(|| {
-            let most = most_packets(self.profile.tuning.row_quads, rows.packet_quads);
-            let held = rows.column_packets <= most && rows.tile_packets() >= rows.row_packets();
-            (!held).then(|| {
-                format!(
-                    "{} elements of a row are more than a workgroup's registers hold",
-                    rows.columns
-                )
-            })
-        })
+        let most = most_packets(self.profile.tuning.row_quads, rows.packet_quads);
+        if rows.column_packets > most || rows.tile_packets() < rows.row_packets() {
+            return Some(format!(
+                "{} elements of a row are more than a workgroup's registers hold",
+                rows.columns
+            ));
+        }
+        if self
+            .rounds_of_rows(&rows, &self.walk(&rows, 1), tensors)
+            .round
+            == 0
+        {
+            return Some("its partial sums would outgrow the tensor".to_owned());
+        }
+        self.too_many_bindings(Kernel::FusedRows)
+    }
+
+    /// As many splits at a time as there is room for their sums of columns.
+    fn rounds_of_rows(&self, rows: &Rows, walk: &Walk, tensors: &Tensors) -> Rounds {
+        let records = match tensors.param_grads() {
+            true => walk.column_records(rows),
+            false => 0,
+        };
+        let halves = match shares_words(rows, self.data) {
+            true => rows.rows,
+            false => 0,
+        };
+        let room = self
+            .partial_records(&tensors.src, 0)
+            .min(self.held_records(halves));
+        Rounds::new(walk.splits(rows), records, rows.columns, room)
     }
 
     /// How a fused kernel divides rows, if registers hold them.
@@ -75,11 +98,10 @@ impl Planner<'_> {
         let rows = &self.rows_of_registers(by_row);
         let kernel = self.fused_rows_kernel(rows);
         let walk = self.walk(rows, 1);
-        let partials = walk.column_partials(rows, tensors.param_grads(), workspace)?;
         let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
         let gamma = tensors.used_gamma();
         // Rows that share words.
-        let odd = !(rows.columns * self.data.size()).is_multiple_of(4);
+        let odd = shares_words(rows, self.data);
         let halves = match odd {
             true => Some(workspace.reserve(rows.rows)?),
             false => None,
@@ -91,13 +113,12 @@ impl Planner<'_> {
             ("stacked", walk.stacked && tensors.param_grads()),
             ("odd", odd),
         ]);
-        let mut dispatches = windows(self.profile, &tensors.src, walk.splits(rows), start)?
-            .into_iter()
-            .map(|window| {
+        let reduce = |part: Part, splits: Range<u64>| {
+            let dispatch = |window: Window| {
                 let tiles = window.units.start * walk.shifts..window.units.end * walk.shifts;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let words = [
-                    ("partials", partials.part.first),
+                    ("partials", part.first),
                     ("halves", halves.map_or(0, |part| part.first)),
                 ];
                 let shared = walk.words(rows, &window, &tiles, workgroups);
@@ -125,8 +146,15 @@ impl Planner<'_> {
                     ),
                     workgroups,
                 })
-            })
-            .collect::<Result<Vec<_>, Error>>()?;
+            };
+            let windows = windows(self.profile, &tensors.src, splits, start)?;
+            windows.into_iter().map(dispatch).collect()
+        };
+        let rounds = self.rounds_of_rows(rows, &walk, tensors);
+        let (mut dispatches, partials) =
+            self.in_rounds(&rounds, workspace, reduce, |part, splits| {
+                walk.column_partials(rows, part, splits)
+            })?;
         if let Some(halves) = halves {
             dispatches.extend(self.join_rows(rows, &tensors.diff_src, halves)?);
         }
@@ -143,7 +171,7 @@ impl Planner<'_> {
         let kernel = Kernel::JoinRows;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let start = |pair: u64| (2 * pair * rows.columns).min(rows.elements());
-        windows(self.profile, diff_src, div_ceil(rows.rows, 2), start)?
+        windows(self.profile, diff_src, 0..div_ceil(rows.rows, 2), start)?
             .into_iter()
             .map(|window| {
                 let pairs = window.units.end - window.units.start;
@@ -174,10 +202,29 @@ impl Planner<'_> {
     }
 }
 
+/// Whether a 32-bit word may hold elements of two rows.
+fn shares_words(rows: &Rows, data: DType) -> bool {
+    !(rows.columns * data.size()).is_multiple_of(4)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Profile, Tuning};
+    use crate::plan::LayerNormProblem;
+    use crate::{ParamGrads, Profile, Tuning};
+
+    fn refusal(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
+        let problem = LayerNormProblem {
+            rows: by_row.channels,
+            columns: by_row.inner,
+            data: planner.data,
+            params: planner.data,
+            use_affine: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        };
+        planner.rows_in_registers_refusal(by_row, &problem.tensors())
+    }
 
     #[test]
     fn rows_that_registers_hold_are_fused() {
@@ -195,7 +242,7 @@ mod tests {
                 channels: 4096,
                 inner: columns,
             };
-            let held = planner.rows_in_registers_refusal(&by_row).is_none();
+            let held = refusal(&planner, &by_row).is_none();
             held.then(|| planner.fused_rows_kernel(&planner.rows_of_registers(&by_row)))
         };
         for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
@@ -222,7 +269,7 @@ mod tests {
                 channels: 4096,
                 inner: columns,
             };
-            let held = planner.rows_in_registers_refusal(&by_row).is_none();
+            let held = refusal(&planner, &by_row).is_none();
             let rows = planner.rows_of_registers(&by_row);
             held.then_some((rows.workgroup_size, rows.column_packets))
         };

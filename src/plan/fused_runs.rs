@@ -177,7 +177,7 @@ impl Planner<'_> {
         let kernel = Kernel::FusedRuns;
         let mut enabled = enabled_for_runs(&(*grid).into(), block.packet_quads);
         enabled.extend(block.in_turns.then_some("in_turns"));
-        windows(self.profile, &tensors.src, units, start)?
+        windows(self.profile, &tensors.src, 0..units, start)?
             .into_iter()
             .map(|window| {
                 let first = window.units.start * unit_blocks;

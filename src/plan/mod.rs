@@ -8,11 +8,15 @@ mod finish;
 mod fused_columns;
 mod fused_rows;
 mod fused_runs;
+mod iterations;
 mod pack;
+mod rounds;
 mod rows;
 mod runs;
 mod split_rows;
 mod tensors;
+#[cfg(test)]
+mod tests;
 mod windows;
 mod workspace;
 
@@ -21,6 +25,7 @@ pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_n
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
 use crate::{Algorithm, DType, Error, Profile};
+use iterations::MOST_ITERATIONS;
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -174,6 +179,18 @@ impl Plan {
         Ok(())
     }
 
+    /// An error if an invocation makes more loop iterations than a driver may allow.
+    fn check_iterations(&self) -> Result<(), Error> {
+        let all = self.dispatches.iter();
+        let most = all.map(|(_, dispatch)| dispatch.iterations()).max();
+        Error::check_limit(
+            "an invocation's loops",
+            "number of iterations",
+            most.unwrap_or(0),
+            MOST_ITERATIONS,
+        )
+    }
+
     fn whole(&self) -> impl Iterator<Item = &Dispatch> {
         let whole = self.dispatches.iter();
         let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
@@ -220,21 +237,37 @@ impl Planner<'_> {
         grid.elements() <= u64::from(self.profile.tuning.small_tensor)
     }
 
-    /// Elements between two neighbouring places where a tensor may be cut: the tuning's, or what a binding
-    /// holds of any type, so that windows of all types are cut alike.
-    fn window_unit(&self) -> u64 {
+    /// Elements that a window holds of any type, so that windows of all types are cut alike.
+    fn held_unit(&self) -> u64 {
         // Around a window: down to an aligned offset, up to a pair of quads, a chunk of a run rounded up.
         let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
         let held = self.profile.max_binding.saturating_sub(around) / DType::F64.size();
-        u64::from(self.profile.tuning.window_unit).min(held).max(1)
+        held.max(1)
     }
 
-    /// The same of a layout: nothing is cut where axes do not fold.
-    fn window_unit_of(&self, layout: &Layout) -> u64 {
-        match layout.general {
-            Some(_) => u64::MAX,
-            None => self.window_unit(),
-        }
+    /// Elements between two neighbouring places where a tensor of so many may be cut, at most; so many that a plan has
+    /// no more than some hundred windows for their sake.
+    fn window_unit(&self, elements: u64) -> u64 {
+        u64::from(self.profile.tuning.window_unit)
+            .max(elements / 256)
+            .min(self.held_unit())
+    }
+
+    /// Records that partial sums may take: one of each channel or row, as many bytes as src, and 4 MiB, as far as a
+    /// binding holds them beside two others of each.
+    fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
+        // Parts are rounded up, and groups of parts take some, too.
+        const SPARE: u64 = (4 << 20) - (1 << 17);
+        let record = 4 * self.data.accumulator().size();
+        let allowed = groups + (src.bytes() + SPARE) / record;
+        allowed.min(self.held_records(2 * groups)).max(1)
+    }
+
+    /// Records of partial sums that a binding holds beside so many others, and beside the sums of groups of them.
+    fn held_records(&self, others: u64) -> u64 {
+        let held = self.profile.max_binding / (4 * self.data.accumulator().size());
+        let held = held.saturating_sub(others + (1 << 12));
+        held - held / 512
     }
 
     /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most. Pieces that need
@@ -330,48 +363,4 @@ pub(crate) fn enabled_for_runs(layout: &Layout, packet_quads: u32) -> Vec<&'stat
         ("narrow", grid.inner < 4),
         ("whole", grid.elements().is_multiple_of(u64::from(packet))),
     ])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::Tuning;
-
-    #[test]
-    fn loads_are_as_wide_as_words_and_tensor_allow() {
-        let software = Profile {
-            int64: true,
-            f64: true,
-            tuning: Tuning::SOFTWARE,
-            ..Profile::usual()
-        };
-        let without_int64 = Profile {
-            int64: false,
-            ..software.clone()
-        };
-        let narrow = Profile {
-            tuning: Tuning {
-                load_bytes: 8,
-                ..Tuning::SOFTWARE
-            },
-            ..software.clone()
-        };
-        let quads = |profile: &Profile, data, elements| {
-            let planner = Planner { profile, data };
-            planner.packet_quads(elements)
-        };
-        use DType::{Bf16, F16, F32, F64};
-        for (profile, wide) in [
-            (&software, &[F32, F16, Bf16][..]),
-            (&without_int64, &[F16, Bf16]),
-            (&Profile::usual(), &[F16, Bf16]),
-            (&narrow, &[]),
-        ] {
-            for data in [F32, F64, F16, Bf16] {
-                let expected = if wide.contains(&data) { 2 } else { 1 };
-                assert_eq!(quads(profile, data, 24), expected, "{data} {profile:?}");
-                assert_eq!(quads(profile, data, 20), 1, "{data} {profile:?}");
-            }
-        }
-    }
 }

@@ -47,29 +47,22 @@ impl Planner<'_> {
         })
     }
 
-    /// gamma as reals, for kernels that read it per element: four copies of `quads` quads, or one
-    /// where every row begins at a quad.
-    pub fn pack_weights(
-        &self,
-        gamma: &Requirement,
-        copies: u64,
-        quads: u64,
-        weights: Part,
-    ) -> Result<Dispatch, Error> {
+    /// gamma as reals, for kernels that read it per element and cannot bind it.
+    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackWeights;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
+        let quads = div_ceil(gamma.elements, 4);
         let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size)))?;
         Ok(Dispatch {
             kernel,
             workgroup_size,
             sizes: vec![],
-            enabled: if copies == 1 { vec!["aligned"] } else { vec![] },
+            enabled: vec![],
             bindings: vec![Binding::whole(gamma), Binding::workspace()],
             uniforms: Uniforms::new(
                 kernel,
                 &[
                     ("columns", word(gamma.elements)),
-                    ("row_quads", word(quads)),
                     ("weights", weights.first),
                     ("grid_width", workgroups[0]),
                 ],

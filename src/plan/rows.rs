@@ -2,11 +2,11 @@
 
 use super::finish::Partials;
 use super::windows::Window;
-use super::workspace::Workspace;
+use super::workspace::Part;
 use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
+use crate::DType;
 use crate::geometry::Grid;
 use crate::kernels::PACKET_QUADS;
-use crate::{DType, Error};
 use std::ops::Range;
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
@@ -17,6 +17,9 @@ const SUM_OF: u64 = 32;
 const FEW_SUMS: u64 = 1 << 18;
 const FEWEST: u64 = 4;
 const MOST_SUMS: u64 = 1 << 21;
+
+/// Steps of a walk that a window holds if a binding does.
+const FEWEST_STEPS: u64 = 16;
 
 /// Packets that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
 pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
@@ -106,7 +109,7 @@ impl Walk {
         div_ceil(rows.rows, self.tile_rows)
     }
 
-    /// Partial sums of a column.
+    /// Partial sums of a column that a split leaves.
     fn column_parts(&self, rows: &Rows) -> u64 {
         // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
         // rows do not begin at quads.
@@ -115,7 +118,7 @@ impl Walk {
             (true, false) => rows.at_once().min(4),
             (false, _) => rows.at_once(),
         };
-        self.splits(rows) * self.shifts * apart
+        self.shifts * apart
     }
 
     /// What the kernels over rows are told of the rows and of a window's tiles.
@@ -143,20 +146,20 @@ impl Walk {
         ]
     }
 
-    /// Room for the sums of columns, if they are wanted.
-    pub fn column_partials(
-        &self,
-        rows: &Rows,
-        wanted: bool,
-        workspace: &mut Workspace,
-    ) -> Result<Partials, Error> {
-        let parts = self.column_parts(rows);
+    /// Records of the partial sums of columns that a split leaves.
+    pub fn column_records(&self, rows: &Rows) -> u64 {
+        let sums = self.column_parts(rows) * rows.columns;
+        if rows.aligned() { sums / 2 } else { sums }
+    }
+
+    /// The partial sums of columns that so many splits leave.
+    pub fn column_partials(&self, rows: &Rows, part: Part, splits: u64) -> Partials {
+        let parts = splits * self.column_parts(rows);
         let columns = word(rows.columns);
-        let sums = if wanted { parts * rows.columns } else { 0 };
-        Ok(match rows.aligned() {
-            true => Partials::paired(workspace.reserve(sums / 2)?, columns, parts),
-            false => Partials::plain(workspace.reserve(sums)?, columns, parts, rows.columns),
-        })
+        match rows.aligned() {
+            true => Partials::paired(part, columns, parts),
+            false => Partials::plain(part, columns, parts, rows.columns),
+        }
     }
 }
 
@@ -223,7 +226,7 @@ impl Planner<'_> {
     /// Rows that an invocation walks, `step` apart: enough for its sums of columns to be worth writing, so
     /// few that all workgroups have some, of cut rows no more than pages that are prefetched, no more than an
     /// accumulator adds. 0 if a window may not hold so much as one step.
-    fn walked(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
+    pub fn walked(&self, rows: &Rows, column_tiles: u64, step: u64) -> u64 {
         let tuning = &self.profile.tuning;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, rows.at_once() * splits);
@@ -232,7 +235,12 @@ impl Planner<'_> {
         let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
         let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));
         let few_sums = few_sums.min(idle.max(div_ceil(FEWEST, rows.at_once())));
-        let window = self.window_unit() / (step * rows.columns);
+        // Windows of a few rows would leave as many partial sums as there are elements.
+        let unit = self.window_unit(rows.elements());
+        let unit = unit
+            .max(FEWEST_STEPS * step * rows.columns)
+            .min(self.held_unit());
+        let window = unit / (step * rows.columns);
         let apart = if column_tiles > 1 {
             step * rows.columns
         } else {

@@ -2,17 +2,25 @@
 //! windows of the reduction and the elementwise pass.
 
 use super::finish::Partials;
+use super::rounds::Rounds;
 use super::rows::{Rows, Walk};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, Planner, div_ceil, enabled, word};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, enabled, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{Kernel, Tensor, Uniforms};
+use std::ops::Range;
 
-/// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured.
+/// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured. And at least:
+/// with fewer, partial sums of rows would be as many bytes as the rows.
 const MOST_QUADS: u32 = 8;
+const FEWEST_QUADS: u32 = 4;
+
+/// Storage buffers of the kernels that bind gamma, and that write the parameters' gradients.
+const WITH_GAMMA: u32 = 5;
+const WITH_PARAM_GRADS: u32 = 6;
 
 /// Rows cut into tiles: those of a walk, by a workgroup's packets of columns.
 pub(crate) struct SplitRows {
@@ -21,22 +29,41 @@ pub(crate) struct SplitRows {
     column_tiles: u64,
     /// Invocations side by side in a row that write one partial sum of it.
     joined: u64,
+    /// Whether a workgroup walks all rows, and writes the parameters' gradients.
+    direct: bool,
+    /// Of the partial sums of columns, where it does not.
+    rounds: Rounds,
 }
 
 impl SplitRows {
-    /// Copies of gamma, shifted against quads, that the rows need, and quads of each.
-    pub fn weights(&self) -> (u64, u64) {
-        let copies = if self.rows.aligned() { 1 } else { 4 };
-        (copies, self.rows.row_quads)
+    /// Sums of each column that a split of the rows leaves.
+    fn parts_of_a_split(&self) -> u64 {
+        match self.walk.stacked {
+            true => 1,
+            false => self.rows.at_once(),
+        }
     }
 
-    /// Partial sums of a row: of all invocations that hold some of it.
-    fn row_parts(&self) -> u64 {
-        let before = self.column_tiles - 1;
-        let rest = self.rows.row_packets() - before * self.rows.tile_packets();
-        let invocations = before * self.rows.lanes + rest.min(self.rows.lanes);
-        div_ceil(invocations, self.joined)
+    /// What so many splits of the rows leave.
+    fn column_partials(&self, part: Part, splits: u64) -> Partials {
+        let columns = word(self.rows.columns);
+        let stride = self.rows.columns.next_multiple_of(4) / 2;
+        Partials {
+            part_stride: stride,
+            ..Partials::paired(part, columns, splits * self.parts_of_a_split())
+        }
     }
+}
+
+/// Where gamma is.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights {
+    /// There is none: it is 1.
+    None,
+    /// In its own buffer.
+    Bound(Requirement),
+    /// In the workspace, where an adapter binds too few buffers.
+    Packed(Part),
 }
 
 /// In what the two kernels over split rows differ.
@@ -51,38 +78,132 @@ struct Pass<'a> {
 }
 
 impl Planner<'_> {
-    /// How rows are cut.
-    pub fn split_rows(&self, by_row: &Grid) -> SplitRows {
+    /// How rows are cut, with room for the sums that `tensors` ask for.
+    pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors) -> SplitRows {
         let tuning = &self.profile.tuning;
-        let most = tuning.row_quads.min(MOST_QUADS);
-        let workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
+        let most = tuning.row_quads.clamp(FEWEST_QUADS, MOST_QUADS);
+        let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
+        let mut workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
         // As few invocations to a row as there may be: so it has the fewest partial sums.
-        let rows = self.rows(by_row, workgroup_size, 1, most);
-        let joined = match self.subgroup(workgroup_size) {
+        let mut rows = self.rows(by_row, workgroup_size, 1, most);
+        let mut joined = match self.subgroup(workgroup_size) {
             0 => u64::from(tuning.row_joined),
             subgroup => subgroup,
         };
+        joined = joined.clamp(1, rows.lanes);
+        let row_records = |rows: &Rows, joined| rows.rows * row_parts(rows, joined);
+        // Fewer and larger parts of rows, if there is no room for so many.
+        while row_records(&rows, joined) > room / 4 && joined < rows.lanes {
+            joined *= 2;
+        }
+        while row_records(&rows, joined) > room / 4
+            && self.profile.workgroup(2 * workgroup_size) > workgroup_size
+        {
+            workgroup_size *= 2;
+            rows = self.rows(by_row, workgroup_size, 1, most);
+            joined = rows.lanes;
+        }
+        if row_records(&rows, joined) > room / 4 && most < MOST_QUADS {
+            rows = self.rows(by_row, workgroup_size, 1, MOST_QUADS);
+            joined = rows.lanes;
+        }
+        let room = room.saturating_sub(row_records(&rows, joined)).max(1);
         let column_tiles = div_ceil(rows.row_packets(), rows.tile_packets());
-        SplitRows {
-            walk: self.walk(&rows, column_tiles),
+        let mut split = SplitRows {
+            walk: self.walk_of_split(&rows, column_tiles),
             column_tiles,
-            joined: joined.clamp(1, rows.lanes),
+            joined,
+            direct: false,
+            rounds: Rounds::new(0, 0, 0, 0),
             rows,
+        };
+        self.make_room(&mut split, tensors, room);
+        split
+    }
+
+    /// Rows one after another, at any place in a quad.
+    fn walk_of_split(&self, rows: &Rows, column_tiles: u64) -> Walk {
+        let at_once = rows.at_once();
+        let walked = self.walked(rows, column_tiles, at_once).max(1);
+        Walk {
+            step: at_once,
+            shifts: 1,
+            tile_rows: walked * at_once,
+            stacked: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
         }
     }
 
-    /// The reduction of rows and columns into partial sums: dispatches, partial sums of rows, and of
-    /// columns if gamma's `weights` are given.
+    /// Longer walks where there is no room for the sums of columns, a single one if it can be; else rounds.
+    fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
+        let rows = &split.rows;
+        if !tensors.param_grads() {
+            split.rounds = Rounds::new(split.walk.splits(rows), 0, 0, room);
+            return;
+        }
+        let records = rows.columns.next_multiple_of(4) / 2;
+        let needed =
+            |split: &SplitRows| split.walk.splits(&split.rows) * split.parts_of_a_split() * records;
+        if needed(split) > room {
+            split.walk.stacked = rows.at_once() > 1;
+        }
+        if needed(split) > room {
+            let held = self.held_unit() / (rows.columns * rows.at_once());
+            let longest = div_ceil(rows.rows, rows.at_once()).min(MAX_SERIAL);
+            let fitting = div_ceil(rows.rows * records, room * rows.at_once());
+            let before = split.walk.tile_rows / rows.at_once();
+            let walked = fitting.min(longest).min(held).max(before);
+            split.walk.tile_rows = walked * rows.at_once();
+        }
+        let bound = tensors.src.padded_bytes() + 2 * self.profile.alignment.max(256);
+        let single = split.walk.splits(rows) == 1 || {
+            let all = div_ceil(rows.rows, rows.at_once());
+            needed(split) > room && all <= MAX_SERIAL
+        };
+        split.direct = single
+            && bound <= self.profile.max_binding
+            && self.profile.max_storage_buffers >= WITH_PARAM_GRADS;
+        if split.direct {
+            split.walk.tile_rows = rows.rows.next_multiple_of(rows.at_once());
+            split.walk.stacked = rows.at_once() > 1;
+        }
+        let records = match split.direct {
+            true => 0,
+            false => records * split.parts_of_a_split(),
+        };
+        split.rounds = Rounds::new(split.walk.splits(rows), records, rows.columns, room);
+    }
+
+    /// gamma for the kernels over split rows, and the dispatch that puts it there if it has to be elsewhere.
+    pub fn weights(
+        &self,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<(Weights, Option<Dispatch>), Error> {
+        match tensors.used_gamma() {
+            None => Ok((Weights::None, None)),
+            Some(gamma) if self.profile.max_storage_buffers >= WITH_GAMMA => {
+                Ok((Weights::Bound(*gamma), None))
+            }
+            Some(gamma) => {
+                let part = workspace.reserve(div_ceil(gamma.elements, 4))?;
+                let pack = self.pack_weights(gamma, part)?;
+                Ok((Weights::Packed(part), Some(pack)))
+            }
+        }
+    }
+
+    /// The reduction of rows and columns into partial sums: dispatches, partial sums of rows, and of columns if the
+    /// reduction does not write their sums.
     pub fn reduce_rows(
         &self,
         split: &SplitRows,
         tensors: &Tensors,
         stats: Part,
-        weights: Option<Part>,
+        weights: Weights,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials, Partials), Error> {
+    ) -> Result<(Vec<Dispatch>, Partials, Option<Partials>), Error> {
         let rows = &split.rows;
-        let row_parts = split.row_parts();
+        let row_parts = row_parts(rows, split.joined);
         let of_rows = Partials {
             channel_stride: row_parts,
             ..Partials::plain(
@@ -92,29 +213,44 @@ impl Planner<'_> {
                 1,
             )
         };
-        let of_columns = split
-            .walk
-            .column_partials(rows, tensors.param_grads(), workspace)?;
-        let pass = Pass {
-            kernel: match (self.subgroup(rows.workgroup_size), split.joined) {
-                (0, _) | (_, 1) => Kernel::ReduceRows,
-                _ => Kernel::ReduceRowsSubgroup,
-            },
-            sizes: vec![("joined", word(split.joined))],
-            tensors: &[Tensor::Src, Tensor::DiffDst, Tensor::Workspace],
-            enabled: enabled(&[
-                ("summed", tensors.param_grads()),
-                ("stacked", split.walk.stacked && tensors.param_grads()),
-            ]),
-            words: vec![
-                ("row_parts", word(row_parts)),
-                ("stats", stats.first),
-                ("row_partials", of_rows.part.first),
-                ("partials", of_columns.part.first),
-            ],
+        let subgroup = self.subgroup(rows.workgroup_size);
+        let mut bound = vec![
+            Tensor::Src,
+            Tensor::DiffDst,
+            Tensor::Gamma,
+            Tensor::Workspace,
+        ];
+        if split.direct {
+            bound.extend([Tensor::DiffGamma, Tensor::DiffBeta]);
+        }
+        let reduce = |part: Part, splits: Range<u64>| {
+            let pass = Pass {
+                kernel: match (2..=subgroup).contains(&split.joined) {
+                    true => Kernel::ReduceRowsSubgroup,
+                    false => Kernel::ReduceRows,
+                },
+                sizes: vec![("joined", word(split.joined))],
+                tensors: &bound,
+                enabled: enabled(&[
+                    ("summed", tensors.param_grads()),
+                    ("stacked", split.walk.stacked && tensors.param_grads()),
+                    ("direct", split.direct),
+                ]),
+                words: vec![
+                    ("row_parts", word(row_parts)),
+                    ("stats", stats.first),
+                    ("row_partials", of_rows.part.first),
+                    ("partials", part.first),
+                ],
+            };
+            self.pass_over_rows(split, tensors, weights, splits, &pass)
         };
-        let dispatches = self.pass_over_rows(split, tensors, weights, &pass)?;
-        Ok((dispatches, of_rows, of_columns))
+        let (dispatches, of_columns) =
+            self.in_rounds(&split.rounds, workspace, reduce, |part, splits| {
+                split.column_partials(part, splits)
+            })?;
+        let unfinished = tensors.param_grads() && !split.direct;
+        Ok((dispatches, of_rows, unfinished.then_some(of_columns)))
     }
 
     /// The elementwise pass over rows.
@@ -124,7 +260,7 @@ impl Planner<'_> {
         tensors: &Tensors,
         stats: Part,
         means: Part,
-        weights: Option<Part>,
+        weights: Weights,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
         let mut enabled = enabled(&[
@@ -138,27 +274,30 @@ impl Planner<'_> {
             tensors: &[
                 Tensor::Src,
                 Tensor::DiffDst,
+                Tensor::Gamma,
                 Tensor::Workspace,
                 Tensor::DiffSrc,
             ],
             enabled,
             words: vec![("stats", stats.first), ("means", means.first)],
         };
-        self.pass_over_rows(split, tensors, weights, &pass)
+        let splits = 0..split.walk.splits(rows);
+        self.pass_over_rows(split, tensors, weights, splits, &pass)
     }
 
     fn pass_over_rows(
         &self,
         split: &SplitRows,
         tensors: &Tensors,
-        weights: Option<Part>,
+        weights: Weights,
+        splits: Range<u64>,
         pass: &Pass<'_>,
     ) -> Result<Vec<Dispatch>, Error> {
         let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
-        let split_tiles = walk.shifts * split.column_tiles;
+        let split_tiles = split.column_tiles;
         let unit_tiles = if walk.tile_rows == 1 { 1 } else { split_tiles };
-        let units = walk.splits(rows) * split_tiles / unit_tiles;
+        let units = splits.start * split_tiles / unit_tiles..splits.end * split_tiles / unit_tiles;
         let start = |unit: u64| {
             let (block, tile) = match unit_tiles {
                 1 => (unit / split_tiles, unit % split_tiles),
@@ -172,14 +311,25 @@ impl Planner<'_> {
         let mut enabled = enabled(&[
             ("aligned", rows.aligned()),
             ("complete", rows.complete()),
-            ("scaled", weights.is_some()),
+            ("scaled", !matches!(weights, Weights::None)),
+            ("weighted", matches!(weights, Weights::Packed(_))),
         ]);
         enabled.extend(&pass.enabled);
         let bind = |window: &Window, tensor: &Tensor| match tensor {
-            Tensor::Src => window.bind(&tensors.src),
-            Tensor::DiffDst => window.bind(&tensors.diff_dst),
-            Tensor::DiffSrc => window.bind(&tensors.diff_src),
-            _ => Binding::workspace(),
+            Tensor::Src => Some(window.bind(&tensors.src)),
+            Tensor::DiffDst => Some(window.bind(&tensors.diff_dst)),
+            Tensor::DiffSrc => Some(window.bind(&tensors.diff_src)),
+            Tensor::Gamma => match &weights {
+                Weights::Bound(gamma) => Some(Binding::whole(gamma)),
+                _ => None,
+            },
+            Tensor::DiffGamma => tensors.diff_gamma.as_ref().map(Binding::whole),
+            Tensor::DiffBeta => tensors.diff_beta.as_ref().map(Binding::whole),
+            _ => Some(Binding::workspace()),
+        };
+        let weights_at = match weights {
+            Weights::Packed(part) => part.first,
+            _ => 0,
         };
         windows(self.profile, &tensors.src, units, start)?
             .into_iter()
@@ -189,7 +339,7 @@ impl Planner<'_> {
                 let workgroups = self.workgroups(end - first)?;
                 let words = [
                     ("column_tiles", word(split.column_tiles)),
-                    ("weights", weights.map_or(0, |part| part.first)),
+                    ("weights", weights_at),
                 ];
                 let shared = walk.words(rows, &window, &(first..end), workgroups);
                 Ok(Dispatch {
@@ -197,7 +347,11 @@ impl Planner<'_> {
                     workgroup_size: rows.workgroup_size,
                     sizes: [rows.sizes(), pass.sizes.clone()].concat(),
                     enabled: enabled.clone(),
-                    bindings: pass.tensors.iter().map(|t| bind(&window, t)).collect(),
+                    bindings: pass
+                        .tensors
+                        .iter()
+                        .filter_map(|t| bind(&window, t))
+                        .collect(),
                     uniforms: Uniforms::new(
                         pass.kernel,
                         &[&shared[..], &words, &pass.words].concat(),
@@ -210,10 +364,19 @@ impl Planner<'_> {
     }
 }
 
+/// Partial sums of a row: of all invocations that hold some of it.
+fn row_parts(rows: &Rows, joined: u64) -> u64 {
+    let before = div_ceil(rows.row_packets(), rows.tile_packets()).saturating_sub(1);
+    let rest = rows.row_packets() - before * rows.tile_packets();
+    let invocations = before * rows.lanes + rest.min(rows.lanes);
+    div_ceil(invocations, joined)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{DType, Profile, Tuning};
+    use crate::plan::LayerNormProblem;
+    use crate::{DType, ParamGrads, Profile, Tuning};
 
     #[test]
     fn pieces_of_rows_are_walked_few_at_a_time() {
@@ -226,19 +389,23 @@ mod tests {
             data: DType::F32,
         };
         let split = |rows, columns| {
-            planner.split_rows(&Grid {
-                outer: 1,
-                channels: rows,
-                inner: columns,
-            })
+            let problem = LayerNormProblem {
+                rows,
+                columns,
+                data: DType::F32,
+                params: DType::F32,
+                use_affine: true,
+                epsilon: 1e-5,
+                param_grads: ParamGrads::Both,
+            };
+            planner.split_rows(&problem.by_row(), &problem.tensors())
         };
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);
         assert_eq!(long.walk.tile_rows, 16);
         // So many that the sums of columns would outgrow a binding.
         assert_eq!(split(65536, 8192).walk.tile_rows, 256);
-        let odd = split(512, 4097); // every fourth row
-        assert_eq!((odd.walk.tile_rows, odd.walk.shifts), (64, 4));
+        assert_eq!(split(512, 4097).walk.tile_rows, 16);
         let uncut = split(4096, 128);
         assert_eq!(uncut.column_tiles, 1);
         assert!(uncut.walk.tile_rows > 16 * uncut.rows.at_once());

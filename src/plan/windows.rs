@@ -25,17 +25,16 @@ impl Window {
     }
 }
 
-/// Windows over units 0..`units`; `start(u)` is the first element of unit u and does not decrease,
-/// `start(units)` the tensor's number of elements. A binding begins at a multiple of 256 bytes and ends
+/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at a multiple of 256 bytes and ends
 /// with a pair of quads, or with the tensor's last quad.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,
-    units: u64,
+    units: Range<u64>,
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
     let alignment = profile.alignment.max(256) / tensor.dtype.size();
-    let end = start(units).next_multiple_of(4);
+    let end = tensor.elements.next_multiple_of(4);
     let bound = |from: u64, to: u64| {
         let first = start(from) / alignment * alignment;
         // What a load moves is bound whole, where it reaches into the next unit.
@@ -46,8 +45,8 @@ pub(crate) fn windows(
         (elements.end - elements.start) * tensor.dtype.size()
     };
     let mut windows = Vec::new();
-    let mut from = 0;
-    while from < units {
+    let mut from = units.start;
+    while from < units.end {
         Error::check_limit(
             format_args!("a window of {}", tensor.tensor.name()),
             "max_storage_buffer_binding_size",
@@ -55,7 +54,7 @@ pub(crate) fn windows(
             profile.max_binding,
         )?;
         // The largest `to` that fits, by bisection.
-        let (mut low, mut high) = (from + 1, units);
+        let (mut low, mut high) = (from + 1, units.end);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
             if bytes(from, middle) <= profile.max_binding {
@@ -92,7 +91,7 @@ mod tests {
             elements: 10_007,
         };
         let start = |u: u64| (u * 331).min(10_007);
-        let windows = windows(&profile, &src, 31, start).unwrap();
+        let windows = windows(&profile, &src, 0..31, start).unwrap();
         assert!(windows.len() > 10);
         let mut next = 0;
         for window in &windows {
@@ -106,7 +105,7 @@ mod tests {
             assert!(bytes.end - bytes.start <= 4096);
         }
         assert_eq!(next, 31);
-        let error = super::windows(&profile, &src, 2, |u| (u * 5000).min(10_007)).unwrap_err();
+        let error = super::windows(&profile, &src, 0..2, |u| (u * 5000).min(10_007)).unwrap_err();
         assert!(matches!(
             error,
             Error::Limit {

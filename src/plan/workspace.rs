@@ -3,6 +3,7 @@
 use crate::{DType, Error};
 
 /// Hands out parts of the workspace.
+#[derive(Clone)]
 pub(crate) struct Workspace {
     records: u64,
     record_bytes: u64,
@@ -39,6 +40,11 @@ impl Workspace {
                 available: u64::from(u32::MAX),
             }),
         }
+    }
+
+    /// At least as large as another that began as this one.
+    pub fn grow_to(&mut self, other: &Self) {
+        self.records = self.records.max(other.records);
     }
 
     pub fn bytes(&self) -> u64 {

@@ -2,16 +2,18 @@
 
 use crate::attributes::{Choice, Format, choice};
 use crate::bench::Bench;
+use crate::files;
 use crate::report::Report;
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use crate::text::excerpt;
+use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use wgpu_norm::{Algorithm, ParamGrads, Statistics, Tuning};
 
 /// What the command leaves behind.
 const EXIT: &str =
     "Results go to stdout, everything else to stderr; RUST_LOG=info or debug says more.
-Exit status: 0; 1 if it failed; 2 if the arguments make no sense.";
+Exit status: 0; 1 if it failed; 2 if the arguments make no sense; 128 + n if signal n ended it.";
 
 /// Gradients of normalization layers, computed on any GPU.
 #[derive(Debug, Parser)]
@@ -53,12 +55,22 @@ fn profile(argument: &str) -> Result<String, String> {
     let text = if argument.contains('=') {
         argument.to_owned()
     } else {
-        std::fs::read_to_string(argument).map_err(|error| format!("no key=value, and {error}"))?
+        files::read_text(Path::new(argument))
+            .map_err(|error| format!("no key=value, and {error}"))?
     };
     match Tuning::GPU.overridden(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(excerpt(&error.to_string())),
     }
+}
+
+/// The parser of a file's or folder's path. What is `-` elsewhere, stdin or stdout, cannot be one: files are read at
+/// any place, and appear whole.
+pub fn path() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
+        true => Err("a file or folder is needed, for which stdin and stdout cannot stand"),
+        false => Ok(path),
+    })
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -116,10 +128,10 @@ pub enum Command {
 #[derive(Debug, Args)]
 pub struct FileArgs {
     /// The safetensors file to read
-    #[arg(value_name = "IN.safetensors")]
+    #[arg(value_name = "IN.safetensors", value_parser = path())]
     pub input: PathBuf,
     /// The safetensors file to write; it may be IN, whose tensors are lost then
-    #[arg(short, long, value_name = "OUT.safetensors")]
+    #[arg(short, long, value_name = "OUT.safetensors", value_parser = path())]
     pub output: PathBuf,
     /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
     #[arg(long)]

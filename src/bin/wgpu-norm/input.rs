@@ -2,10 +2,11 @@
 //! it, and of the tensors only those that are asked for are read.
 
 use crate::failure::Failure;
+use crate::{files, header, memory};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Element};
 
@@ -46,14 +47,8 @@ impl Input {
             expected,
             got,
         };
-        // Opening anything else could block, so the kind is looked at first.
         let kind = std::fs::metadata(path).map_err(unreadable)?;
-        if !kind.is_file() {
-            return Err(malformed(
-                "a regular file".to_owned(),
-                kind_of(&kind).to_owned(),
-            ));
-        }
+        files::expect_regular(&kind).map_err(unreadable)?;
         let mut file = File::open(path).map_err(unreadable)?;
         let size = file.metadata().map_err(unreadable)?.len();
         if size < PREFIX {
@@ -71,10 +66,8 @@ impl Input {
         let mut header = Vec::new();
         let read = file.by_ref().take(length).read_to_end(&mut header);
         read.map_err(unreadable)?;
-        // Not by `SafeTensors::read_metadata`, which wants the whole file in memory and adds up
-        // hostile sizes without a check for overflow.
-        let header: Metadata = serde_json::from_slice(&header)
-            .map_err(|error| malformed("a safetensors header".to_owned(), error.to_string()))?;
+        let header = header::parse(&header)
+            .map_err(|got| malformed("a safetensors header".to_owned(), got))?;
         let (expected, got) = (header.data_len() as u64, size - PREFIX - length);
         if expected != got {
             return Err(malformed(
@@ -136,22 +129,14 @@ impl Input {
     /// A tensor's elements.
     pub fn read<T: Element>(&self, tensor: &Tensor) -> Result<Vec<T>, Failure> {
         tensor.expect_dtype(&[T::DTYPE])?;
-        let no_memory = || Failure::Memory {
-            tensor: tensor.name,
-            bytes: tensor.bytes,
-        };
-        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).map_err(|_| no_memory())?;
-        let mut values: Vec<T> = Vec::new();
-        values
-            .try_reserve_exact(elements)
-            .map_err(|_| no_memory())?;
-        values.resize(elements, bytemuck::Zeroable::zeroed());
+        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).unwrap_or(usize::MAX);
+        let mut values: Vec<T> = memory::filled(tensor.name, elements, T::zeroed())?;
         let mut file = &self.file;
         file.seek(SeekFrom::Start(tensor.offset))
             .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))
             .map_err(|source| Failure::Read {
                 path: self.path.clone(),
-                source,
+                source: io::Error::new(source.kind(), format!("{}: {source}", tensor.name)),
             })?;
         Ok(values)
     }
@@ -214,13 +199,4 @@ fn known(dtype: Dtype) -> Option<DType> {
 fn either(dtypes: &[DType]) -> String {
     let names: Vec<String> = dtypes.iter().map(DType::to_string).collect();
     names.join(" or ")
-}
-
-/// What something is that is not a regular file.
-pub fn kind_of(metadata: &std::fs::Metadata) -> &'static str {
-    if metadata.is_dir() {
-        "a directory"
-    } else {
-        "a device or pipe"
-    }
 }

@@ -7,6 +7,7 @@ use crate::input::{self, Input};
 use crate::output::{self, Output};
 use crate::progress::Progress;
 use crate::stdout;
+use crate::text::excerpt;
 use std::fmt::Display;
 use wgpu_norm::GpuContext;
 
@@ -32,6 +33,7 @@ impl Job {
             check: files.check,
         };
         if let Some(op) = job.input.attribute("op").filter(|&op| op != operator) {
+            let op = excerpt(op);
             job.warn(format_args!("metadata op: expected {operator}, got {op}"));
         }
         Ok(job)

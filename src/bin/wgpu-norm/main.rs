@@ -9,35 +9,60 @@ mod batch_norm;
 mod bench;
 mod check;
 mod failure;
+mod files;
 mod gpu;
+mod header;
 mod input;
 mod job;
 mod layer_norm;
 mod measure;
+mod memory;
 mod operator;
 mod output;
 mod progress;
 mod report;
 mod results;
 mod stdout;
+mod temporary;
 mod tensors;
+mod text;
 
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
+use text::visible;
 
 fn main() -> ExitCode {
+    quiet_wayland();
     let cli = Cli::parse();
     init_log();
     match run(&cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // Not `eprintln!`, which panics where stderr is closed.
+            let failure = visible(&failure.to_string());
             let _ = writeln!(std::io::stderr(), "error: {failure}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Keeps an error that is none off stderr: on Linux, Mesa's Vulkan layer for choosing devices asks for the desktop, if
+/// only to know its GPU, and libwayland prints an error where the variable that leads there is not set.
+fn quiet_wayland() {
+    const VARIABLE: &str = "XDG_RUNTIME_DIR";
+    let leads = |folder: OsString| Path::new(&folder).is_absolute();
+    if cfg!(target_os = "linux") && !std::env::var_os(VARIABLE).is_some_and(leads) {
+        // No desktop can be found either way: this is no folder.
+        //
+        // SAFETY: nothing reads or writes the environment meanwhile, for this is the process's only thread: it is the
+        // first thing that `main` does, and before it Rust's runtime starts none, nor do the C libraries that are
+        // loaded then (the C library itself; drivers are loaded later).
+        unsafe { std::env::set_var(VARIABLE, "/dev/null") };
     }
 }
 
@@ -62,10 +87,11 @@ fn init_log() {
             if !record.target().starts_with("wgpu_norm") {
                 write!(line, "{}: ", record.target())?;
             }
+            let message = visible(&record.args().to_string());
             match record.level() {
-                log::Level::Error => writeln!(line, "error: {}", record.args()),
-                log::Level::Warn => writeln!(line, "warning: {}", record.args()),
-                level => writeln!(line, "{level}: {}", record.args()),
+                log::Level::Error => writeln!(line, "error: {message}"),
+                log::Level::Warn => writeln!(line, "warning: {message}"),
+                level => writeln!(line, "{level}: {message}"),
             }
         })
         .init();

@@ -81,7 +81,7 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>>(
     }
     let comparison = if job.check {
         job.progress.step("checking against the reference");
-        let reference = operator.reference(&values.to_f64())?;
+        let reference = operator.reference(&values.to_f64()?)?;
         Some(compare(&grads, &reference))
     } else {
         None

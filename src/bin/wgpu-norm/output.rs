@@ -1,10 +1,12 @@
 //! Writes safetensors files that appear whole or not at all.
 
 use crate::failure::Failure;
-use crate::input::kind_of;
+use crate::files;
+use crate::temporary::{Temporary, folder_of};
 use safetensors::Dtype;
-use safetensors::tensor::TensorView;
-use std::fs::{File, OpenOptions};
+use safetensors::tensor::{Metadata, TensorInfo};
+use std::cmp::Reverse;
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Element};
@@ -39,35 +41,23 @@ impl<'a> Tensor<'a> {
 #[derive(Debug)]
 pub struct Output {
     path: PathBuf,
-    /// The path behind a symbolic link, so that the file is replaced and not the link.
+    /// The path behind symbolic links, so that the file is replaced and not a link.
     target: PathBuf,
 }
 
 impl Output {
-    /// Looks whether a file can stand at the path, before work is spent on its content.
+    /// Looks whether a file can be written there, before work is spent on its content.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
-        let unwritable = |source| Failure::Write {
-            path: path.to_owned(),
-            source,
-        };
-        let target = match std::fs::metadata(path) {
-            Ok(metadata) if metadata.is_file() => path.canonicalize().map_err(unwritable)?,
-            Ok(metadata) => {
-                let message = format!("expected a regular file, got {}", kind_of(&metadata));
-                return Err(unwritable(io::Error::other(message)));
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => path.to_owned(),
-            Err(error) => return Err(unwritable(error)),
-        };
-        match std::fs::metadata(folder_of(&target)) {
-            Ok(metadata) if metadata.is_dir() => {}
-            Ok(_) => return Err(unwritable(ErrorKind::NotADirectory.into())),
-            Err(error) => return Err(unwritable(error)),
+        match prepare(path) {
+            Ok(target) => Ok(Self {
+                path: path.to_owned(),
+                target,
+            }),
+            Err(source) => Err(Failure::Write {
+                path: path.to_owned(),
+                source,
+            }),
         }
-        Ok(Self {
-            path: path.to_owned(),
-            target,
-        })
     }
 
     /// The path as given.
@@ -75,15 +65,28 @@ impl Output {
         &self.path
     }
 
-    /// Writes the file, in place of one that is there.
+    /// Writes a safetensors file, in place of one that is there.
     pub fn write(&self, tensors: &[Tensor<'_>]) -> Result<(), Failure> {
-        let bytes = encode(tensors).map_err(|source| self.unwritable(source))?;
-        self.write_bytes(&bytes)
+        // Tensors of wider elements first, so that all are aligned.
+        let mut tensors: Vec<&Tensor<'_>> = tensors.iter().collect();
+        tensors.sort_by_key(|tensor| (Reverse(tensor.dtype.size()), tensor.name));
+        let mut parts = vec![];
+        let header = header(&tensors).map_err(|source| self.unwritable(source))?;
+        parts.push(header.as_slice());
+        parts.extend(tensors.iter().map(|tensor| tensor.bytes));
+        self.write_bytes(&parts)
     }
 
-    /// Writes the file with other content.
-    pub fn write_bytes(&self, bytes: &[u8]) -> Result<(), Failure> {
-        replace(&self.target, bytes).map_err(|source| self.unwritable(source))
+    /// Writes the file with other content, which comes in parts.
+    pub fn write_bytes(&self, parts: &[&[u8]]) -> Result<(), Failure> {
+        let write = || {
+            let mut temporary = Temporary::beside(&self.target)?;
+            for part in parts {
+                temporary.file().write_all(part)?;
+            }
+            temporary.replace(&self.target)
+        };
+        write().map_err(|source| self.unwritable(source))
     }
 
     fn unwritable(&self, source: io::Error) -> Failure {
@@ -94,87 +97,76 @@ impl Output {
     }
 }
 
-fn encode(tensors: &[Tensor<'_>]) -> io::Result<Vec<u8>> {
-    let mut views = Vec::new();
-    for tensor in tensors {
-        let dtype = match tensor.dtype {
-            DType::F16 => Dtype::F16,
-            DType::Bf16 => Dtype::BF16,
-            DType::F32 => Dtype::F32,
-            DType::F64 => Dtype::F64,
+/// Where a path leads, if a file can be written there.
+fn prepare(path: &Path) -> io::Result<PathBuf> {
+    if path.to_string_lossy().ends_with(std::path::is_separator) {
+        return Err(io::Error::other("expected a file's name, got a folder's"));
+    }
+    let replaces = match std::fs::metadata(path) {
+        Ok(kind) => files::expect_regular(&kind).map(|()| true)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
+        Err(error) => return Err(error),
+    };
+    let target = behind_links(path)?;
+    if replaces {
+        // Another file takes its place, which its own mode would not hinder.
+        OpenOptions::new().write(true).open(&target)?;
+    }
+    // Whether the folder takes a file, by one that has no name.
+    tempfile::tempfile_in(folder_of(&target))?;
+    Ok(target)
+}
+
+/// Follows symbolic links, also to where nothing is yet.
+fn behind_links(path: &Path) -> io::Result<PathBuf> {
+    let mut target = path.to_owned();
+    // As many as Linux follows.
+    for _ in 0..40 {
+        match std::fs::read_link(&target) {
+            Ok(link) => target = folder_of(&target).join(link),
+            Err(_) => return Ok(target),
+        }
+    }
+    Err(io::Error::other("expected a file, got a circle of links"))
+}
+
+/// What comes before the tensors' bytes: the length of the header, and the header.
+///
+/// Not by `safetensors::serialize`, which copies all tensors into one vector and ends the process where memory does.
+fn header(tensors: &[&Tensor<'_>]) -> io::Result<Vec<u8>> {
+    let mut end = 0;
+    let infos = tensors.iter().map(|tensor| {
+        let start = end;
+        end += tensor.bytes.len();
+        let info = TensorInfo {
+            dtype: match tensor.dtype {
+                DType::F16 => Dtype::F16,
+                DType::Bf16 => Dtype::BF16,
+                DType::F32 => Dtype::F32,
+                DType::F64 => Dtype::F64,
+            },
+            shape: tensor.shape.to_vec(),
+            data_offsets: (start, end),
         };
-        let view = TensorView::new(dtype, tensor.shape.to_vec(), tensor.bytes);
-        views.push((tensor.name, view.map_err(io::Error::other)?));
-    }
-    safetensors::serialize(views, None).map_err(io::Error::other)
-}
-
-/// Writes a temporary file beside the target, then moves it there.
-fn replace(target: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (temporary, mut file) = Temporary::create(folder_of(target))?;
-    file.write_all(bytes)?;
-    // The name must not be on the disk before the content is.
-    file.sync_all()?;
-    drop(file);
-    temporary.rename(target)
-}
-
-/// A file that is removed unless it is renamed.
-struct Temporary(Option<PathBuf>);
-
-impl Temporary {
-    fn create(folder: &Path) -> io::Result<(Self, File)> {
-        let mut attempt = 0_u32;
-        loop {
-            let path = folder.join(format!(".wgpu-norm-{}-{attempt}.tmp", std::process::id()));
-            match OpenOptions::new().write(true).create_new(true).open(&path) {
-                Ok(file) => return Ok((Self(Some(path)), file)),
-                // Left by a killed process of the same number.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 100 => {
-                    attempt += 1;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    fn rename(mut self, target: &Path) -> io::Result<()> {
-        if let Some(path) = &self.0 {
-            std::fs::rename(path, target)?;
-        }
-        self.0 = None;
-        // Makes the new name durable where folders can be synchronized; the file is whole anyway.
-        #[cfg(unix)]
-        let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
-        Ok(())
-    }
-}
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        if let Some(path) = &self.0 {
-            let _ = std::fs::remove_file(path);
-        }
-    }
-}
-
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
+        (tensor.name.to_owned(), info)
+    });
+    let header = Metadata::new(None, infos.collect()).map_err(io::Error::other)?;
+    let mut json = serde_json::to_vec(&header)?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let length = json.len() as u64;
+    Ok([&length.to_le_bytes(), json.as_slice()].concat())
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use safetensors::SafeTensors;
 
     #[test]
     fn a_failed_write_leaves_nothing() {
-        let folder = std::env::temp_dir().join(format!("wgpu-norm-output-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("out.safetensors");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.safetensors");
         let output = Output::prepare(&path).unwrap();
         // What stands there now came after the check.
         std::fs::create_dir(&path).unwrap();
@@ -184,6 +176,27 @@ mod tests {
             Err(Failure::Write { .. })
         ));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
-        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn wider_elements_come_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("out.safetensors");
+        let narrow = [half::f16::ONE; 3];
+        let tensors = [
+            Tensor::new("diff_src", &[3], &narrow),
+            Tensor::new("diff_gamma", &[1], &[2.0_f32]),
+            Tensor::new("diff_beta", &[1], &[3.0_f32]),
+        ];
+        Output::prepare(&path).unwrap().write(&tensors).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let (header, _) = SafeTensors::read_metadata(&bytes).unwrap();
+        assert_eq!(header % 8, 0);
+        let file = SafeTensors::deserialize(&bytes).unwrap();
+        for tensor in &tensors {
+            let view = file.tensor(tensor.name).unwrap();
+            assert_eq!((view.shape(), view.data()), (tensor.shape, tensor.bytes));
+        }
+        assert!(bytes.ends_with(bytemuck::bytes_of(&narrow)));
     }
 }

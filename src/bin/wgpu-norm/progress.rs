@@ -1,5 +1,6 @@
 //! What is being done: a spinner on stderr where that is a terminal, and lines that stay.
 
+use crate::text::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -24,13 +25,13 @@ impl Progress {
     /// Says what is being done now.
     pub fn step(&self, what: &str) {
         self.0.reset_elapsed();
-        self.0.set_message(what.to_owned());
+        self.0.set_message(visible(what));
     }
 
     /// Writes a line that stays.
     pub fn note(&self, line: &str) {
         // Not `eprintln!`, which panics where stderr is closed.
-        self.suspend(|| _ = writeln!(std::io::stderr(), "{line}"));
+        self.suspend(|| _ = writeln!(std::io::stderr(), "{}", visible(line)));
     }
 
     /// Does something that may write to stderr itself.

@@ -2,7 +2,8 @@
 
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
-use wgpu_norm::{DType, Element, ParamOf};
+use wgpu_norm::reference::to_f64;
+use wgpu_norm::{DType, Element, Error, ParamOf};
 
 /// The tensors in the file.
 pub struct Arguments {
@@ -85,19 +86,19 @@ impl<'a, T: Element, P: ParamOf<T>> Values<'a, T, P> {
     }
 
     /// The same as the reference takes them.
-    pub fn to_f64(&self) -> Values<'a, f64, f64> {
-        Values {
+    pub fn to_f64(&self) -> Result<Values<'a, f64, f64>, Error> {
+        let optional = |name, values: &Option<Vec<P>>| {
+            let values = values.as_deref();
+            values.map(|values| to_f64(name, values)).transpose()
+        };
+        Ok(Values {
             shape: self.shape,
-            src: to_f64(&self.src),
-            diff_dst: to_f64(&self.diff_dst),
-            mean: to_f64(&self.mean),
-            variance: to_f64(&self.variance),
-            gamma: self.gamma.as_deref().map(to_f64),
-            beta: self.beta.as_deref().map(to_f64),
-        }
+            src: to_f64("src in float64", &self.src)?,
+            diff_dst: to_f64("diff_dst in float64", &self.diff_dst)?,
+            mean: to_f64("mean in float64", &self.mean)?,
+            variance: to_f64("variance in float64", &self.variance)?,
+            gamma: optional("gamma in float64", &self.gamma)?,
+            beta: optional("beta in float64", &self.beta)?,
+        })
     }
-}
-
-fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
-    values.iter().map(|value| value.to_f64()).collect()
 }

@@ -84,7 +84,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         (4096, 8192),
         (2048, 50257),
     ];
-    let layer_norms = shapes.into_iter().map(|(rows, columns)| {
+    let layer_norm = |(rows, columns), profile: &Profile| {
         let problem = LayerNormProblem {
             rows,
             columns,
@@ -94,8 +94,18 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
             epsilon: 1e-5,
             param_grads: ParamGrads::Both,
         };
-        let what = format!("layer norm {rows}x{columns}");
+        let buffers = profile.max_storage_buffers;
+        let what = format!("layer norm {rows}x{columns}, {buffers} buffers");
         (what, plan::layer_norm(profile, &problem).unwrap())
-    });
-    batch_norms.chain(layer_norms).collect()
+    };
+    let few_bindings = Profile {
+        max_storage_buffers: 4,
+        ..profile.clone()
+    };
+    let layer_norms = shapes.map(|shape| layer_norm(shape, profile));
+    let with_few_bindings = [layer_norm((4096, 769), &few_bindings)];
+    batch_norms
+        .chain(layer_norms)
+        .chain(with_few_bindings)
+        .collect()
 }

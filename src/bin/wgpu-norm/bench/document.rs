@@ -6,8 +6,10 @@
 //! ```
 
 use crate::failure::Failure;
+use crate::files;
 use crate::output::Output;
 use crate::results::{Results, markdown};
+use crate::text::one_line;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -24,7 +26,7 @@ impl Document {
     pub fn open(path: &Path, name: &str) -> Result<Self, Failure> {
         let output = Output::prepare(path)?;
         let (begin, end) = marks(name);
-        let text = match std::fs::read_to_string(path) {
+        let text = match files::read_text(path) {
             Ok(text) => text,
             Err(error) if error.kind() == ErrorKind::NotFound => format!("{begin}\n{end}\n"),
             Err(source) => {
@@ -52,11 +54,13 @@ impl Document {
     pub fn write(&self, results: &Results) -> Result<(), Failure> {
         let table = markdown::all(results);
         let text = format!("{}\n{table}\n{}", self.before, self.after);
-        self.output.write_bytes(text.as_bytes())
+        self.output.write_bytes(&[text.as_bytes()])
     }
 }
 
+/// The lines of the marks; the name may be a file's.
 fn marks(name: &str) -> (String, String) {
+    let name = one_line(name);
     (
         format!("<!-- bench:begin {name} -->"),
         format!("<!-- bench:end {name} -->"),

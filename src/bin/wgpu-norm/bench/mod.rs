@@ -107,10 +107,10 @@ impl Files {
 
     fn write(&self, results: &Results) -> Result<(), Failure> {
         if let Some(json) = &self.json {
-            json.write_bytes(results::to_json(results).as_bytes())?;
+            json.write_bytes(&[results::to_json(results).as_bytes()])?;
         }
         if let Some(plot) = &self.plot {
-            plot.write_bytes(plot::svg(results, None).as_bytes())?;
+            plot.write_bytes(&[plot::svg(results, None).as_bytes()])?;
         }
         match &self.document {
             Some(document) => document.write(results),

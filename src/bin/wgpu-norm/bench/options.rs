@@ -1,5 +1,6 @@
 //! The flags of `wgpu-norm bench`.
 
+use crate::args::path;
 use crate::attributes::{Choice as _, choice};
 use crate::measure::budget;
 use crate::measure::selection::Selection;
@@ -23,20 +24,21 @@ pub struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Write the results as JSON
-    #[arg(long, value_name = "FILE.json")]
+    #[arg(long, value_name = "FILE.json", value_parser = path())]
     pub json: Option<PathBuf>,
     /// Draw the results
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = path())]
     pub plot: Option<PathBuf>,
     /// Put a table into this document, between <!-- bench:begin NAME --> and <!-- bench:end NAME -->
-    #[arg(long, value_name = "FILE.md")]
+    #[arg(long, value_name = "FILE.md", value_parser = path())]
     pub markdown: Option<PathBuf>,
     /// The NAME in the document [default: the set's]
     #[arg(long, requires = "markdown")]
     pub name: Option<String>,
     /// Measure nothing: show what --json or `report` wrote
-    #[arg(long, value_name = "FILE.json", conflicts_with_all = ["set", "op", "dtype", "data_format", "shape",
-        "statistics", "param_grads", "rounds", "json", "adapter", "backend", "profile"])]
+    #[arg(long, value_name = "FILE.json", value_parser = path(),
+        conflicts_with_all = ["set", "op", "dtype", "data_format", "shape", "statistics", "param_grads", "rounds",
+        "json", "adapter", "backend", "profile"])]
     pub from_json: Option<PathBuf>,
     /// Search the sizes that are fastest on the adapter, and print them as a profile
     #[arg(long, conflicts_with_all = ["set", "json", "plot", "markdown", "from_json"])]

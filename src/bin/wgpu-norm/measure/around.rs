@@ -5,6 +5,7 @@ use super::sets::{Case, Op};
 use super::subject::{EPSILON, Inputs, Planned, batch_norm_options};
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
+use crate::memory;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
@@ -71,18 +72,18 @@ fn host_slices<T: Element, P: ParamOf<T>>(
 ) -> Result<f64, Error> {
     let dims = case.dims();
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let wave = |period: usize| -> Vec<T> {
-        let values: Vec<T> = (0..period)
-            .map(|i| T::from_f64(MEAN + i as f64 / period as f64 - 0.5))
-            .collect();
-        let all = values.into_iter().cycle();
-        all.take(count(case.elements())).collect()
+    let wave = |what, period: usize| -> Result<Vec<T>, Error> {
+        let mut all = memory::filled(what, count(case.elements()), T::zeroed())?;
+        for (i, value) in all.iter_mut().enumerate() {
+            *value = T::from_f64(MEAN + (i % period) as f64 / period as f64 - 0.5);
+        }
+        Ok(all)
     };
     let (statistics, columns) = case.params();
-    let of = |value: f64, n: u64| vec![P::from_f64(value); count(n)];
-    let (src, diff_dst) = (wave(97), wave(89));
-    let (mean, variance) = (of(MEAN, statistics), of(1.0 / 12.0, statistics));
-    let (gamma, beta) = (of(0.5, columns), of(0.0, columns));
+    let of = |value: f64, n: u64| memory::filled("parameters", count(n), P::from_f64(value));
+    let (src, diff_dst) = (wave("src", 97)?, wave("diff_dst", 89)?);
+    let (mean, variance) = (of(MEAN, statistics)?, of(1.0 / 12.0, statistics)?);
+    let (gamma, beta) = (of(0.5, columns)?, of(0.0, columns)?);
     let mut samples: Vec<Duration> = Vec::new();
     // The first call makes pipelines, and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {

@@ -32,6 +32,7 @@ pub fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure
         Err(
             error @ (Error::Limit { .. }
             | Error::OutOfMemory { .. }
+            | Error::HostMemory { .. }
             | Error::UnsupportedDType { .. }
             | Error::Algorithm { .. }
             | Error::SizeOverflow { .. }),

@@ -4,6 +4,7 @@ use super::device::{scoped, storage};
 use super::rotation::{self, MEAN};
 use super::sets::{Case, Op};
 use super::timing::Clock;
+use crate::memory;
 use wgpu_norm::{
     BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, BufferRange, DType, Element, Error,
     GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers, LayerNormOptions, LayerNormPlan,
@@ -161,10 +162,10 @@ impl Tensors {
             (&self.gamma, 0.5),
         ];
         for (buffer, value) in params {
-            let bytes = repeated(case.params_dtype(), value, buffer.size());
-            scoped(gpu.device(), "parameters", buffer.size(), || {
-                gpu.queue().write_buffer(buffer, 0, &bytes);
-            })?;
+            match case.params_dtype() {
+                DType::F64 => fill::<f64>(gpu, buffer, value)?,
+                _ => fill::<f32>(gpu, buffer, value)?,
+            }
         }
         clock.wall(|encoder| {
             rotation::fill(encoder, pattern, 0, &self.src);
@@ -175,12 +176,14 @@ impl Tensors {
     }
 }
 
-fn repeated(dtype: DType, value: f64, bytes: u64) -> Vec<u8> {
-    let count = usize::try_from(bytes / dtype.size()).unwrap_or(0);
-    match dtype {
-        DType::F64 => bytemuck::cast_slice(&vec![value; count]).to_vec(),
-        _ => bytemuck::cast_slice(&vec![f32::from_f64(value); count]).to_vec(),
-    }
+/// Fills a buffer of parameters.
+fn fill<P: Element>(gpu: &GpuContext, buffer: &wgpu::Buffer, value: f64) -> Result<(), Error> {
+    let count = usize::try_from(buffer.size() / P::DTYPE.size()).unwrap_or(usize::MAX);
+    let values = memory::filled("parameters", count, P::from_f64(value))?;
+    scoped(gpu.device(), "parameters", buffer.size(), || {
+        let bytes = bytemuck::cast_slice(&values);
+        gpu.queue().write_buffer(buffer, 0, bytes);
+    })
 }
 
 /// A case's tensors in several sets.

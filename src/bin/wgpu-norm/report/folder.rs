@@ -57,14 +57,15 @@ impl Folder {
 
     /// Writes all files.
     pub fn write(&self, data: &Data) -> Result<(), Failure> {
-        self.json.write_bytes(results::to_json(data).as_bytes())?;
+        self.json
+            .write_bytes(&[results::to_json(data).as_bytes()])?;
         self.write_page(data)
     }
 
     /// Writes what people read.
     pub fn write_page(&self, data: &Data) -> Result<(), Failure> {
         let plot = plot::svg(&data.results, data.pytorch.as_ref());
-        self.plot.write_bytes(plot.as_bytes())?;
-        self.page.write_bytes(page::markdown(data).as_bytes())
+        self.plot.write_bytes(&[plot.as_bytes()])?;
+        self.page.write_bytes(&[page::markdown(data).as_bytes()])
     }
 }

@@ -1,5 +1,6 @@
 //! The flags of `wgpu-norm report`.
 
+use crate::args::path;
 use crate::attributes::{Choice as _, choice};
 use crate::measure::budget;
 use crate::measure::selection::Selection;
@@ -11,7 +12,7 @@ use wgpu_norm::DType;
 #[derive(Debug, Args)]
 pub struct Report {
     /// The folder for report.md, report.svg and report.json; it is made, and must not have a report.json yet
-    #[arg(value_name = "DIR")]
+    #[arg(value_name = "DIR", value_parser = path())]
     pub dir: PathBuf,
     /// How long it may take; a measurement that has begun is ended
     #[arg(long, value_name = "N", default_value = "10", allow_negative_numbers = true,

@@ -3,9 +3,10 @@
 use super::data::{Data, State};
 use super::folder::PLOT;
 use super::options::Kind;
-use crate::results::markdown::{plain, tables};
+use crate::results::markdown::{code, plain, tables};
 use crate::results::summary::{median, summary};
 use crate::results::{Pytorch, Row, Tuned};
+use crate::text::visible;
 
 pub fn markdown(data: &Data) -> String {
     let results = &data.results;
@@ -23,7 +24,8 @@ pub fn markdown(data: &Data) -> String {
     }
     if let Some(verdict) = &data.verify {
         page.line("## Results against the float64 reference\n");
-        page.line(format!("{}.\n\n{}\n", plain(&verdict.words), verdict.table));
+        page.line(format!("{}.\n", plain(&verdict.words)));
+        page.line(format!("{}\n", visible(&verdict.table)));
     }
     page.parts(data);
     page.adapters(data);
@@ -42,7 +44,7 @@ impl Page {
     /// A table's head; of each column's name, one that begins with `<` is of text.
     fn head(&mut self, columns: &[String]) {
         let names = columns.iter().map(|name| name.trim_start_matches('<'));
-        let names: Vec<&str> = names.collect();
+        let names: Vec<String> = names.map(plain).collect();
         self.line(format!("| {} |", names.join(" | ")));
         let rule = columns.iter().map(|name| match name.starts_with('<') {
             true => "---|",
@@ -240,7 +242,7 @@ impl Page {
                 .into_iter()
                 .filter(|w| !matches!(*w, "" | "-"))
                 .collect();
-            self.line(format!("### {}\n", words.join(" ")));
+            self.line(format!("### {}\n", plain(&words.join(" "))));
             self.table(small, &rows, pytorch);
         }
     }
@@ -344,14 +346,14 @@ impl Page {
             tuned.changes.iter().any(|change| change.key == key)
         });
         let changed: Vec<&str> = changed.collect();
-        self.line(format!("```\n{}\n```\n", changed.join(",")));
+        self.line(format!("```\n{}\n```\n", code(&changed.join(","))));
     }
 
     fn parts(&mut self, data: &Data) {
         self.line("## How it was measured\n");
         self.line(format!(
             "`{}`, with {} minutes; `docs/performance.md` explains the method.\n",
-            plain(&data.command).replace('`', "'"),
+            code(&data.command),
             data.minutes
         ));
         for part in &data.parts {
@@ -375,10 +377,7 @@ impl Page {
                 plain(&one.reason)
             ));
         }
-        self.line(format!(
-            "* profile `{}`\n",
-            data.results.profile.replace('`', "")
-        ));
+        self.line(format!("* profile `{}`\n", code(&data.results.profile)));
     }
 
     fn adapters(&mut self, data: &Data) {
@@ -387,11 +386,7 @@ impl Page {
         }
         self.line("## The adapters of this machine\n");
         let mut columns = vec!["<".to_owned()];
-        columns.extend(
-            data.adapters
-                .iter()
-                .map(|one| format!("<{}", plain(&one.name))),
-        );
+        columns.extend(data.adapters.iter().map(|one| format!("<{}", one.name)));
         self.head(&columns);
         let facts: Vec<_> = data.adapters.iter().map(|one| one.facts()).collect();
         for index in 0..facts.first().map_or(0, |facts| facts.len()) {

@@ -2,6 +2,7 @@
 
 use super::summary::summary;
 use super::{Results, Row};
+use crate::text::one_line;
 use std::fmt::Display;
 
 /// What it ran on, the tables, and what surrounds them.
@@ -12,7 +13,7 @@ pub fn all(results: &Results) -> String {
         plain(&results.version),
         plain(&results.date),
         plain(&results.timing),
-        results.profile.replace('`', "")
+        code(&results.profile)
     );
     let mut lines = vec![head, tables(&results.rows)];
     for one in &results.skipped {
@@ -114,5 +115,10 @@ fn latency(row: &Row) -> String {
 
 /// Text that stays in its cell, and is no mark of HTML.
 pub fn plain(text: &str) -> String {
-    text.replace(['|', '<', '>', '\n', '\r'], " ")
+    one_line(&text.replace(['|', '<', '>', '\n', '\r'], " "))
+}
+
+/// The same between the marks of code.
+pub fn code(text: &str) -> String {
+    plain(text).replace('`', "'")
 }

@@ -23,6 +23,8 @@ pub use row::{Model, Row};
 pub use tuned::{Change, Ratio, Tuned};
 
 use crate::failure::Failure;
+use crate::files;
+use crate::text::excerpt;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -153,14 +155,14 @@ pub fn to_json(value: &impl Serialize) -> String {
 
 /// Reads JSON that `origin` wrote.
 pub fn read<T: DeserializeOwned>(path: &Path, origin: &str) -> Result<T, Failure> {
-    let bytes = std::fs::read(path).map_err(|source| Failure::Read {
+    let text = files::read_text(path).map_err(|source| Failure::Read {
         path: path.to_owned(),
         source,
     })?;
-    serde_json::from_slice(&bytes).map_err(|error| Failure::Format {
+    serde_json::from_str(&text).map_err(|error| Failure::Format {
         path: path.to_owned(),
         expected: format!("what {origin} writes"),
-        got: error.to_string(),
+        got: excerpt(&error.to_string()),
     })
 }
 

@@ -1,5 +1,6 @@
 //! A picture in the making, as SVG.
 
+use crate::text::one_line;
 use std::fmt::Write;
 
 /// The elements so far.
@@ -93,16 +94,15 @@ impl Picture {
     }
 }
 
-/// Text of a name that came from a driver or a file, as XML; control characters have no place in it.
+/// Text of a name that came from a driver or a file, as XML, in which control characters have no place.
 fn escape(text: &str) -> String {
     let mut out = String::new();
-    for character in text.chars() {
+    for character in one_line(text).chars() {
         match character {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            c if c.is_control() => out.push(' '),
             c => out.push(c),
         }
     }
@@ -115,6 +115,9 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_picture() {
-        assert_eq!(escape("a<b>&\"c\"\u{1}"), "a&lt;b&gt;&amp;&quot;c&quot; ");
+        assert_eq!(
+            escape("a<b>&\"c\"\u{1}"),
+            "a&lt;b&gt;&amp;&quot;c&quot;\\u{1}"
+        );
     }
 }

@@ -4,24 +4,27 @@ use super::summary::summary;
 use super::{Results, Row};
 use crate::failure::Failure;
 use crate::stdout;
+use crate::text::one_line;
+use std::fmt::Display;
 
-/// Prints all of it.
+/// Prints all of it. Names that came from a driver or a file stay on their lines.
 pub fn print(results: &Results) -> Result<(), Failure> {
     print_head(results)?;
     for row in &results.rows {
-        stdout::line(line(row))?;
+        print_line(line(row))?;
     }
     print_rest(results)
 }
 
 /// Prints what it ran on, and the table's head.
 pub fn print_head(results: &Results) -> Result<(), Failure> {
-    stdout::line(results.place())?;
-    stdout::line(format_args!(
+    print_line(results.place())?;
+    print_line(format_args!(
         "{}; wgpu-norm {}; time by {}, wall from submission to completion, medians",
         results.date, results.version, results.timing
     ))?;
-    stdout::line(format_args!("profile {}\n", results.profile))?;
+    print_line(format_args!("profile {}", results.profile))?;
+    stdout::line("")?;
     stdout::line(head())
 }
 
@@ -29,10 +32,10 @@ pub fn print_head(results: &Results) -> Result<(), Failure> {
 pub fn print_rest(results: &Results) -> Result<(), Failure> {
     stdout::line("")?;
     for one in &results.skipped {
-        stdout::line(format_args!("skipped {}: {}", one.case, one.reason))?;
+        print_line(format_args!("skipped {}: {}", one.case, one.reason))?;
     }
     for group in summary(&results.rows) {
-        stdout::line(group)?;
+        print_line(group)?;
     }
     if let Some(copy) = results.copy_gb_per_s {
         stdout::line(format_args!(
@@ -40,9 +43,13 @@ pub fn print_rest(results: &Results) -> Result<(), Failure> {
         ))?;
     }
     match &results.around {
-        Some(around) => stdout::line(around),
+        Some(around) => print_line(around),
         None => Ok(()),
     }
+}
+
+fn print_line(text: impl Display) -> Result<(), Failure> {
+    stdout::line(one_line(&text.to_string()))
 }
 
 /// A line of the table, from its cells.

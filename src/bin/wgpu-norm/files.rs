@@ -1,0 +1,55 @@
+//! The kinds of files, and files of text that are read whole.
+
+use std::fs::{File, Metadata};
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Bytes that a file of text may have: far more than any of ours.
+const MOST_TEXT: u64 = 16 << 20;
+
+/// A failure if something is no regular file: opening a pipe may wait for ever, and a device may not end.
+pub fn expect_regular(kind: &Metadata) -> io::Result<()> {
+    match kind.is_file() {
+        true => Ok(()),
+        false => {
+            let message = format!("expected a regular file, got {}", kind_of(kind));
+            Err(io::Error::other(message))
+        }
+    }
+}
+
+/// The text of a small file.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let kind = std::fs::metadata(path)?;
+    expect_regular(&kind)?;
+    let mut bytes = Vec::new();
+    // Some files do not know their size.
+    File::open(path)?
+        .take(MOST_TEXT + 1)
+        .read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_TEXT {
+        let message = format!("expected at most {MOST_TEXT} bytes of text, got more");
+        return Err(io::Error::other(message));
+    }
+    String::from_utf8(bytes)
+        .map_err(|_| io::Error::other("expected text in UTF-8, got other bytes"))
+}
+
+/// What something is that is not a regular file.
+fn kind_of(kind: &Metadata) -> &'static str {
+    if kind.is_dir() {
+        return "a directory";
+    }
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt;
+        let kind = kind.file_type();
+        if kind.is_fifo() {
+            return "a pipe";
+        }
+        if kind.is_socket() {
+            return "a socket";
+        }
+    }
+    "a device"
+}

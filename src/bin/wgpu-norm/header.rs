@@ -1,0 +1,95 @@
+//! The header of a safetensors file.
+
+use crate::text::excerpt;
+use safetensors::tensor::{Metadata, TensorInfo};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Tensors that a file may have: models of any size have fewer, and this many are read in a second.
+const MOST_TENSORS: usize = 100_000;
+
+/// Where the format keeps text.
+const METADATA: &str = "__metadata__";
+
+/// What a header says, not checked yet.
+struct Header {
+    metadata: Option<HashMap<String, String>>,
+    tensors: HashMap<String, TensorInfo>,
+}
+
+/// Reads a header, or says what is wrong with it and with which tensor.
+///
+/// Not by `SafeTensors::read_metadata`, which wants the whole file in memory, adds up hostile sizes without a
+/// check for overflow, and seldom names the tensor.
+pub fn parse(json: &[u8]) -> Result<Metadata, String> {
+    let header: Header =
+        serde_json::from_slice(json).map_err(|error| excerpt(&error.to_string()))?;
+    for (name, info) in &header.tensors {
+        check(name, info)?;
+    }
+    let mut tensors: Vec<_> = header.tensors.into_iter().collect();
+    tensors.sort_by_key(|(_, info)| info.data_offsets);
+    Metadata::new(header.metadata, tensors).map_err(|error| excerpt(&error.to_string()))
+}
+
+/// A tensor on its own: its bytes are as many as its shape and element type ask for.
+fn check(name: &str, info: &TensorInfo) -> Result<(), String> {
+    let (start, end) = info.data_offsets;
+    let message = match end.checked_sub(start) {
+        None => "data_offsets end before they begin".to_owned(),
+        Some(bytes) => {
+            let alone = TensorInfo {
+                data_offsets: (0, bytes),
+                ..info.clone()
+            };
+            match Metadata::new(None, vec![(name.to_owned(), alone)]) {
+                Ok(_) => return Ok(()),
+                Err(error) => error.to_string(),
+            }
+        }
+    };
+    Err(format!("tensor {}: {}", excerpt(name), excerpt(&message)))
+}
+
+impl<'de> Deserialize<'de> for Header {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+struct Entries;
+
+impl<'de> Visitor<'de> for Entries {
+    type Value = Header;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a map of tensors")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Header, A::Error> {
+        let mut header = Header {
+            metadata: None,
+            tensors: HashMap::new(),
+        };
+        while let Some(name) = map.next_key::<String>()? {
+            let named = |what: &str, error: A::Error| {
+                A::Error::custom(format!("{what}: {}", excerpt(&error.to_string())))
+            };
+            if name == METADATA {
+                header.metadata = map.next_value().map_err(|e| named(METADATA, e))?;
+                continue;
+            }
+            if header.tensors.len() == MOST_TENSORS {
+                let message = format!("more than {MOST_TENSORS} tensors");
+                return Err(A::Error::custom(message));
+            }
+            let tensor = format!("tensor {}", excerpt(&name));
+            let info = map.next_value().map_err(|e| named(&tensor, e))?;
+            if header.tensors.insert(name, info).is_some() {
+                return Err(A::Error::custom(format!("{tensor}: given twice")));
+            }
+        }
+        Ok(header)
+    }
+}

@@ -1,0 +1,14 @@
+//! Vectors as large as tensors. Where memory ends they are an error, and not the end of the process.
+
+use wgpu_norm::Error;
+
+/// So many times the same value.
+pub fn filled<T: Clone>(what: &'static str, elements: usize, value: T) -> Result<Vec<T>, Error> {
+    let mut values = Vec::new();
+    if values.try_reserve_exact(elements).is_err() {
+        let bytes = (elements as u64).saturating_mul(size_of::<T>() as u64);
+        return Err(Error::HostMemory { what, bytes });
+    }
+    values.resize(elements, value);
+    Ok(values)
+}

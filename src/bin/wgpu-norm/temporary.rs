@@ -1,0 +1,110 @@
+//! A file that is written beside its place and then moved there. Where the command fails or is told to end before
+//! that, nothing is left of it.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tempfile::{Builder, NamedTempFile};
+
+/// The file that is being written, if there is one. Locked while it appears or moves.
+static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+fn current() -> MutexGuard<'static, Option<PathBuf>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A file that is removed when dropped, and when a signal ends the command.
+pub struct Temporary(NamedTempFile);
+
+impl Temporary {
+    /// An empty file in the folder of `target`, with the mode of what is there, else that of a new file.
+    pub fn beside(target: &Path) -> io::Result<Self> {
+        #[cfg(unix)]
+        unix::watch_signals()?;
+        let mut builder = Builder::new();
+        builder.prefix(".wgpu-norm-").suffix(".tmp");
+        let replaced = std::fs::metadata(target).ok();
+        #[cfg(unix)]
+        if replaced.is_none() {
+            builder.permissions(unix::of_a_new_file());
+        }
+        let mut current = current();
+        let file = builder.tempfile_in(folder_of(target))?;
+        *current = Some(file.path().to_owned());
+        drop(current);
+        let temporary = Self(file);
+        if let Some(replaced) = replaced {
+            temporary
+                .0
+                .as_file()
+                .set_permissions(replaced.permissions())?;
+        }
+        Ok(temporary)
+    }
+
+    /// The file, to write to.
+    pub fn file(&mut self) -> &mut File {
+        self.0.as_file_mut()
+    }
+
+    /// Moves it to `target`, in place of what is there.
+    pub fn replace(self, target: &Path) -> io::Result<()> {
+        // The name must not be on the disk before the content is.
+        self.0.as_file().sync_all()?;
+        let mut current = current();
+        self.0.persist(target).map_err(|error| error.error)?;
+        *current = None;
+        drop(current);
+        // Makes the new name durable where folders can be synchronized; the file is whole anyway.
+        #[cfg(unix)]
+        let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+}
+
+/// The folder that a path is in.
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::Permissions;
+    use std::io;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::Once;
+
+    /// What files are created with; the umask takes its part.
+    pub fn of_a_new_file() -> Permissions {
+        Permissions::from_mode(0o666)
+    }
+
+    /// From now on, a signal that ends the command removes the file first. It still ends the command, so that a shell
+    /// sees 128 and the signal's number as the exit status.
+    pub fn watch_signals() -> io::Result<()> {
+        static WATCHED: Once = Once::new();
+        let mut result = Ok(());
+        WATCHED.call_once(|| result = start());
+        result
+    }
+
+    fn start() -> io::Result<()> {
+        let mut signals = signal_hook::iterator::Signals::new(signal_hook::consts::TERM_SIGNALS)?;
+        let watch = move || {
+            for signal in signals.forever() {
+                // Kept to the end, so that no other file appears.
+                let current = super::current();
+                if let Some(path) = &*current {
+                    let _ = std::fs::remove_file(path);
+                }
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+        };
+        let thread = std::thread::Builder::new().name("signals".to_owned());
+        thread.spawn(watch).map(drop)
+    }
+}

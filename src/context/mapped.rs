@@ -1,0 +1,102 @@
+//! The bytes of a mapped buffer, kept until they are read.
+
+/// Gives a mapped buffer's bytes to `read`, or says why there are none.
+///
+/// wgpu frees them once its device is destroyed and then polled, by whichever thread, and does not look whether
+/// they are being read (<https://github.com/gfx-rs/wgpu/issues/10256>). So they are read under wgpu's own lock
+/// against destruction.
+pub(super) fn read<T>(
+    device: &wgpu::Device,
+    buffer: &wgpu::Buffer,
+    read: impl FnOnce(&[u8]) -> T,
+) -> Result<T, String> {
+    // Before the lock, which this call takes itself.
+    let view = buffer
+        .get_mapped_range(..)
+        .map_err(|error| error.to_string())?;
+    let read = || read(&view);
+    let bytes = match device.adapter_info().backend {
+        #[cfg(all(
+            feature = "native",
+            any(
+                windows,
+                target_os = "linux",
+                target_os = "android",
+                target_os = "freebsd"
+            )
+        ))]
+        wgpu::Backend::Vulkan => while_alive::<wgpu::hal::api::Vulkan, _>(buffer, read),
+        #[cfg(all(
+            feature = "native",
+            any(
+                windows,
+                target_os = "linux",
+                target_os = "android",
+                target_os = "freebsd"
+            )
+        ))]
+        wgpu::Backend::Gl => while_alive::<wgpu::hal::api::Gles, _>(buffer, read),
+        #[cfg(all(feature = "native", target_vendor = "apple"))]
+        wgpu::Backend::Metal => while_alive::<wgpu::hal::api::Metal, _>(buffer, read),
+        #[cfg(all(feature = "native", windows))]
+        wgpu::Backend::Dx12 => while_alive::<wgpu::hal::api::Dx12, _>(buffer, read),
+        // In a browser the bytes are a copy already. Of other backends nothing is known here.
+        _ => Some(read()),
+    };
+    bytes.ok_or_else(|| "the buffer was destroyed".to_owned())
+}
+
+/// Calls `read` while the buffer cannot be destroyed; none if it was before.
+#[cfg(all(feature = "native", not(target_arch = "wasm32")))]
+fn while_alive<A: wgpu::hal::Api, T>(buffer: &wgpu::Buffer, read: impl FnOnce() -> T) -> Option<T> {
+    // SAFETY: what is asked for is the guard. The backend's buffer behind it is neither used nor destroyed here.
+    let guard = unsafe { buffer.as_hal::<A>() }?;
+    let result = read();
+    drop(guard);
+    Some(result)
+}
+
+#[cfg(all(test, not(target_arch = "wasm32")))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use pollster::block_on;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn bytes_outlive_their_device_while_they_are_read() {
+        for adapter in block_on(crate::adapters(wgpu::Backends::all())) {
+            let descriptor = wgpu::DeviceDescriptor {
+                required_limits: adapter.limits(),
+                ..Default::default()
+            };
+            let (device, queue) = block_on(adapter.request_device(&descriptor)).unwrap();
+            let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+            let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size: 64 << 20, // large enough that a driver gives it back to the system at once
+                usage,
+                mapped_at_creation: false,
+            });
+            queue.write_buffer(&buffer, 0, &[1; 1024]);
+            queue.submit([]);
+            buffer.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+            device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+            let (ends, end) = (device.clone(), || thread::sleep(Duration::from_millis(200)));
+            let (sum, polls) = read(&device, &buffer, |bytes| {
+                let polls = thread::spawn(move || {
+                    ends.destroy();
+                    let _ = ends.poll(wgpu::PollType::Poll);
+                });
+                end();
+                let sum: u64 = bytes.iter().map(|&byte| u64::from(byte)).sum();
+                (sum, polls)
+            })
+            .unwrap();
+            assert_eq!(sum, 1024);
+            polls.join().unwrap();
+            assert!(read(&device, &buffer, <[u8]>::len).is_err());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A reduction in rounds: where there is no room for the partial sums of all splits, those of some splits are added up
+//! before the next ones take their place.
+
+use super::finish::{Partials, group_records};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Planner, word};
+use crate::Error;
+use std::ops::Range;
+
+/// The splits of a reduction.
+pub(crate) struct Rounds {
+    pub splits: u64,
+    /// Records of the partial sums of a split.
+    pub records: u64,
+    /// Splits that there is room for at a time.
+    pub round: u64,
+}
+
+impl Rounds {
+    /// All splits at once if that takes no more records than `room`; else as many as leave room for the sums of so
+    /// many channels.
+    pub fn new(splits: u64, records: u64, channels: u64, room: u64) -> Self {
+        let round = match splits.saturating_mul(records) <= room {
+            true => splits,
+            false => room.saturating_sub(channels / 2 + 16) / records.max(1),
+        };
+        Self {
+            splits,
+            records,
+            round,
+        }
+    }
+
+    /// Whether there is one round.
+    pub fn at_once(&self) -> bool {
+        self.round == self.splits
+    }
+}
+
+impl Planner<'_> {
+    /// All rounds: `reduce` gives the dispatches of some splits, whose partial sums are where those of the first split
+    /// would be at the given part, and `partials` says what so many splits leave there.
+    pub fn in_rounds(
+        &self,
+        rounds: &Rounds,
+        workspace: &mut Workspace,
+        mut reduce: impl FnMut(Part, Range<u64>) -> Result<Vec<Dispatch>, Error>,
+        partials: impl Fn(Part, u64) -> Partials,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let round = rounds.round.max(1);
+        let part = workspace.reserve(round * rounds.records)?;
+        if rounds.at_once() {
+            let dispatches = reduce(part, 0..rounds.splits)?;
+            return Ok((dispatches, partials(part, rounds.splits)));
+        }
+        let channels = partials(part, 1).channels;
+        let total = workspace.reserve(group_records(channels))?;
+        let mut dispatches = Vec::new();
+        let before_groups = workspace.clone();
+        let mut first = 0;
+        while first < rounds.splits {
+            let end = (first + round).min(rounds.splits);
+            let before = Part {
+                first: part.first.wrapping_sub(word(first * rounds.records)),
+            };
+            dispatches.extend(reduce(before, first..end)?);
+            // The groups of all rounds have one place.
+            let mut scratch = before_groups.clone();
+            let (groups, sums) = self.group(partials(part, end - first), &mut scratch)?;
+            workspace.grow_to(&scratch);
+            dispatches.extend(groups);
+            dispatches.push(self.add_to(&sums, total, first > 0)?);
+            first = end;
+        }
+        Ok((dispatches, Partials::groups(total, channels, 1)))
+    }
+}

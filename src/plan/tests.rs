@@ -1,0 +1,410 @@
+//! What holds for every plan, over random shapes, types, tunings and limits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod counted;
+
+use super::*;
+use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
+use crate::{ParamGrads, Statistics, Tuning};
+
+/// A small generator of random numbers, the same on every machine.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+
+    /// From 1 to `most`, small numbers as often as large ones.
+    fn size(&mut self, most: u64) -> u64 {
+        let bits = self.below(u64::from(most.ilog2()) + 1);
+        (1 + self.below(2 << bits)).min(most)
+    }
+
+    fn grid(&mut self) -> Grid {
+        self.grid_of(MAX_ELEMENTS)
+    }
+
+    fn grid_of(&mut self, most: u64) -> Grid {
+        let mut left = most;
+        let mut sizes = [1; 3];
+        let first = self.below(3) as usize;
+        for turn in 0..3 {
+            let size = self.size(left);
+            left /= size;
+            sizes[(first + turn) % 3] = size as u32;
+        }
+        Grid {
+            outer: sizes[0],
+            channels: sizes[1],
+            inner: sizes[2],
+        }
+    }
+
+    fn profile(&mut self) -> Profile {
+        let preset = self.of(&[Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU]);
+        let tuning = match self.below(3) {
+            0 => preset,
+            _ => preset.changed(|bounds| self.below(bounds)),
+        };
+        Profile {
+            max_binding: self.of(&[1 << 27, 1 << 31, u64::from(u32::MAX)]),
+            max_buffer: u64::MAX,
+            alignment: self.of(&[32, 64, 256]),
+            max_invocations: self.of(&[256, 512, 1024]),
+            max_storage_buffers: self.of(&[4, 5, 6, 8, 8, 8, 64]),
+            max_workgroup_storage: self.of(&[16352, 32768, 65536]),
+            subgroup_size: self.of(&[0, 4, 8, 32, 64]),
+            f64: true,
+            int64: self.below(2) == 0,
+            tuning: tuning.within_bounds(),
+            ..Profile::usual()
+        }
+    }
+
+    fn types(&mut self) -> (DType, DType) {
+        use DType::{Bf16, F16, F32, F64};
+        self.of(&[(F32, F32), (F16, F32), (F16, F16), (Bf16, F32), (F64, F64)])
+    }
+
+    fn batch_norm(&mut self) -> BatchNormProblem {
+        let (data, params) = self.types();
+        BatchNormProblem {
+            layout: self.grid().into(),
+            data,
+            params,
+            has_gamma: self.below(2) == 0,
+            epsilon: 1e-5,
+            statistics: self.of(&[Statistics::Batch, Statistics::Constant]),
+            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen]),
+        }
+    }
+
+    fn small_batch_norm(&mut self) -> BatchNormProblem {
+        let mut grid = self.grid_of(1 << 20);
+        if self.below(3) == 0 {
+            grid.inner = 1;
+            grid.channels = grid.channels.next_multiple_of(4);
+        }
+        BatchNormProblem {
+            layout: grid.into(),
+            data: DType::F32,
+            params: DType::F32,
+            ..self.batch_norm()
+        }
+    }
+
+    fn small_layer_norm(&mut self) -> LayerNormProblem {
+        let grid = self.grid_of(1 << 20);
+        let data = self.of(&[DType::F32, DType::F32, DType::F16]);
+        LayerNormProblem {
+            rows: grid.outer * grid.channels,
+            columns: grid.inner,
+            data,
+            params: data,
+            ..self.layer_norm()
+        }
+    }
+
+    fn general(&mut self) -> BatchNormProblem {
+        let rank = 3 + self.below(6) as usize;
+        let mut left = 1 << 25; // general axes are bound at once
+        let shape: Vec<usize> = (0..rank)
+            .map(|_| {
+                let size = self.size(left);
+                left /= size;
+                size as usize
+            })
+            .collect();
+        let params: Vec<usize> = shape.iter().map(|&size| self.of(&[1, size])).collect();
+        BatchNormProblem {
+            layout: broadcast_layout(&shape, &params).unwrap(),
+            ..self.batch_norm()
+        }
+    }
+
+    fn layer_norm(&mut self) -> LayerNormProblem {
+        let (data, params) = self.types();
+        let grid = self.grid();
+        LayerNormProblem {
+            rows: word(u64::from(grid.outer) * u64::from(grid.channels)),
+            columns: grid.inner,
+            data,
+            params,
+            use_affine: self.below(4) > 0,
+            epsilon: 1e-5,
+            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen]),
+        }
+    }
+}
+
+/// What a plan may take of the workspace: see the README.
+fn allowed_workspace(plan: &Plan, groups: u64) -> u64 {
+    let src = plan.requirement(Tensor::Src).unwrap();
+    let a_group = if plan.data == DType::F64 { 96 } else { 48 };
+    src.bytes() + a_group * groups + (4 << 20)
+}
+
+fn cases() -> u64 {
+    match std::env::var_os("WGPU_NORM_TEST_ALL") {
+        Some(_) => 2_000_000,
+        None => 20_000,
+    }
+}
+
+/// Numbers that one accumulator of a dispatch adds one after another, at most.
+fn serial_adds(dispatch: &Dispatch) -> u64 {
+    let word = |name| u64::from(dispatch.uniforms.word(dispatch.kernel, name).unwrap());
+    let workgroup = u64::from(dispatch.workgroup_size);
+    let size = |name| dispatch.sizes.iter().find(|(size, _)| *size == name);
+    let packet_quads = size("packet_quads").map_or(1, |&(_, size)| u64::from(size));
+    // Of a run's elements one accumulator adds every fourth.
+    let of_run = |elements, lanes| div_ceil(elements, 4 * packet_quads * lanes) * packet_quads;
+    match dispatch.kernel {
+        Kernel::ReduceRuns => {
+            let lanes = word("lanes");
+            div_ceil(word("outer_block"), workgroup / lanes) * of_run(word("chunk"), lanes)
+        }
+        Kernel::FusedRuns => {
+            let runs = div_ceil(word("outer"), word("outer_lanes"));
+            runs * of_run(word("inner"), word("lanes"))
+        }
+        Kernel::ReduceColumns => div_ceil(word("tile_rows"), workgroup / word("column_lanes")),
+        // In blocks of 64 rows.
+        Kernel::FusedColumns => {
+            div_ceil(word("rows"), 64 * workgroup / word("column_lanes")).max(64)
+        }
+        Kernel::FusedRows
+        | Kernel::FusedRowsSubgroup
+        | Kernel::FusedUnalignedRows
+        | Kernel::FusedUnalignedRowsSubgroup
+        | Kernel::ReduceRows
+        | Kernel::ReduceRowsSubgroup => div_ceil(word("tile_rows"), word("row_step")),
+        // In tiers of 32.
+        Kernel::Finish => {
+            let lanes = size("lanes").map_or(1, |&(_, size)| u64::from(size));
+            div_ceil(word("group_parts"), lanes * 1024).max(32)
+        }
+        _ => 0,
+    }
+}
+
+/// No invocation's loops are cut short by a driver, and none adds too many numbers in a row, whatever the tuning.
+fn check_loops(
+    plan: Result<Plan, Error>,
+    what: &dyn std::fmt::Debug,
+    profile: &Profile,
+) -> Option<Plan> {
+    match plan {
+        Ok(plan) => {
+            for (_, dispatch) in &plan.dispatches {
+                assert!(
+                    dispatch.bindings.len() <= profile.max_storage_buffers as usize,
+                    "{dispatch:?}\n{what:?}\n{profile:?}"
+                );
+                let adds = serial_adds(dispatch);
+                assert!(
+                    adds <= MAX_SERIAL,
+                    "{adds} in a row by {dispatch:?}\n{what:?}\n{profile:?}"
+                );
+                let iterations = dispatch.iterations();
+                assert!(
+                    iterations <= MOST_ITERATIONS,
+                    "{iterations} of {dispatch:?}\n{what:?}\n{profile:?}"
+                );
+            }
+            Some(plan)
+        }
+        Err(Error::Limit { what: reason, .. }) if reason.contains("loops") => {
+            panic!("{reason}: {what:?}\n{profile:?}")
+        }
+        Err(_) => None,
+    }
+}
+
+#[test]
+fn loops_are_short_whatever_the_shape_and_the_tuning() {
+    let mut random = Random(1);
+    let (mut batch_norms, mut layer_norms) = (0, 0);
+    for _ in 0..cases() {
+        let mut profile = random.profile();
+        if random.below(2) == 0 {
+            profile.algorithm = Some(random.of(&Algorithm::ALL));
+        }
+        if random.below(4) == 0 {
+            profile.max_binding = random.of(&[1 << 22, 1 << 24]);
+        }
+        let problem = match random.below(4) {
+            0 => random.general(),
+            _ => random.batch_norm(),
+        };
+        let plan = check_loops(batch_norm(&profile, &problem), &problem, &profile);
+        batch_norms += u64::from(plan.is_some());
+        let problem = random.layer_norm();
+        let plan = check_loops(layer_norm(&profile, &problem), &problem, &profile);
+        layer_norms += u64::from(plan.is_some());
+    }
+    assert!(batch_norms > cases() / 8 && layer_norms > cases() / 8);
+}
+
+/// Where eight storage buffers bind, nothing whose parameters fit a binding is refused, and the workspace is as small as
+/// the README says.
+#[test]
+fn what_windows_hold_is_planned_with_little_workspace() {
+    let mut random = Random(2);
+    for _ in 0..cases() {
+        let profile = Profile {
+            max_storage_buffers: 8,
+            ..random.profile()
+        };
+        let fits = |elements: u64, dtype: DType| elements * dtype.size() <= profile.max_binding;
+        let problem = random.batch_norm();
+        let grid = &problem.layout.grid;
+        let channels = u64::from(grid.channels);
+        // What the README leaves out.
+        let record = 4 * problem.data.accumulator().size();
+        let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
+        if records_fit {
+            let plan = batch_norm(&profile, &problem);
+            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
+            let allowed = allowed_workspace(&plan, channels);
+            assert!(
+                plan.workspace_bytes <= allowed,
+                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
+                plan.workspace_bytes,
+                plan.algorithm
+            );
+        }
+        let problem = random.layer_norm();
+        let record = 4 * problem.data.accumulator().size();
+        let (rows, columns) = (u64::from(problem.rows), u64::from(problem.columns));
+        // Rows of an odd number of 16-bit elements leave a record each.
+        let odd = !(columns * problem.data.size()).is_multiple_of(4);
+        let halves_fit = !odd || rows * 16 + (1 << 22) <= profile.max_binding;
+        // So do rows that registers do not hold, three.
+        let presets = [Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU];
+        let held = columns <= 1024 && presets.contains(&profile.tuning);
+        let records_fit = held || 5 * rows * record + (1 << 22) <= profile.max_binding;
+        let sums_fit = halves_fit
+            && records_fit
+            && 6 * columns * problem.data.accumulator().size() + (1 << 22) <= profile.max_binding;
+        if fits(rows, problem.params) && fits(columns, problem.params) && sums_fit {
+            let plan = layer_norm(&profile, &problem);
+            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
+            let allowed = allowed_workspace(&plan, rows);
+            assert!(
+                plan.workspace_bytes <= allowed,
+                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
+                plan.workspace_bytes,
+                plan.algorithm
+            );
+        }
+    }
+}
+
+#[test]
+fn loads_are_as_wide_as_words_and_tensor_allow() {
+    let software = Profile {
+        int64: true,
+        f64: true,
+        tuning: Tuning::SOFTWARE,
+        ..Profile::usual()
+    };
+    let without_int64 = Profile {
+        int64: false,
+        ..software.clone()
+    };
+    let narrow = Profile {
+        tuning: Tuning {
+            load_bytes: 8,
+            ..Tuning::SOFTWARE
+        },
+        ..software.clone()
+    };
+    let quads = |profile: &Profile, data, elements| {
+        let planner = Planner { profile, data };
+        planner.packet_quads(elements)
+    };
+    use DType::{Bf16, F16, F32, F64};
+    for (profile, wide) in [
+        (&software, &[F32, F16, Bf16][..]),
+        (&without_int64, &[F16, Bf16]),
+        (&Profile::usual(), &[F16, Bf16]),
+        (&narrow, &[]),
+    ] {
+        for data in [F32, F64, F16, Bf16] {
+            let expected = if wide.contains(&data) { 2 } else { 1 };
+            assert_eq!(quads(profile, data, 24), expected, "{data} {profile:?}");
+            assert_eq!(quads(profile, data, 20), 1, "{data} {profile:?}");
+        }
+    }
+}
+
+/// Layers that people have, and the longest rows there can be, on an adapter that binds 128 MiB.
+#[test]
+fn plausible_layers_are_planned() {
+    let layer = |rows, columns, data, params| {
+        let problem = LayerNormProblem {
+            rows,
+            columns,
+            data,
+            params,
+            use_affine: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        };
+        for tuning in [Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU] {
+            let profile = Profile {
+                tuning,
+                ..Profile::usual()
+            };
+            let plan = layer_norm(&profile, &problem);
+            let plan = plan.unwrap_or_else(|error| panic!("{rows}x{columns} {data}: {error}"));
+            assert!(plan.workspace_bytes <= allowed_workspace(&plan, u64::from(rows)));
+        }
+    };
+    use DType::{Bf16, F16, F32, F64};
+    for (data, params) in [(F32, F32), (F16, F16), (F16, F32), (Bf16, F32), (F64, F64)] {
+        layer(16, 3 * 577 * 577, data, params);
+        layer(1, 1_000_001, data, params);
+        layer(256, 1_000_001, data, params);
+        if data != F64 {
+            layer(1, 1 << 24, data, params);
+        }
+    }
+}
+
+/// A fused kernel needs no workspace, however many channels there are; the halves have no room for theirs.
+#[test]
+fn millions_of_channels_are_fused_without_halves() {
+    let problem = BatchNormProblem {
+        layout: Grid {
+            outer: 1,
+            channels: 5_000_001,
+            inner: 25,
+        }
+        .into(),
+        data: DType::F32,
+        params: DType::F32,
+        has_gamma: true,
+        epsilon: 1e-5,
+        statistics: Statistics::Batch,
+        param_grads: ParamGrads::Both,
+    };
+    let plan = batch_norm(&Profile::usual(), &problem).unwrap();
+    assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);
+    assert_eq!(plan.workspace_bytes, 0);
+    assert_eq!(plan.requirement(Tensor::Sums), None);
+}

@@ -1,0 +1,269 @@
+//! Kernels that count their loop iterations, held against what plans say of them.
+
+use super::{Random, check_loops};
+use crate::kernels::{Access, Kernel, Variant};
+use crate::plan::{Dispatch, Phases, Plan, batch_norm, layer_norm};
+use crate::{Algorithm, ContextOptions, GpuContext, Profile};
+use std::collections::{BTreeMap, HashMap};
+
+/// A kernel's text in which every loop counts, and the largest count of all invocations is left in a buffer.
+fn counting(variant: &Variant) -> String {
+    let name = variant.kernel.entry().name;
+    let head = format!(
+        "@compute @workgroup_size(workgroup_size)\nfn {name}(\n    @builtin(workgroup_id) workgroup: vec3<u32>,\n    \
+         @builtin(local_invocation_index) local: u32,\n) {{"
+    );
+    let text = variant.wgsl();
+    assert!(text.contains(&head), "{name} begins in another way");
+    let text = text.replace(&head, "fn counted(workgroup: vec3<u32>, local: u32) {");
+    let lines = text.lines().map(|line| {
+        let code = line.split("//").next().unwrap_or_default().trim();
+        assert!(
+            !code.starts_with("loop") && !code.starts_with("while"),
+            "{line}"
+        );
+        match code.starts_with("for (") {
+            true => {
+                assert!(code.ends_with('{'), "{line}");
+                format!("{line} iterations_made++;\n")
+            }
+            false => format!("{line}\n"),
+        }
+    });
+    lines.collect::<String>()
+        + &format!(
+            "var<private> iterations_made: u32;
+@group(1) @binding(0) var<storage, read_write> most_iterations: atomic<u32>;
+@compute @workgroup_size(workgroup_size)
+fn {name}(@builtin(workgroup_id) workgroup: vec3<u32>, @builtin(local_invocation_index) local: u32) {{
+    counted(workgroup, local);
+    atomicMax(&most_iterations, iterations_made);
+}}
+"
+        )
+}
+
+struct Counter {
+    gpu: GpuContext,
+    pipelines: HashMap<Variant, (wgpu::ComputePipeline, [wgpu::BindGroupLayout; 2])>,
+}
+
+impl Counter {
+    fn buffer(&self, size: u64, contents: &[u8]) -> wgpu::Buffer {
+        let buffer = self.gpu.device().create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: size.next_multiple_of(256),
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::UNIFORM
+                | wgpu::BufferUsages::COPY_SRC
+                | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        self.gpu.queue().write_buffer(&buffer, 0, contents);
+        buffer
+    }
+
+    fn layout(&self, buffers: &[wgpu::BufferBindingType]) -> wgpu::BindGroupLayout {
+        let entries: Vec<_> = (0..)
+            .zip(buffers)
+            .map(|(binding, &ty)| wgpu::BindGroupLayoutEntry {
+                binding,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty,
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let device = self.gpu.device();
+        device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+            label: None,
+            entries: &entries,
+        })
+    }
+
+    fn compile(&mut self, variant: &Variant) {
+        if self.pipelines.contains_key(variant) {
+            return;
+        }
+        let storage = |read_only| wgpu::BufferBindingType::Storage { read_only };
+        let bound = variant
+            .bound
+            .iter()
+            .map(|&tensor| storage(!variant.writes(tensor)));
+        let bound: Vec<_> = [wgpu::BufferBindingType::Uniform]
+            .into_iter()
+            .chain(bound)
+            .collect();
+        let layouts = [self.layout(&bound), self.layout(&[storage(false)])];
+        let device = self.gpu.device();
+        let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: None,
+            bind_group_layouts: &[Some(&layouts[0]), Some(&layouts[1])],
+            immediate_size: 0,
+        });
+        let constants = variant.constants();
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: None,
+            layout: Some(&layout),
+            module: &device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: None,
+                source: wgpu::ShaderSource::Wgsl(counting(variant).into()),
+            }),
+            entry_point: Some(variant.kernel.entry().name),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &constants,
+                zero_initialize_workgroup_memory: true,
+            },
+            cache: None,
+        });
+        self.pipelines.insert(variant.clone(), (pipeline, layouts));
+    }
+
+    /// The largest count of each dispatch, in order; all tensors are zeros.
+    fn count(&mut self, plan: &Plan) -> Vec<(Dispatch, u64)> {
+        let whole = plan.dispatches.iter();
+        let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
+        let dispatches: Vec<Dispatch> = whole.map(|(_, dispatch)| dispatch.clone()).collect();
+        let mut buffers = HashMap::new();
+        for tensor in &plan.tensors {
+            buffers.insert(tensor.tensor, self.buffer(tensor.padded_bytes() + 256, &[]));
+        }
+        let workspace = self.buffer(plan.workspace_bytes.max(16), &[]);
+        let mut encoder = self
+            .gpu
+            .device()
+            .create_command_encoder(&Default::default());
+        let counts = self.buffer(256 * dispatches.len() as u64, &[]);
+        for (index, dispatch) in (0..).zip(&dispatches) {
+            let variant = Variant {
+                kernel: dispatch.kernel,
+                data: plan.data,
+                params: plan.params,
+                bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
+                in_place: false,
+                pooled: false,
+                access: Access::Quads,
+                exact: vec![],
+                workgroup_size: dispatch.workgroup_size,
+                sizes: dispatch.sizes.clone(),
+                enabled: dispatch.enabled.clone(),
+            }
+            .normalized();
+            self.compile(&variant);
+            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            let uniforms = self.buffer(uniforms.len() as u64, &uniforms);
+            let mut entries = vec![wgpu::BindGroupEntry {
+                binding: 0,
+                resource: uniforms.as_entire_binding(),
+            }];
+            for (slot, binding) in (1..).zip(&dispatch.bindings) {
+                entries.push(wgpu::BindGroupEntry {
+                    binding: slot,
+                    resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                        buffer: buffers.get(&binding.tensor).unwrap_or(&workspace),
+                        offset: binding.bytes.start,
+                        size: (binding.bytes.end - binding.bytes.start).try_into().ok(),
+                    }),
+                });
+            }
+            let (pipeline, layouts) = &self.pipelines[&variant];
+            let device = self.gpu.device();
+            let group = |layout, entries: &[_]| {
+                device.create_bind_group(&wgpu::BindGroupDescriptor {
+                    label: None,
+                    layout,
+                    entries,
+                })
+            };
+            let own = group(&layouts[0], &entries);
+            let count = wgpu::BindGroupEntry {
+                binding: 0,
+                resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+                    buffer: &counts,
+                    offset: 256 * index,
+                    size: 4.try_into().ok(),
+                }),
+            };
+            let count = group(&layouts[1], &[count]);
+            let mut pass = encoder.begin_compute_pass(&Default::default());
+            pass.set_pipeline(pipeline);
+            pass.set_bind_group(0, &own, &[]);
+            pass.set_bind_group(1, &count, &[]);
+            pass.dispatch_workgroups(dispatch.workgroups[0], dispatch.workgroups[1], 1);
+        }
+        let device = self.gpu.device();
+        let staging = device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: counts.size(),
+            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        encoder.copy_buffer_to_buffer(&counts, 0, &staging, 0, counts.size());
+        self.gpu.queue().submit([encoder.finish()]);
+        staging.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
+        device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let mapped = staging.get_mapped_range(..).unwrap();
+        let counts = mapped.chunks(256).map(|chunk| {
+            let word: [u8; 4] = chunk[..4].try_into().unwrap();
+            u64::from(u32::from_ne_bytes(word))
+        });
+        dispatches.into_iter().zip(counts).collect()
+    }
+}
+
+/// No invocation makes more iterations than its plan says, and none of the kernels far fewer in every case.
+#[test]
+fn kernels_make_no_more_iterations_than_plans_say() {
+    let options = ContextOptions::default();
+    let gpu = pollster::block_on(GpuContext::with_options(options)).expect("an adapter");
+    println!("counting on {:?}", gpu.adapter_info());
+    let own = gpu.profile().clone();
+    let mut counter = Counter {
+        gpu,
+        pipelines: HashMap::new(),
+    };
+    let mut random = Random(3);
+    // The largest share of its bound that each kernel was seen to make.
+    let mut closest: BTreeMap<Kernel, f64> = BTreeMap::new();
+    for case in 0..120 {
+        let profile = Profile {
+            tuning: random.profile().tuning,
+            algorithm: (case % 2 == 0).then(|| random.of(&Algorithm::ALL)),
+            max_storage_buffers: random.of(&[4, 8]),
+            int64: false,
+            f64: false,
+            ..own.clone()
+        };
+        let (of_batch, of_layer) = (random.small_batch_norm(), random.small_layer_norm());
+        let plans = [
+            check_loops(batch_norm(&profile, &of_batch), &of_batch, &profile),
+            check_loops(layer_norm(&profile, &of_layer), &of_layer, &profile),
+        ];
+        for plan in plans.iter().flatten() {
+            for (dispatch, made) in counter.count(plan) {
+                let bound = dispatch.iterations();
+                assert!(
+                    made <= bound,
+                    "{made} iterations, not {bound}: {dispatch:?}\n{of_batch:?}\n{of_layer:?}\n{profile:?}"
+                );
+                let share = made as f64 / bound.max(1) as f64;
+                let closest = closest.entry(dispatch.kernel).or_default();
+                *closest = closest.max(share);
+            }
+        }
+    }
+    println!("{closest:#?}");
+    let known = Kernel::ALL.into_iter();
+    let known = known.filter(|kernel| own.subgroup_size > 0 || !kernel.entry().subgroups);
+    assert_eq!(closest.len(), known.count(), "some kernels were not run");
+    for (kernel, share) in closest {
+        let loops = !matches!(kernel, Kernel::PackWeights | Kernel::JoinRows);
+        assert!(
+            !loops || share > 0.25,
+            "{kernel:?}: at most {share} of its bound"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! Files that are no plain new ones: pipes and devices, links, modes, and outputs that a signal cuts off.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+/// Runs what must not wait for ever.
+fn promptly(command: &mut Command, what: &str) -> Output {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > Duration::from_secs(60) {
+            child.kill().unwrap();
+            panic!("{what}: still running");
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+#[cfg(unix)]
+#[test]
+fn what_may_never_end_is_not_read() {
+    let folder = folder("endless");
+    let pipe = folder.join("pipe");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let output = folder.join("out");
+    for (path, kind) in [(Path::new("/dev/zero"), "a device"), (&pipe, "a pipe")] {
+        let expected = format!("expected a regular file, got {kind}");
+        let what = format!("profile {kind}");
+        let result = promptly(command(&["adapters", "--profile"]).arg(path), &what);
+        assert_eq!(result.status.code(), Some(2), "{what}");
+        assert!(stderr(&result).contains(&expected), "{}", stderr(&result));
+        let what = format!("report {kind}");
+        let result = promptly(command(&["bench", "--from-json"]).arg(path), &what);
+        assert_failure(&result, &[&expected], &what);
+        let what = format!("document {kind}");
+        let report = ["bench", "--shape", "2x3", "--markdown"];
+        let result = promptly(command(&report).arg(path), &what);
+        assert_failure(&result, &[&expected], &what);
+        let what = format!("input {kind}");
+        let mut backward = command(&[BATCH_NORM]);
+        let result = promptly(backward.arg(path).arg("-o").arg(&output), &what);
+        assert_failure(&result, &[&expected], &what);
+    }
+    assert_eq!(names(&folder), ["pipe"]);
+}
+
+#[test]
+fn texts_have_a_largest_size() {
+    let folder = folder("size");
+    let large = folder.join("large");
+    let file = std::fs::File::create(&large).unwrap();
+    file.set_len(1 << 40).unwrap(); // of nothing
+    let result = command(&["bench", "--from-json"]).arg(&large).output();
+    assert_failure(&result.unwrap(), &["large", "bytes of text, got more"], "");
+}
+
+#[cfg(unix)]
+mod unix {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::os::unix::process::ExitStatusExt;
+
+    fn mode(path: &Path) -> u32 {
+        std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_replaced_file_keeps_its_mode() {
+        let folder = folder("mode");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, Draft::good().bytes()).unwrap();
+        for want in [0o600, 0o664, 0o750] {
+            std::fs::write(&output, "old").unwrap();
+            std::fs::set_permissions(&output, PermissionsExt::from_mode(want)).unwrap();
+            assert_success(&backward(&input, &output, &[]));
+            assert_eq!(mode(&output), want);
+            assert_eq!(values(&output, "diff_src").len(), 6);
+        }
+        // A new one has the mode of any new file.
+        let (new, plain) = (folder.join("new"), folder.join("plain"));
+        std::fs::write(&plain, "").unwrap();
+        assert_success(&backward(&input, &new, &[]));
+        assert_eq!(mode(&new), mode(&plain));
+    }
+
+    #[test]
+    fn a_file_that_must_not_be_written_is_not_replaced() {
+        let folder = folder("read-only");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, Draft::good().bytes()).unwrap();
+        std::fs::write(&output, "old").unwrap();
+        std::fs::set_permissions(&output, PermissionsExt::from_mode(0o444)).unwrap();
+        if std::fs::OpenOptions::new()
+            .write(true)
+            .open(&output)
+            .is_ok()
+        {
+            println!("not tested: this user may write everything");
+            return;
+        }
+        let result = backward(&input, &output, &[]);
+        assert_failure(&result, &["out: cannot be written"], "read-only");
+        assert_eq!(std::fs::read(&output).unwrap(), b"old");
+    }
+
+    #[test]
+    fn links_are_followed_to_their_end() {
+        let folder = folder("links");
+        let input = folder.join("in");
+        let (inside, first, second) = (folder.join("a"), folder.join("first"), folder.join("a/2"));
+        std::fs::write(&input, Draft::good().bytes()).unwrap();
+        std::fs::create_dir(&inside).unwrap();
+        // A link to a link, each relative to its own folder, to nothing and then to a file.
+        symlink("a/2", &first).unwrap();
+        symlink("target", &second).unwrap();
+        for _ in 0..2 {
+            assert_success(&backward(&input, &first, &[]));
+            assert!(first.is_symlink() && second.is_symlink());
+            assert_eq!(values(&inside.join("target"), "diff_src").len(), 6);
+            assert_eq!(names(&inside), ["2", "target"]);
+        }
+        let circle = folder.join("circle");
+        symlink("circle", &circle).unwrap();
+        let result = backward(&input, &circle, &[]);
+        assert_failure(&result, &["circle: cannot be written", "links"], "circle");
+    }
+
+    /// Sends a signal as soon as the command writes; false if it was done before.
+    fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
+        let mut child = command(&[BATCH_NORM])
+            .arg(input)
+            .arg("-o")
+            .arg(output)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let is_written = || names(folder).iter().any(|name| name.starts_with('.'));
+        while !is_written() {
+            if child.try_wait().unwrap().is_some() {
+                return false;
+            }
+        }
+        let id = child.id().to_string();
+        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+        assert!(sent.unwrap().success());
+        let status = child.wait().unwrap();
+        if status.success() {
+            return false;
+        }
+        assert_eq!(status.signal(), Some(number), "{status}");
+        true
+    }
+
+    #[test]
+    fn a_signal_leaves_no_half_written_file() {
+        let folder = folder("signal");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        let shape = [1 << 11, 1 << 13];
+        let draft = Draft::good()
+            .with("src", tensor(&shape, &vec![1.0_f32; 1 << 24]))
+            .with("diff_dst", tensor(&shape, &vec![1.0_f32; 1 << 24]))
+            .with("mean", tensor(&[1 << 13], &vec![0.0_f32; 1 << 13]))
+            .with("variance", tensor(&[1 << 13], &vec![1.0_f32; 1 << 13]))
+            .without("gamma");
+        std::fs::write(&input, draft.bytes()).unwrap();
+        for (signal, number) in [("INT", 2), ("TERM", 15)] {
+            std::fs::write(&output, "old").unwrap();
+            let mut tries = 0..10;
+            let hit = tries.any(|_| cut_off(signal, number, &folder, &input, &output));
+            assert!(hit, "the command was done before {signal} each time");
+            assert_eq!(names(&folder), ["in", "out"], "{signal}");
+        }
+    }
+}
