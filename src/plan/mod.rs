@@ -266,8 +266,7 @@ impl Planner<'_> {
     /// Records of partial sums that a binding holds beside so many others, and beside the sums of groups of them.
     fn held_records(&self, others: u64) -> u64 {
         let held = self.profile.max_binding / (4 * self.data.accumulator().size());
-        let held = held.saturating_sub(others + (1 << 12));
-        held - held / 512
+        (held - held / 512).saturating_sub(others)
     }
 
     /// Pieces of a tensor, so many elements apart, that a workgroup takes one after another at most. Pieces that need

@@ -292,7 +292,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let (rows, columns) = (u64::from(problem.rows), u64::from(problem.columns));
         // Rows of an odd number of 16-bit elements leave a record each.
         let odd = !(columns * problem.data.size()).is_multiple_of(4);
-        let halves_fit = !odd || rows * 16 + (1 << 22) <= profile.max_binding;
+        let halves_fit = !odd || rows * 17 + (1 << 22) <= profile.max_binding;
         // So do rows that registers do not hold, three.
         let presets = [Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU];
         let held = columns <= 1024 && presets.contains(&profile.tuning);
