@@ -2,6 +2,7 @@
 
 use crate::attributes::{Choice, Format, choice};
 use crate::bench::Bench;
+use crate::verify::Verify;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -100,6 +101,11 @@ pub enum Command {
     /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under the 5n model
     /// (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache).
     Bench(Box<Bench>),
+    /// Shows whether an adapter computes what it should
+    ///
+    /// Runs a list of cases, of every operator, algorithm, layout and element type that the adapter supports, and holds
+    /// each against the float64 reference: within a tolerance, nothing changed around the tensors, the same bits again.
+    Verify(Verify),
 }
 
 /// The files of an operator.

@@ -65,6 +65,9 @@ pub enum Failure {
          got {worst:.3} in {tensor}; nothing was written"
     )]
     Check { tensor: &'static str, worst: f64 },
+    /// Cases of `verify` failed.
+    #[error("verify: expected every case to be right, got {failed} that failed")]
+    Verify { failed: usize },
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },

@@ -18,6 +18,7 @@ mod output;
 mod progress;
 mod stdout;
 mod tensors;
+mod verify;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -44,6 +45,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::LayerNormBackward(command) => layer_norm::run(command, &cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
+        Command::Verify(command) => verify::run(command, &cli.gpu),
     }
 }
 
