@@ -88,15 +88,17 @@ pub fn measure(
     progress: &Progress,
 ) -> Result<Summary, Failure> {
     let cases = case.map_or_else(|| cases(full), |case| vec![case.clone()]);
-    let begun = Instant::now();
     let mut summary = Summary::new(gpu);
     for (index, case) in cases.iter().enumerate() {
         progress.step(&format!("{} of {} {case}", index + 1, cases.len()));
-        match pollster::block_on(case.run(gpu)) {
+        let begun = Instant::now();
+        let fault = match pollster::block_on(case.run(gpu)) {
             Err(error @ Error::DeviceLost { .. }) => return Err(error.into()),
-            outcome => summary.add(case, outcome),
+            outcome => summary.add(case, outcome, begun.elapsed().as_secs_f64()),
+        };
+        if let Some(fault) = fault {
+            progress.note(&format!("failed: {case}: {fault}"));
         }
     }
-    summary.seconds = begun.elapsed().as_secs_f64();
     Ok(summary)
 }

@@ -14,7 +14,7 @@ pub struct Summary {
     driver: String,
     backend: String,
     /// How long they took.
-    pub seconds: f64,
+    seconds: f64,
     ran: Vec<Ran>,
     unsupported: Vec<(Case, String)>,
 }
@@ -25,6 +25,7 @@ struct Ran {
     algorithm: Option<Algorithm>,
     error: f64,
     fault: Option<String>,
+    seconds: f64,
 }
 
 /// The cases of an operator that an algorithm computed.
@@ -49,11 +50,20 @@ impl Summary {
         }
     }
 
-    /// Takes a case's outcome.
-    pub fn add(&mut self, case: &Case, outcome: Result<Outcome, Error>) {
+    /// Takes a case's outcome. Gives what was wrong, if anything was.
+    pub fn add(
+        &mut self,
+        case: &Case,
+        outcome: Result<Outcome, Error>,
+        seconds: f64,
+    ) -> Option<&str> {
+        self.seconds += seconds;
         let case = case.clone();
         let (algorithm, error, fault) = match outcome {
-            Ok(Outcome::Unsupported { reason }) => return self.unsupported.push((case, reason)),
+            Ok(Outcome::Unsupported { reason }) => {
+                self.unsupported.push((case, reason));
+                return None;
+            }
             Ok(Outcome::Ran {
                 algorithm,
                 error,
@@ -67,7 +77,9 @@ impl Summary {
             algorithm,
             error,
             fault,
+            seconds,
         });
+        self.ran.last()?.fault.as_deref()
     }
 
     /// How many cases failed.
@@ -108,7 +120,8 @@ impl Summary {
             0 => "all right".to_owned(),
             failed => format!("{failed} FAILED"),
         };
-        format!("{ran} cases in {:.1} s: {result}{not_run}", self.seconds)
+        let cases = if ran == 1 { "case" } else { "cases" };
+        format!("{ran} {cases} in {:.1} s: {result}{not_run}", self.seconds)
     }
 
     /// Prints the table, what was not run, and how to run each case that failed.
@@ -138,10 +151,8 @@ impl Summary {
         stdout::line("  error: the largest one, in units of the tolerance")?;
         for ran in &self.ran {
             if let Some(fault) = &ran.fault {
-                stdout::line(format_args!(
-                    "failed: {fault}\n  {}",
-                    self.command(&ran.case, profile)
-                ))?;
+                stdout::line(format_args!("failed: {fault}"))?;
+                stdout::line(format_args!("  {}", self.command(&ran.case, profile)))?;
             }
         }
         Ok(())
@@ -165,6 +176,7 @@ impl Summary {
                 "algorithm": ran.algorithm.map(Algorithm::name),
                 "error": ran.error.is_finite().then_some(ran.error),
                 "fault": ran.fault,
+                "seconds": ran.seconds,
             })
         });
         let unsupported = self

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Damages the kernels, one small change at a time, and asks `wgpu-norm verify` whether it sees it.
+
+    tools/mutants/run.py [--each N] [--jobs N] [--only TEXT] [--list]
+
+Takes every function of shaders/**/*.wgsl and makes N changes in it (2 unless told): a + becomes a -, a < a <=, a 0u a 1u,
+an x a y, and so on; the last rule takes a statement out. For each change it runs the default `verify`, on the adapter
+that WGPU_BACKEND and WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a
+survivor: a hole in the list of cases (src/verify/list.rs), or a change that cannot be seen, which then belongs to
+UNSEEN below, with the reason. Exits 1 if there is a survivor.
+
+Builds the command once, with debug assertions in this crate: such a build reads the damaged text from the file that
+WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+SHADERS = ROOT / "shaders"
+
+# What is replaced, by what. One change is one place.
+RULES = [
+    (r" \+ ", " - "),
+    (r" - ", " + "),
+    (r" \* ", " / "),
+    (r" / ", " * "),
+    (r" % ", " / "),
+    (r" \+= ", " -= "),
+    (r" < ", " <= "),
+    (r" <= ", " < "),
+    (r" > ", " >= "),
+    (r" >= ", " > "),
+    (r" == ", " != "),
+    (r" && ", " || "),
+    (r" << ", " >> "),
+    (r" >> ", " << "),
+    (r" & ", " | "),
+    (r" \| ", " & "),
+    (r"\bmin\(", "max("),
+    (r"\bmax\(", "min("),
+    (r"\b0u\b", "1u"),
+    (r"\b1u\b", "2u"),
+    (r"\b2u\b", "1u"),
+    (r"\b3u\b", "2u"),
+    (r"\b4u\b", "3u"),
+    (r"\b1\.0\b", "2.0"),
+    (r"0x([0-9a-f]*)([0-7])([0-9a-f]*)u", r"0x\g<1>8\g<3>u"),
+    (r"(?<=[\w\])])\.x\b", ".y"),
+    (r"(?<=[\w\])])\.y\b", ".x"),
+    (r"(?<=[\w\])])\.z\b", ".w"),
+    (r"(?<=[\w\])])\.w\b", ".z"),
+    (r"\.xy\b", ".yx"),
+    (r"\.zw\b", ".wz"),
+    (r"\.xz\b", ".yz"),
+    (r"\[0\]", "[1]"),
+    (r"\[1\]", "[0]"),
+    (r"\bif !", "if "),
+    (r"workgroupBarrier\(\);", ""),
+    (r"(?m)^ +[\w.\[\]*()]+ [+-]?= [^;{]*;$", ""),
+    (r"(?m)^ +store_\w+\([^;]*\);$", ""),
+    (r"(?m)^ +(if [^{}]* \{ )?return;( \})?$", ""),
+]
+
+# Changes that change no result: file, function, a part of the changed line as it was, what replaces what; and why.
+UNSEEN = []
+
+
+def without_comments(text):
+    """The text with blanks for comments."""
+    return re.sub(r"//[^\n]*", lambda found: " " * len(found[0]), text)
+
+
+def functions(text):
+    """Name, start and end of each function's body."""
+    for found in re.finditer(r"\bfn (\w+)", text):
+        # A body begins at the first brace that is outside of the parameters' parentheses.
+        depth, at = 0, found.end()
+        while depth > 0 or text[at] != "{":
+            depth += {"(": 1, ")": -1}.get(text[at], 0)
+            at += 1
+        start, depth = at, 0
+        while True:
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+            if depth == 0:
+                break
+        yield found[1], start, at
+
+
+class Mutant:
+    def __init__(self, path, function, text, start, end, new, rule):
+        self.path, self.function, self.rule = path, function, rule
+        self.text = text
+        self.damaged = text[:start] + new + text[end:]
+        self.number = text.count("\n", 0, start) + 1
+        self.line = text.splitlines()[self.number - 1 :][0].strip()
+        if not self.line:
+            self.line = text[start:end].strip()
+        self.change = f"{text[start:end].strip()!r} to {new.strip()!r}"
+
+    def __str__(self):
+        name = self.path.relative_to(ROOT)
+        return f"{name}:{self.number} {self.function}: {self.change} in {self.line!r}"
+
+    def unseen(self):
+        name = str(self.path.relative_to(SHADERS))
+        for path, function, part, change, why in UNSEEN:
+            if (path, function) == (name, self.function) and part in self.line and change in self.change:
+                return why
+        return None
+
+
+def mutants(each):
+    """Each function's changes, spread over the rules and over its text."""
+    for path in sorted(SHADERS.rglob("*.wgsl")):
+        text = path.read_text()
+        code = without_comments(text)
+        for name, start, end in functions(code):
+            found = []
+            for index, (pattern, new) in enumerate(RULES):
+                for place in re.finditer(pattern, code[start:end]):
+                    a, b = start + place.start(), start + place.end()
+                    found.append(Mutant(path, name, text, a, b, place.expand(new), index))
+            found = [mutant for mutant in found if mutant.unseen() is None]
+            count = min(each, len(found))
+            # Evenly over the list, which is sorted by rule: by the function's name, so that functions begin elsewhere.
+            offset = sum(name.encode()) % max(len(found), 1)
+            for i in range(count):
+                yield found[(offset + i * len(found) // count) % len(found)]
+
+
+def build():
+    command = ["cargo", "build", "--release", "--bin", "wgpu-norm"]
+    option = "profile.release.package.wgpu-norm.debug-assertions=true"
+    subprocess.run(command + ["--config", option], cwd=ROOT, check=True)
+    target = ROOT / "target/mutants"
+    target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(ROOT / "target/release/wgpu-norm", target)
+    return target / "wgpu-norm"
+
+
+# wgpu's words for a text that is no WGSL.
+REFUSED = ("parsing error", "validation error", "Shader '", "is not valid", "pipeline")
+
+
+def failures(command, swap=None):
+    """Runs verify, and gives the lines of the cases that fail, and at last the exit status."""
+    environment = dict(os.environ)
+    if swap:
+        environment["WGPU_NORM_SWAP"] = swap
+    process = subprocess.Popen(
+        ["timeout", "600", str(command), "verify"],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        for line in process.stderr:
+            if line.startswith("failed: "):
+                yield line.strip()
+        yield process.wait()
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def case_of(line):
+    return line.split(": ")[1]
+
+
+def verdict(command, mutant, ill):
+    """found, refused or survivor, and by which line. `ill` are the cases that fail without any damage."""
+    with tempfile.NamedTemporaryFile("w", suffix=".wgsl") as swap:
+        swap.write(mutant.text + "\0" + mutant.damaged)
+        swap.flush()
+        for line in failures(command, swap.name):
+            if isinstance(line, int):
+                # A process that dies otherwise is seen too.
+                return ("survivor", "") if line in (0, 1) else ("found", f"exit status {line}")
+            if any(words in line for words in REFUSED):
+                return "refused", line
+            if case_of(line) not in ill:
+                return "found", line
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--each", type=int, default=2, help="changes in each function")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs side by side")
+    parser.add_argument("--only", default="", help="a part of the mutants' lines, as --list prints them")
+    parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
+    arguments = parser.parse_args()
+    chosen = [mutant for mutant in mutants(arguments.each) if arguments.only in str(mutant)]
+    if arguments.list:
+        print("\n".join(map(str, chosen)))
+        return 0
+    command = build()
+    ill = {case_of(line) for line in failures(command) if isinstance(line, str)}
+    for case in sorted(ill):
+        print(f"fails without any damage, and does not count: {case}")
+    counts = {"found": 0, "refused": 0, "survivor": 0}
+    with concurrent.futures.ThreadPoolExecutor(arguments.jobs) as pool:
+        for mutant, (result, by) in zip(chosen, pool.map(lambda mutant: verdict(command, mutant, ill), chosen)):
+            counts[result] += 1
+            print(f"{result:<8} {mutant}\n         {by[:200]}", flush=True)
+    total = ", ".join(f"{count} {result}" for result, count in counts.items())
+    print(f"{len(chosen)} mutants: {total}; {len(UNSEEN)} kinds that cannot be seen are left out")
+    return 1 if counts["survivor"] or not counts["found"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
