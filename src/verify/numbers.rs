@@ -125,13 +125,13 @@ pub(super) fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     }
 }
 
-/// Every number of an element type of 16 bits.
+/// Every number of an element type of 16 bits, and one more: in the next turn each is in the other half of a word.
 pub(super) fn patterns(dtype: DType) -> Vec<f64> {
     let value = |bits: u16| match dtype {
         DType::F16 => f16::from_bits(bits).to_f64(),
         _ => bf16::from_bits(bits).to_f64(),
     };
-    (0..=u16::MAX).map(value).collect()
+    (0..=u16::MAX).map(value).chain([1.0]).collect()
 }
 
 /// Numbers of f32 at, right below and right above the middle between neighbours of a type of 16 bits; its ends; and

@@ -30,7 +30,7 @@ SHADERS = ROOT / "shaders"
 RULES = [
     (r" \+ ", " - "),
     (r" - ", " + "),
-    (r" \* ", " / "),
+    (r" \* ", " + "),
     (r" / ", " * "),
     (r" % ", " / "),
     (r" \+= ", " -= "),
@@ -69,7 +69,7 @@ RULES = [
     (r"(?m)^ +(if [^{}]* \{ )?return;( \})?$", ""),
 ]
 
-# Changes that change no result: file, function, a part of the changed line as it was, what replaces what; and why.
+# Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
 UNSEEN = []
 
 
@@ -96,24 +96,26 @@ def functions(text):
 
 
 class Mutant:
-    def __init__(self, path, function, text, start, end, new, rule):
-        self.path, self.function, self.rule = path, function, rule
-        self.text = text
+    """One change of a function."""
+
+    def __init__(self, path, function, text, start, end, new):
+        self.path, self.function, self.text = path, function, text
         self.damaged = text[:start] + new + text[end:]
-        self.number = text.count("\n", 0, start) + 1
-        self.line = text.splitlines()[self.number - 1 :][0].strip()
-        if not self.line:
-            self.line = text[start:end].strip()
-        self.change = f"{text[start:end].strip()!r} to {new.strip()!r}"
+        self.number = text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
+        first = text.rfind("\n", 0, start) + 1
+        last = text.find("\n", end)
+        self.line = text[first:last].strip()
+        self.changed = (text[first:start] + new + text[end:last]).strip()
 
     def __str__(self):
         name = self.path.relative_to(ROOT)
-        return f"{name}:{self.number} {self.function}: {self.change} in {self.line!r}"
+        return f"{name}:{self.number} {self.function}: {self.line}  -->  {self.changed}"
 
     def unseen(self):
         name = str(self.path.relative_to(SHADERS))
-        for path, function, part, change, why in UNSEEN:
-            if (path, function) == (name, self.function) and part in self.line and change in self.change:
+        for path, function, line, changed, why in UNSEEN:
+            known = (path, function) == (name, self.function)
+            if known and line in self.line and changed in self.changed:
                 return why
         return None
 
@@ -125,10 +127,10 @@ def mutants(each):
         code = without_comments(text)
         for name, start, end in functions(code):
             found = []
-            for index, (pattern, new) in enumerate(RULES):
+            for pattern, new in RULES:
                 for place in re.finditer(pattern, code[start:end]):
                     a, b = start + place.start(), start + place.end()
-                    found.append(Mutant(path, name, text, a, b, place.expand(new), index))
+                    found.append(Mutant(path, name, text, a, b, place.expand(new)))
             found = [mutant for mutant in found if mutant.unseen() is None]
             count = min(each, len(found))
             # Evenly over the list, which is sorted by rule: by the function's name, so that functions begin elsewhere.
