@@ -95,13 +95,12 @@ impl Buffers {
         let place = self
             .slot(tensor)
             .map(|slot| (slot.buffer, slot.filled.clone()));
-        if let Some((buffer, range)) = place {
-            let image = self.images.get_mut(buffer);
-            if let Some(place) = image.and_then(|image| image.get_mut(range)) {
-                if place.len() == elements.len() {
-                    place.copy_from_slice(elements);
-                }
-            }
+        if let Some((buffer, range)) = place
+            && let Some(image) = self.images.get_mut(buffer)
+            && let Some(place) = image.get_mut(range)
+            && place.len() == elements.len()
+        {
+            place.copy_from_slice(elements);
         }
     }
 
@@ -160,7 +159,7 @@ impl Buffers {
     /// Where a byte is.
     fn describe(&self, buffer: usize, byte: usize) -> String {
         let own = self.slots.iter().filter(|slot| slot.buffer == buffer);
-        let before = own.filter(|slot| slot.bytes.start <= byte).last();
+        let before = own.rev().find(|slot| slot.bytes.start <= byte);
         match before {
             Some(slot) if byte < slot.bytes.end => {
                 let at = byte - slot.bytes.start;

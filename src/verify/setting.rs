@@ -34,8 +34,11 @@ impl Preset {
     }
 }
 
+/// Lowers a limit.
+type Lower = fn(&mut Profile, u32);
+
 /// Limits that can be lowered, by their names in a case's ID: those of [`Profile`]'s fields.
-const LIMITS: [(&str, fn(&mut Profile, u32)); 6] = [
+const LIMITS: [(&str, Lower); 6] = [
     ("max_binding", |profile, value| {
         profile.max_binding = value.into();
     }),
