@@ -19,6 +19,7 @@ batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen
 # Channels last: packets of a row, rows that end inside of one, several columns a channel, many splits.
 batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny/in_place}
 batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
+batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
 batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
 batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
 batch_norm_backward/{33x20,50x5}/nxc/bf16/channels_last/gpu
@@ -43,16 +44,20 @@ batch_norm_backward/2x3x1x2x3x2x3x2/params_2x1x1x2x1x2x1x2/f32/general
 batch_norm_backward/2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4/f32/general/no_gamma
 
 # Rows in registers: rows that begin at four elements, at two, anywhere; shorter than four; shared by several.
-layer_norm_backward/{16x768,23x101,23x250,301x3}/f32/rows_in_registers/{gpu,software}
+layer_norm_backward/{16x192,23x101,23x50,301x3}/f32/rows_in_registers/{gpu,software}
 layer_norm_backward/{301x3,301x5}/bf16/rows_in_registers/in_place
-layer_norm_backward/{33x28,9x67,5x1,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
+layer_norm_backward/{9x129,9x131}/bf16/rows_in_registers/tiny/in_place
+layer_norm_backward/{33x28,5x1,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
+layer_norm_backward/9x67/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
 layer_norm_backward/{33x96,9x101}/{f32,bf16}/rows_in_registers/row_lane_quads=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
-layer_norm_backward/{5x1002,64x64,23x101,70x3}/f32/rows_read_twice/{gpu,software,tiny/in_place}
+layer_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
+layer_norm_backward/70x3/f32/rows_read_twice/{gpu,tiny/in_place}
+layer_norm_backward/5x1002/f32/rows_read_twice/software
 layer_norm_backward/{9x37,15x72}/f16-f32/rows_read_twice/{gpu,software}
 layer_norm_backward/{5x42,7x1}/bf16/rows_read_twice/{gpu,software}
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
@@ -61,10 +66,11 @@ layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f3
 
 # Buffers: ends, one for all, diff_src over diff_dst.
 batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
+batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/exact
 batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
-layer_norm_backward/{5x7,8x12,21x30}/{f32,bf16}/rows_in_registers/{exact,exact/in_place,pooled/in_place}
+layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place,bf16/exact/in_place}/rows_in_registers
 layer_norm_backward/{5x7,8x12}/{f32,f16}/rows_read_twice/{exact/in_place,pooled}
 
 # Two halves, and the sums of two parts of the samples.
@@ -91,11 +97,11 @@ layer_norm_backward/400037x3/f32/equal/{gpu,software}
 batch_norm_backward/4194304x1/nxc/f32/alike/window_unit=256
 
 # Windows give the bits of the whole.
-batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096/windows=131072
-batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096/windows=131072
-batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096/windows=131072
-layer_norm_backward/{9000x68/f32,9001x67/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384/windows=1048576
-layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/apply_tile=1024,min_split=1024,window_unit=4096/windows=65536
+batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
+layer_norm_backward/{9000x68/f32,9001x67/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/apply_tile=1024,min_split=1024,window_unit=4096,max_workgroups=255/windows=65536
 
 # What is not a number, or infinite, stays where it is.
 batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite}
@@ -106,9 +112,9 @@ batch_norm_backward/{3x5x7/ncx,9x7/nxc}/constant/f32/nan
 layer_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
 
 # The same bits again, and with shader checks.
-batch_norm_backward/{5x33x27/ncx,61x3/nxc}/{f32,f16}/repeats
-layer_norm_backward/21x30/{f32,f16}/repeats
-batch_norm_backward/{5x6x27/ncx,9x3/nxc}/f32/checked
+batch_norm_backward/{5x33x27/ncx/f32,61x3/nxc/f16}/repeats
+layer_norm_backward/21x30/f32/repeats
+batch_norm_backward/{4x6x20/ncx/f32/channels_first,33x20/nxc/f32}/checked
 layer_norm_backward/9x14/f32/checked
 ";
 

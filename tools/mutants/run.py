@@ -70,7 +70,44 @@ RULES = [
 ]
 
 # Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
-UNSEEN = []
+ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: its loads are not used, its stores are none"
+ENDS = "a tensor whose buffer ends inside of a quad is never stored by whole quads"
+OUTSIDE = "touches what is behind the buffer, which nobody can see"
+MASKED = "what it reads there, in or out of bounds, is masked out"
+ZEROS = "a variable begins with zeros"
+LATER = "what it writes besides is written again before it is read"
+UNSEEN = [
+    ("access/load_pair.wgsl", "load_packet_TENSOR", "", "", ABSENT),
+    ("access/store_pair.wgsl", "store_packet_TENSOR", "", "", ABSENT),
+    ("access/store_pair.wgsl", "store_part_packet_TENSOR", "", "", ABSENT),
+    ("access/store_half_exact.wgsl", "store_TENSOR", "", "", ENDS),
+    ("access/store_real_exact.wgsl", "store_TENSOR", "", "", ENDS),
+    ("access/store_wide_part.wgsl", "store_part_packet_TENSOR", "", "", "a tensor in such packets ends with one"),
+    ("access/load_real_exact.wgsl", "load_TENSOR", "let last", "max(uniforms.LENGTH, 2u)", OUTSIDE),
+    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "max(uniforms.LENGTH, 2u)", OUTSIDE),
+    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "/ 1u", OUTSIDE),
+    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "* 2u", OUTSIDE),
+    ("access/store_half.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "only a pair has a count of 0"),
+    ("access/store_half_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
+    ("access/store_real_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
+    ("access/store_real_long.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
+    ("elements/bf16.wgsl", "encode_bf16", "vec4(0x40u)", "0x48u", "any NaN will do"),
+    ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
+    ("fused_columns.wgsl", "fused_columns", "min(own, width - 1u)", "width + 1u", MASKED),
+    ("fused_rows.wgsl", "fused_rows", "min(own, uniforms.rows - 1u)", "", MASKED),
+    ("parts/aligned_rows.wgsl", "gamma_of", "min(quad, uniforms.row_quads - 1u)", "", MASKED),
+    ("parts/unaligned_rows.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
+    ("parts/columns.wgsl", "packet_of", "return min(packet", "", MASKED),
+    ("fused_rows.wgsl", "fused_rows", "[p][k] = real4();", "", ZEROS),
+    ("reduce_rows.wgsl", "reduce_rows", "[p][k] = real4();", "", ZEROS),
+    ("reduce_columns.wgsl", "reduce_columns", "[p][k] = real4();", "", ZEROS),
+    ("parts/axes.wgsl", "kept_part", "var digits", "1u, 1u);", "the reduced part is not used"),
+    ("reduce_rows.wgsl", "reduce_rows", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
+    ("pack_weights.wgsl", "pack_weights", "copy < 4u", "copy <= 4u", LATER),
+    ("pack_statistics.wgsl", "pack_statistics", "if quad >=", "if quad >", LATER),
+    ("pack_weights.wgsl", "pack_weights", "turn < 3u", "turn <= 3u", "a turn more finds nothing to do"),
+    ("reduce_runs.wgsl", "reduce_runs", "if local == 0u", "if local == 1u", "any invocation may write what all have"),
+]
 
 
 def without_comments(text):
