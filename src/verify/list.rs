@@ -66,7 +66,7 @@ layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f3
 
 # Buffers: ends, one for all, diff_src over diff_dst.
 batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
-batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/exact
+batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
 batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
@@ -98,6 +98,7 @@ batch_norm_backward/4194304x1/nxc/f32/alike/window_unit=256
 
 # Windows give the bits of the whole.
 batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,apply_tile=64,max_workgroups=60/in_place/windows=131072
 batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
 layer_norm_backward/{9000x68/f32,9001x67/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576

@@ -74,6 +74,7 @@ ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: 
 ENDS = "a tensor whose buffer ends inside of a quad is never stored by whole quads"
 OUTSIDE = "touches what is behind the buffer, which nobody can see"
 MASKED = "what it reads there, in or out of bounds, is masked out"
+UNUSED = "the function does not use it"
 ZEROS = "a variable begins with zeros"
 LATER = "what it writes besides is written again before it is read"
 UNSEEN = [
@@ -90,6 +91,8 @@ UNSEEN = [
     ("access/store_half.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "only a pair has a count of 0"),
     ("access/store_half_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
     ("access/store_real_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
+    ("access/store_half.wgsl", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 1u, 3u)", "that word is not stored"),
+    ("access/store_half_exact.wgsl", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "2u, 2u)", "with three the buffer holds four"),
     ("access/store_real_long.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
     ("elements/bf16.wgsl", "encode_bf16", "vec4(0x40u)", "0x48u", "any NaN will do"),
     ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
@@ -101,8 +104,13 @@ UNSEEN = [
     ("fused_rows.wgsl", "fused_rows", "[p][k] = real4();", "", ZEROS),
     ("reduce_rows.wgsl", "reduce_rows", "[p][k] = real4();", "", ZEROS),
     ("reduce_columns.wgsl", "reduce_columns", "[p][k] = real4();", "", ZEROS),
-    ("parts/axes.wgsl", "kept_part", "var digits", "1u, 1u);", "the reduced part is not used"),
+    ("parts/axes.wgsl", "kept_part", "var digits", "1u, 1u);", UNUSED),
+    ("parts/axes.wgsl", "kept_part", "var digits", "Digits(index, 2u", UNUSED),
+    ("parts/axes.wgsl", "join_axes", "var digits", "kept, 2u", UNUSED),
+    ("reduce_rows.wgsl", "reduce_rows", "weights = select", "", "what it multiplies is 0 there"),
     ("reduce_rows.wgsl", "reduce_rows", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
+    ("pack_weights.wgsl", "pack_weights", "let before", "columns + 1u", MASKED),
+    ("pack_weights.wgsl", "pack_weights", "return;", "", LATER),
     ("pack_weights.wgsl", "pack_weights", "copy < 4u", "copy <= 4u", LATER),
     ("pack_statistics.wgsl", "pack_statistics", "if quad >=", "if quad >", LATER),
     ("pack_weights.wgsl", "pack_weights", "turn < 3u", "turn <= 3u", "a turn more finds nothing to do"),

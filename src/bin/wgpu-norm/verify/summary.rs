@@ -117,6 +117,7 @@ impl Summary {
             count => format!(", {count} not supported"),
         };
         let result = match failed {
+            0 if ran == 0 => "nothing was run".to_owned(),
             0 => "all right".to_owned(),
             failed => format!("{failed} FAILED"),
         };
