@@ -72,7 +72,7 @@ RULES = [
 # Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
 ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: its loads are not used, its stores are none"
 ENDS = "a tensor whose buffer ends inside of a quad is never stored by whole quads"
-OUTSIDE = "touches what is behind the buffer, which nobody can see"
+OUTSIDE = "touches what is outside of the binding: software drivers drop that, or nobody sees it"
 MASKED = "what it reads there, in or out of bounds, is masked out"
 UNUSED = "the function does not use it"
 ZEROS = "a variable begins with zeros"
@@ -98,6 +98,7 @@ UNSEEN = [
     ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
     ("fused_columns.wgsl", "fused_columns", "min(own, width - 1u)", "width + 1u", MASKED),
     ("fused_rows.wgsl", "fused_rows", "min(own, uniforms.rows - 1u)", "", MASKED),
+    ("parts/apply_tiles.wgsl", "apply_tile_of", "uniforms.end_tile - uniforms.first_tile", "+ uniforms.first_tile", OUTSIDE),
     ("parts/aligned_rows.wgsl", "gamma_of", "min(quad, uniforms.row_quads - 1u)", "", MASKED),
     ("parts/unaligned_rows.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
     ("parts/columns.wgsl", "packet_of", "return min(packet", "", MASKED),
