@@ -98,7 +98,7 @@ UNSEEN = [
     ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
     ("fused_columns.wgsl", "fused_columns", "min(own, width - 1u)", "width + 1u", MASKED),
     ("fused_rows.wgsl", "fused_rows", "min(own, uniforms.rows - 1u)", "", MASKED),
-    ("parts/apply_tiles.wgsl", "apply_tile_of", "uniforms.end_tile - uniforms.first_tile", "+ uniforms.first_tile", OUTSIDE),
+    ("parts/apply_tiles.wgsl", "apply_tile_of", "if index >=", "", OUTSIDE),
     ("parts/aligned_rows.wgsl", "gamma_of", "min(quad, uniforms.row_quads - 1u)", "", MASKED),
     ("parts/unaligned_rows.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
     ("parts/columns.wgsl", "packet_of", "return min(packet", "", MASKED),

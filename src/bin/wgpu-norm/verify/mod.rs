@@ -90,6 +90,10 @@ pub fn measure(
     let cases = case.map_or_else(|| cases(full), |case| vec![case.clone()]);
     let mut summary = Summary::new(gpu);
     for (index, case) in cases.iter().enumerate() {
+        // On a software driver each pipeline takes a megabyte or two, and a full list has thousands.
+        if index % 128 == 127 {
+            gpu.forget_pipelines();
+        }
         progress.step(&format!("{} of {} {case}", index + 1, cases.len()));
         let begun = Instant::now();
         let fault = match pollster::block_on(case.run(gpu)) {
