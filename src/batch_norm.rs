@@ -390,6 +390,11 @@ impl BatchNormPlan {
         sums.map_or(0, |sums| sums.bytes())
     }
 
+    /// What is bound and dispatched.
+    pub(crate) fn into_plan(self) -> Plan {
+        self.plan
+    }
+
     /// The algorithm of one recording of the whole operator.
     pub fn algorithm(&self) -> Algorithm {
         self.plan.algorithm

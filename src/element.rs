@@ -2,6 +2,7 @@
 
 use bytemuck::Pod;
 use half::{bf16, f16};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// The type of a tensor's elements.
@@ -91,13 +92,26 @@ pub trait Element: Pod + Send + Sync + fmt::Debug + sealed::Sealed {
     fn from_f64(value: f64) -> Self;
 }
 
+/// Of the two numbers of f32 around a value that is none, the one whose last bit is set: rounding it again gives what
+/// rounding the value does. `half`'s own conversion drops the value's lower bits, and takes numbers right above a middle
+/// for the middle.
+fn rounded_to_odd(value: f64) -> f32 {
+    let near = value as f32;
+    let odd = near.to_bits() & 1 == 1;
+    match f64::from(near).partial_cmp(&value) {
+        Some(Ordering::Greater) if !odd => near.next_down(),
+        Some(Ordering::Less) if !odd => near.next_up(),
+        _ => near,
+    }
+}
+
 impl Element for f16 {
     const DTYPE: DType = DType::F16;
     fn to_f64(self) -> f64 {
         f16::to_f64(self)
     }
     fn from_f64(value: f64) -> Self {
-        f16::from_f64(value)
+        f16::from_f32(rounded_to_odd(value))
     }
 }
 
@@ -107,7 +121,7 @@ impl Element for bf16 {
         bf16::to_f64(self)
     }
     fn from_f64(value: f64) -> Self {
-        bf16::from_f64(value)
+        bf16::from_f32(rounded_to_odd(value))
     }
 }
 
@@ -145,3 +159,37 @@ impl ParamOf<bf16> for f32 {}
 impl ParamOf<f16> for f16 {}
 impl ParamOf<bf16> for bf16 {}
 impl ParamOf<f64> for f64 {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_number_of_16_bits() {
+        // Right above the middle between 1 and the next number.
+        let (f16_step, bf16_step) = (1.0 / 1024.0, 1.0 / 128.0);
+        for little in [1e-9, 1e-15] {
+            let above = 1.0 + f16_step / 2.0 + little;
+            assert_eq!(<f16 as Element>::from_f64(above).to_f64(), 1.0 + f16_step);
+            let above = 1.0 + bf16_step / 2.0 + little;
+            assert_eq!(<bf16 as Element>::from_f64(above).to_f64(), 1.0 + bf16_step);
+        }
+        // The middle itself, to even.
+        let middle = 1.0 + f16_step / 2.0;
+        assert_eq!(<f16 as Element>::from_f64(middle).to_f64(), 1.0);
+        // Subnormal numbers, and the ends.
+        let least = 2_f64.powi(-24);
+        assert_eq!(
+            <f16 as Element>::from_f64(least * 0.500_000_001).to_f64(),
+            least
+        );
+        assert_eq!(<f16 as Element>::from_f64(least * 0.5).to_f64(), 0.0);
+        assert_eq!(
+            <f16 as Element>::from_f64(65_519.999_999).to_f64(),
+            65_504.0
+        );
+        assert!(<f16 as Element>::from_f64(1e300).is_infinite());
+        assert!(<bf16 as Element>::from_f64(-1e300).is_infinite());
+        assert!(<bf16 as Element>::from_f64(f64::NAN).is_nan());
+    }
+}

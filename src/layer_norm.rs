@@ -298,6 +298,11 @@ impl LayerNormPlan {
         self.plan.workspace_bytes
     }
 
+    /// What is bound and dispatched.
+    pub(crate) fn into_plan(self) -> Plan {
+        self.plan
+    }
+
     /// The algorithm of one recording of the whole operator.
     pub fn algorithm(&self) -> Algorithm {
         self.plan.algorithm

@@ -37,6 +37,7 @@
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
+//! | verifying an adapter | [`verify`]: cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
 //!
 //! # Your operator
@@ -64,6 +65,7 @@
 //! | module | knows |
 //! |---|---|
 //! | `operators` | other libraries' names for the operators |
+//! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
@@ -105,6 +107,7 @@ mod options;
 mod plan;
 mod profile;
 pub mod reference;
+pub mod verify;
 
 pub use algorithm::Algorithm;
 pub use batch_norm::{

@@ -1,11 +1,11 @@
 //! Batch norm against the reference: the shapes that people run, both layouts, every pair of element
-//! types, every kernel whatever the shape, and random small shapes.
+//! types, and random small shapes. Every kernel whatever the shape: tests/verify.rs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
-use common::data::{Case, FORMATS, Random, all_choices, in_format, options_in, tunings};
-use common::{Subject, every_pair, subjects, taken, takes};
+use common::data::{Case, FORMATS, Random, all_choices, in_format, options_in};
+use common::{Subject, every_pair, subjects, takes};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -115,55 +115,6 @@ fn every_choice<T: Element, P: ParamOf<T>>() {
 }
 
 every_pair!(every_choice);
-
-/// Shapes that suit one kernel go through the other one too, in tiles and splits of every size.
-fn every_kernel_whatever_the_shape<T: Element, P: ParamOf<T>>() {
-    let tuned = |subject: &'static Subject| {
-        let tuned = |(what, tuning)| subject.with_tuning(what, tuning);
-        tunings().into_iter().map(tuned)
-    };
-    let contexts: Vec<_> = subjects().iter().flat_map(tuned).collect();
-    // With checks and without.
-    let contexts = taken::<T, P>(&contexts, 2 * tunings().len());
-    let shapes: [&[usize]; 20] = [
-        &[1, 32, 30],
-        &[5, 27, 7],
-        &[9, 128, 1],
-        &[1, 1, 1, 1],
-        &[3, 2, 517],
-        &[1, 23],
-        &[5, 33, 27],
-        &[1, 19, 4, 6, 6],
-        &[2, 3, 71, 71],
-        &[999, 3],
-        // Channels in turns, several outer indices.
-        &[9, 6, 20],
-        &[17, 33, 8],
-        &[13, 8, 3],
-        // Odd runs, eight of which fill whole packets of eight elements.
-        &[3, 24, 9],
-        &[1, 40, 11],
-        // Two of which do.
-        &[5, 12, 10],
-        // Runs, and chunks of them, that begin in the middle of eight elements.
-        &[3, 4, 84],
-        // Fewer outer indices than fill whole packets.
-        &[1, 301, 7],
-        &[3, 5, 3],
-        &[2, 23, 1],
-    ];
-    for (seed, shape) in shapes.iter().enumerate() {
-        for data_format in FORMATS {
-            let options = options_in(data_format);
-            let shape = in_format(shape, data_format);
-            let case = Case::<T, P>::random(&shape, options, 100 + seed as u64);
-            let what = describe::<T, P>(&shape, &options);
-            on_all(&case, &what, contexts.iter().copied());
-        }
-    }
-}
-
-every_pair!(every_kernel_whatever_the_shape);
 
 #[test]
 fn small_tensors_with_the_channels_last_take_one_dispatch() {

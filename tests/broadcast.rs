@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::data::{Random, all_choices, assert_close, to_f64, tunings};
+use common::data::{Random, all_choices, assert_close, sizes, to_f64};
 use common::vectors::{Vector, of_operator};
 use common::{Subject, every_pair, subjects, taken};
 use half::{bf16, f16};
@@ -150,11 +150,14 @@ fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
     }
 }
 
-/// Every subject, with its own sizes and with those that force other kernels and splits.
+/// Every subject, with its own sizes and with others.
 fn contexts() -> Vec<Subject> {
     let tuned = |subject: &Subject| {
         let own = ("own sizes", subject.gpu.profile().tuning);
-        let forced = if subject.checked { vec![] } else { tunings() };
+        let forced = match subject.checked {
+            true => vec![],
+            false => sizes().to_vec(),
+        };
         let all = [own].into_iter().chain(forced);
         all.map(|(what, tuning)| subject.with_tuning(what, tuning))
             .collect::<Vec<_>>()
@@ -164,7 +167,7 @@ fn contexts() -> Vec<Subject> {
 
 /// Those of them that the types take: of each adapter one with checks and the others without.
 fn forced<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
-    taken::<T, P>(contexts, 1 + 1 + tunings().len())
+    taken::<T, P>(contexts, 1 + 1 + sizes().len())
 }
 
 fn every_order_of_axes<T: Element, P: ParamOf<T>>() {

@@ -10,8 +10,8 @@ use half::bf16;
 use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{
-    BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm, ParamGrads, ParamOf,
-    Statistics, Tuning,
+    Algorithm, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm,
+    ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 const SHAPES: &[&[usize]] = &[
@@ -305,7 +305,7 @@ fn small_bindings_are_enough() {
 #[test]
 fn more_tiles_than_workgroups() {
     for subject in subjects() {
-        for (what, short_run) in [("runs", 1), ("columns", u32::MAX)] {
+        for algorithm in [Algorithm::ChannelsFirst, Algorithm::ChannelsLast] {
             let tuning = Tuning {
                 runs_workgroup: 4,
                 columns_workgroup: 4,
@@ -313,7 +313,6 @@ fn more_tiles_than_workgroups() {
                 apply_tile: 64,
                 busy_workgroups: 1 << 20,
                 min_split: 1,
-                short_run,
                 ..Tuning::SOFTWARE
             };
             for (shape, max_workgroups) in [
@@ -322,8 +321,10 @@ fn more_tiles_than_workgroups() {
                 (&[70_000, 4], 65_535),
                 (&[40, 30, 40], 60),
             ] {
-                let few = subject.with_profile(&format!("{what} {max_workgroups}"), |profile| {
+                let what = format!("{algorithm} {max_workgroups}");
+                let few = subject.with_profile(&what, |profile| {
                     profile.tuning = tuning;
+                    profile.algorithm = Some(algorithm);
                     profile.max_workgroups = profile.max_workgroups.min(max_workgroups);
                 });
                 let case = Case::<f32, f32>::random(shape, options_in(DataFormat::Ncx), 3);

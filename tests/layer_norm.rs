@@ -11,8 +11,8 @@ use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormBuffers,
-    LayerNormOptions, ParamGrads, ParamOf, Tuning,
+    Algorithm, DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs,
+    LayerNormBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
 };
 
 /// Whether the layer is affine, and what is computed of its parameters' gradients.
@@ -179,10 +179,11 @@ fn tuned() -> Vec<Subject> {
 }
 
 fn tunings(subject: &Subject) -> Vec<Subject> {
-    let with = |what, tuning: Tuning, max_storage_buffers: u32| {
+    let with = |what, tuning: Tuning| subject.with_profile(what, |profile| profile.tuning = tuning);
+    let split = |what, tuning: Tuning| {
         subject.with_profile(what, |profile| {
             profile.tuning = tuning;
-            profile.max_storage_buffers = max_storage_buffers;
+            profile.algorithm = Some(Algorithm::RowsReadTwice);
         })
     };
     let splits = Tuning {
@@ -201,7 +202,7 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         row_quads: 3,
         ..splits
     };
-    let own = with("own tuning", subject.gpu.profile().tuning, 8);
+    let own = with("own tuning", subject.gpu.profile().tuning);
     let few_lanes = subject.with_profile("few lanes", |profile| profile.tuning.row_lane_quads = 2);
     let without_subgroups = subject.with_profile("without subgroups", |profile| {
         profile.subgroup_size = 0;
@@ -213,18 +214,18 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     // Sums of rows behind barriers, where there are subgroups too.
     let split_narrow = subject.with_profile("split, narrow", |profile| {
         profile.tuning = narrow;
-        profile.max_storage_buffers = 4;
+        profile.algorithm = Some(Algorithm::RowsReadTwice);
         profile.subgroup_size = 0;
     });
     vec![
         own,
         few_lanes,
         without_subgroups,
-        with("split", splits, 4),
+        split("split", splits),
         split_narrow,
-        with("split, wide", Tuning::GPU, 4),
-        with("narrow", narrow, 8),
-        with("wide", Tuning::GPU, 8),
+        split("split, wide", Tuning::GPU),
+        with("narrow", narrow),
+        with("wide", Tuning::GPU),
     ]
 }
 

@@ -1,17 +1,15 @@
 //! What must hold whatever a reference says: identities of the gradient, exact cases, and the limits of
-//! the element types.
+//! the element types. Where NaN and infinities spread, and how numbers are rounded: the cases `nan`, `infinite` and
+//! `roundings` of tests/verify.rs.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod common;
 
 use common::data::{Case, FORMATS, Random, all_choices, bits, in_format, options_in};
-use common::{Subject, every_pair, subjects};
+use common::{every_pair, subjects};
 use half::{bf16, f16};
 use wgpu_norm::reference::{SUM_ULPS, scaled_error};
-use wgpu_norm::{
-    BatchNormOptions, DType, DataFormat, Element, GpuBatchNorm, Grads, ParamGrads, ParamOf,
-    Statistics, Tuning,
-};
+use wgpu_norm::{BatchNormOptions, DType, DataFormat, Element, ParamGrads, ParamOf, Statistics};
 
 /// The channel of a flat index.
 fn channel(case: &Case<impl Element, impl Element>, index: usize) -> usize {
@@ -269,157 +267,6 @@ fn scaling_by_powers_of_two_changes_no_significand() {
     }
 }
 
-/// Where a NaN or an infinity is put.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Victim {
-    Src,
-    DiffDst,
-    Mean,
-    Variance,
-    Gamma,
-}
-
-fn nan_and_infinity_stay_in_their_channel<T: Element, P: ParamOf<T>>() {
-    let columns = Tuning {
-        short_run: u32::MAX,
-        fused_block: 0,
-        fused_columns: 0,
-        ..Tuning::SOFTWARE
-    };
-    let fused = Tuning {
-        short_run: 1,
-        fused_tensor: 1 << 24,
-        fused_block: u32::MAX,
-        fused_blocks: 0,
-        fused_adds: 256,
-        ..Tuning::SOFTWARE
-    };
-    let runs = Tuning {
-        fused_block: 0,
-        ..fused
-    };
-    let in_turns = Tuning {
-        fused_turn: u32::MAX,
-        ..runs
-    };
-    let fused_columns = Tuning {
-        short_run: u32::MAX,
-        fused_columns: u32::MAX,
-        ..fused
-    };
-    let unchecked = subjects().iter().filter(|s| !s.checked);
-    for subject in unchecked.filter(|s| s.supports::<T>()) {
-        for (what, tuning) in [
-            ("runs", runs),
-            ("fused", fused),
-            ("fused in turns", in_turns),
-            ("columns", columns),
-            ("fused columns", fused_columns),
-        ] {
-            let subject = subject.with_tuning(what, tuning);
-            for shape in [
-                &[3, 5, 7][..],
-                &[2, 3, 35],
-                &[1, 6, 1],
-                &[9, 7],
-                &[5, 12],
-                &[3, 5, 12],
-            ] {
-                for data_format in FORMATS {
-                    let shape = in_format(shape, data_format);
-                    let case = Case::<T, P>::random(&shape, options_in(data_format), 1);
-                    // wgpu's GL backend offers fewer bindings than the fused kernels have.
-                    if shape == [3, 5, 12] && subject.gpu.profile().max_storage_buffers >= 8 {
-                        let layer = GpuBatchNorm::new(&subject.gpu, case.options).unwrap();
-                        let plan = layer.plan(&shape, T::DTYPE, P::DTYPE, true).unwrap();
-                        let fused = plan.kernels() == ["fused_runs"];
-                        assert_eq!(fused, what.starts_with("fused"), "{what}");
-                    }
-                    isolated(&subject, &case);
-                }
-            }
-        }
-    }
-}
-
-every_pair!(nan_and_infinity_stay_in_their_channel);
-
-fn isolated<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
-    let clean = case.run(subject).unwrap();
-    let victims = [
-        Victim::Src,
-        Victim::DiffDst,
-        Victim::Mean,
-        Victim::Variance,
-        Victim::Gamma,
-    ];
-    for victim in victims {
-        for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-            if victim == Victim::Variance && value == f64::NEG_INFINITY {
-                continue; // an error of its own
-            }
-            for c in [0, case.mean.len() / 2, case.mean.len() - 1] {
-                let mut ill = case.clone();
-                let members: Vec<_> = (0..case.src.len())
-                    .filter(|&i| channel(case, i) == c)
-                    .collect();
-                let element = members[members.len() / 2];
-                match victim {
-                    Victim::Src => ill.src[element] = T::from_f64(value),
-                    Victim::DiffDst => ill.diff_dst[element] = T::from_f64(value),
-                    Victim::Mean => ill.mean[c] = P::from_f64(value),
-                    Victim::Variance => ill.variance[c] = P::from_f64(value),
-                    Victim::Gamma => ill.gamma.as_mut().unwrap()[c] = P::from_f64(value),
-                }
-                let what = format!(
-                    "{value} in {victim:?} of channel {c}, {:?} {:?} {}/{} on {}",
-                    case.shape,
-                    case.options.data_format,
-                    T::DTYPE,
-                    P::DTYPE,
-                    subject.name
-                );
-                let got = ill.run(subject).unwrap();
-                let others = |grads: &Grads<T, P>| {
-                    let mut grads = grads.clone();
-                    for &i in &members {
-                        grads.diff_src[i] = T::from_f64(0.0);
-                    }
-                    grads.diff_gamma.as_mut().unwrap()[c] = P::from_f64(0.0);
-                    grads.diff_beta.as_mut().unwrap()[c] = P::from_f64(0.0);
-                    bits(&grads)
-                };
-                assert!(
-                    others(&got) == others(&clean),
-                    "{what}: another channel changed"
-                );
-                if value.is_nan() {
-                    // It reaches all that depends on it.
-                    let nan = |v: f64| v.is_nan();
-                    assert!(
-                        members.iter().all(|&i| nan(got.diff_src[i].to_f64())),
-                        "{what}"
-                    );
-                    let beta = got.diff_beta.as_ref().unwrap()[c].to_f64();
-                    assert_eq!(nan(beta), victim == Victim::DiffDst, "{what}");
-                    let gamma = got.diff_gamma.as_ref().unwrap()[c].to_f64();
-                    assert_eq!(nan(gamma), victim != Victim::Gamma, "{what}");
-                }
-            }
-        }
-    }
-    // With constant statistics an element's NaN stays in the element.
-    let mut ill = case.clone();
-    ill.options.statistics = Statistics::Constant;
-    let clean = ill.run(subject).unwrap();
-    let element = case.src.len() / 2;
-    ill.diff_dst[element] = T::from_f64(f64::NAN);
-    let mut got = ill.run(subject).unwrap();
-    assert!(got.diff_src[element].to_f64().is_nan());
-    got.diff_src[element] = clean.diff_src[element];
-    assert!(bits(&got)[0] == bits(&clean)[0], "{}", subject.name);
-}
-
 #[test]
 fn tiny_variances_large_means_and_overflow() {
     for data_format in FORMATS {
@@ -530,68 +377,6 @@ fn every_f16_survives() {
 #[test]
 fn every_bf16_survives() {
     every_pattern(bf16::from_bits);
-}
-
-/// gamma at, right below and right above the middle between neighbours, and anywhere: diff_src is the
-/// nearest number of its type, ties to even.
-fn rounds_to_nearest_even<T: Element>(from_bits: fn(u16) -> T, from_f32: fn(f32) -> T)
-where
-    f32: ParamOf<T>,
-{
-    let mut gamma = Vec::new();
-    for pattern in (0..0x7fff).step_by(3) {
-        let (low, high) = (from_bits(pattern).to_f64(), from_bits(pattern + 1).to_f64());
-        let middle = ((low + high) / 2.0) as f32;
-        if middle.is_finite() {
-            for value in [middle, middle.next_down(), middle.next_up()] {
-                gamma.extend([value, -value]);
-            }
-        }
-    }
-    gamma.extend([
-        65_504.0,
-        65_519.996,
-        65_520.0,
-        65_536.0,
-        f32::MAX,
-        f32::MIN_POSITIVE,
-    ]);
-    gamma.extend([
-        2f32.powi(-24),
-        2f32.powi(-25),
-        2f32.powi(-25).next_up(),
-        2f32.powi(-26),
-    ]);
-    let mut random = Random::new(5);
-    gamma.extend((0..30_000).map(|_| f32::from_bits(random.bits() as u32)));
-    gamma.retain(|gamma| gamma.is_finite());
-    let want: Vec<T> = gamma.iter().map(|&gamma| from_f32(gamma)).collect();
-    let one = vec![T::from_f64(1.0); gamma.len()];
-    for data_format in FORMATS {
-        let case = plain::<T, f32>(
-            &[1, gamma.len()],
-            data_format,
-            one.clone(),
-            Some(gamma.clone()),
-        );
-        for subject in subjects() {
-            let got = case.run(subject).unwrap();
-            let what = format!("{} on {}", T::DTYPE, subject.name);
-            for ((got, want), gamma) in got.diff_src.iter().zip(&want).zip(&gamma) {
-                same_halves(&[*got], &[*want], &format!("{what} gamma {gamma:e}"));
-            }
-        }
-    }
-}
-
-#[test]
-fn rounding_to_f16() {
-    rounds_to_nearest_even(f16::from_bits, f16::from_f32);
-}
-
-#[test]
-fn rounding_to_bf16() {
-    rounds_to_nearest_even(bf16::from_bits, bf16::from_f32);
 }
 
 #[test]

@@ -7,8 +7,8 @@ use common::buffers::{Buffers, Room, first, plan, range};
 use common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
 use common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat, Element, Error,
-    GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
+    Algorithm, BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat,
+    Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 /// Odd and even totals, runs and columns, a channel's end within four elements and at their end, and data in
@@ -521,24 +521,30 @@ fn layers_in_one_pass() {
             (DataFormat::Nxc, Statistics::Batch),
             (DataFormat::Ncx, Statistics::Constant),
         ] {
-            // Split, fused, and fused in turns, whatever the adapter's own sizes are.
-            for (fused_block, fused_turn) in [(0, 0), (u32::MAX, 0), (0, u32::MAX)] {
+            let (split, fused) = match data_format {
+                DataFormat::Ncx => (Algorithm::ChannelsFirst, Algorithm::FusedChannelsFirst),
+                DataFormat::Nxc => (Algorithm::ChannelsLast, Algorithm::FusedChannelsLast),
+            };
+            // Split, fused by whole blocks, and fused in turns.
+            for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 0)] {
+                let fits = statistics == Statistics::Batch
+                    && subject.gpu.profile().max_storage_buffers >= 8;
+                if algorithm == fused && !fits {
+                    println!("{algorithm} is not for {statistics:?} on {}", subject.name);
+                    continue;
+                }
                 let subject = subject.with_profile("layers", |profile| {
+                    profile.algorithm = Some(algorithm);
                     profile.tuning.fused_block = fused_block;
-                    profile.tuning.fused_turn = fused_turn;
-                    profile.tuning.fused_columns = fused_block;
-                    profile.tuning.fused_tensor = 1 << 24;
-                    profile.tuning.fused_blocks = 0;
-                    profile.tuning.fused_adds = 256;
+                    profile.tuning.fused_turn = u32::MAX;
                     profile.tuning.min_split = 512;
-                    profile.tuning.small_tensor = 4096;
                 });
                 let options = BatchNormOptions {
                     statistics,
                     ..options_in(data_format)
                 };
                 let shape = in_format(&[4, 8, 92], data_format);
-                let what = format!("{options:?} {fused_block} {fused_turn} on {}", subject.name);
+                let what = format!("{options:?} {algorithm} {fused_block} on {}", subject.name);
                 let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
                     let cases =
                         [1, 2, 3].map(|seed| Case::<f32, f32>::random(&shape, options, seed));
@@ -549,13 +555,7 @@ fn layers_in_one_pass() {
                         layers[i].diff_dst = layers[i - 1].diff_src.clone();
                     }
                     let plan = plan(&subject, &cases[0]);
-                    if statistics == Statistics::Batch
-                        && subject.gpu.profile().max_storage_buffers >= 8
-                    {
-                        let in_turns = fused_turn > 0 && data_format == DataFormat::Ncx;
-                        let fused = fused_block > 0 || in_turns;
-                        assert_eq!(plan.dispatches() == 1, fused, "{what}");
-                    }
+                    assert_eq!(plan.dispatches() == 1, algorithm == fused, "{what}");
                     let workspace = subject.buffer(plan.workspace_size(), &[]);
                     let sums = subject.buffer(plan.sums_size(), &[]);
                     let bound = layers.each_ref().map(|buffers| {

@@ -315,15 +315,24 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error))
     }
 
-    /// A buffer, or a typed error.
+    /// A buffer with room for at least so many bytes, or a typed error.
     pub(crate) fn create_buffer(
         &self,
         what: &'static str,
         bytes: u64,
         usage: wgpu::BufferUsages,
     ) -> Result<wgpu::Buffer, Error> {
+        self.create_buffer_of(what, bytes.max(32).next_multiple_of(32), usage)
+    }
+
+    /// A buffer of a size, or a typed error.
+    pub(crate) fn create_buffer_of(
+        &self,
+        what: &'static str,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, Error> {
         self.check_alive()?;
-        let size = bytes.max(32).next_multiple_of(32);
         Error::check_limit(what, "max_buffer_size", size, self.profile.max_buffer)?;
         let create = || {
             self.inner.device.create_buffer(&wgpu::BufferDescriptor {

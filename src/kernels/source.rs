@@ -182,18 +182,20 @@ impl Variant {
     pub fn wgsl(&self) -> String {
         let entry = self.kernel.entry();
         let mut parts = vec![match self.accumulator() {
-            DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
-            _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
+            DType::F64 => embedded(include_str!("../../shaders/elements/f64.wgsl")),
+            _ => embedded(include_str!("../../shaders/elements/f32.wgsl")),
         }];
         let dtypes = [self.data, self.params];
         if dtypes.contains(&DType::F16) {
-            parts.push(include_str!("../../shaders/elements/f16.wgsl").to_owned());
+            parts.push(embedded(include_str!("../../shaders/elements/f16.wgsl")));
         }
         if dtypes.contains(&DType::Bf16) {
-            parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
+            parts.push(embedded(include_str!("../../shaders/elements/bf16.wgsl")));
         }
         if self.access == Access::LongWords {
-            parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
+            parts.push(embedded(include_str!(
+                "../../shaders/elements/long_words.wgsl"
+            )));
         }
         for (name, size) in &self.sizes {
             parts.push(format!("const {name} = {size}u;\n"));
@@ -205,7 +207,7 @@ impl Variant {
         for &tensor in entry.tensors {
             parts.extend(self.accessors(tensor));
         }
-        parts.extend(entry.text.iter().map(|&text| text.to_owned()));
+        parts.extend(entry.text.iter().map(|&text| embedded(text)));
         parts.join("\n")
     }
 
@@ -324,7 +326,7 @@ impl Variant {
         };
         let dtype = self.dtype(tensor).to_string();
         let named = |template: &str| {
-            template
+            embedded(template)
                 .replace("TENSOR", tensor.name())
                 .replace("ARRAY", through.name())
                 .replace("DTYPE", &dtype)
@@ -332,4 +334,18 @@ impl Variant {
         };
         templates.into_iter().map(named).collect()
     }
+}
+
+/// A text of `shaders/`, or what a development build is told to take for it: `WGPU_NORM_SWAP` names a file that holds the
+/// text, a NUL and another one. So `tools/mutants` damages kernels without a build for each.
+fn embedded(text: &str) -> String {
+    #[cfg(debug_assertions)]
+    if let Some(path) = std::env::var_os("WGPU_NORM_SWAP")
+        && let Ok(swap) = std::fs::read_to_string(path)
+        && let Some((from, to)) = swap.split_once('\0')
+        && text == from
+    {
+        return to.to_owned();
+    }
+    text.to_owned()
 }

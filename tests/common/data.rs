@@ -1,5 +1,7 @@
 //! Seeded data for shapes, and the comparison with the reference.
 
+pub use wgpu_norm::verify::Random;
+
 use super::Subject;
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
@@ -7,34 +9,6 @@ use wgpu_norm::{
     BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, Grads, ParamGrads,
     ParamOf, Statistics, Tuning,
 };
-
-/// A small generator of the same numbers everywhere (splitmix64).
-pub struct Random(u64);
-
-impl Random {
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Evenly in [-1, 1).
-    pub fn unit(&mut self) -> f64 {
-        (self.bits() >> 11) as f64 / (1u64 << 52) as f64 - 1.0
-    }
-
-    pub fn vec<T: Element>(&mut self, len: usize, scale: f64, offset: f64) -> Vec<T> {
-        (0..len)
-            .map(|_| T::from_f64(self.unit() * scale + offset))
-            .collect()
-    }
-}
 
 pub fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
     values.iter().map(|v| v.to_f64()).collect()
@@ -206,88 +180,25 @@ pub fn options_in(data_format: DataFormat) -> BatchNormOptions {
     }
 }
 
-/// Sizes that force kernels, splits and tiles which an adapter's own sizes would not choose for a
-/// small tensor. Each is forced to runs and to columns.
-pub fn tunings() -> Vec<(&'static str, Tuning)> {
-    let tiny = Tuning {
-        runs_workgroup: 16,
-        columns_workgroup: 16,
+/// Sizes with which small tensors are divided like large ones, and those for both kinds of adapters.
+pub fn sizes() -> [(&'static str, Tuning); 3] {
+    let small = Tuning {
         column_lanes: 2,
         column_quads: 3,
         lane_quads: 2,
-        row_lane_quads: 2,
-        row_quads: 3,
-        row_joined: 4,
-        row_walk: 1,
-        long_walk: 4,
         finish_workgroup: 4,
         finish_lane_quads: 2,
         busy_workgroups: 1 << 20,
         min_split: 64,
         walk_pages: 2,
-        small_tensor: 512,
         apply_tile: 64,
-        apply_backwards: 1,
-        short_run: 0,
-        word_bits: 64,
-        load_bytes: 32,
         window_unit: 256,
-        fused_workgroup: 32,
-        fused_tensor: 4096,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_blocks: 0,
-        fused_adds: 256,
-        fused_columns: 0,
+        ..Tuning::SOFTWARE
     };
-    let runs = |tuning| Tuning {
-        short_run: 1,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_columns: 0,
-        ..tuning
-    };
-    let columns = |tuning| Tuning {
-        short_run: u32::MAX,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_columns: 0,
-        ..tuning
-    };
-    let fused = |tuning| Tuning {
-        short_run: 1,
-        fused_tensor: 1 << 24,
-        fused_block: u32::MAX,
-        fused_blocks: 0,
-        fused_adds: 256,
-        ..tuning
-    };
-    // As far as runs begin at quads.
-    let in_turns = |tuning| Tuning {
-        fused_block: 0,
-        fused_turn: u32::MAX,
-        ..fused(tuning)
-    };
-    let fused_columns = |tuning| Tuning {
-        short_run: u32::MAX,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_columns: u32::MAX,
-        ..tuning
-    };
-    vec![
-        ("software runs", runs(Tuning::SOFTWARE)),
-        ("software columns", columns(Tuning::SOFTWARE_AVX512)),
-        ("software fused", fused(Tuning::SOFTWARE)),
-        ("gpu fused", fused(Tuning::GPU)),
-        ("software fused in turns", in_turns(Tuning::SOFTWARE)),
-        ("gpu fused in turns", in_turns(Tuning::GPU)),
-        ("software fused columns", fused_columns(Tuning::SOFTWARE)),
-        ("gpu fused columns", fused_columns(Tuning::GPU)),
-        ("gpu runs", runs(Tuning::GPU)),
-        ("gpu columns", columns(Tuning::GPU)),
-        ("tiny runs", runs(tiny)),
-        ("tiny columns", columns(tiny)),
+    [
+        ("software", Tuning::SOFTWARE),
+        ("gpu", Tuning::GPU),
+        ("small", small),
     ]
 }
 

@@ -5,6 +5,7 @@ use crate::bench::Bench;
 use crate::files;
 use crate::report::Report;
 use crate::text::excerpt;
+use crate::verify::Verify;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -122,6 +123,11 @@ pub enum Command {
     ///
     /// benches/peers/pytorch.py --like DIR/report.json adds PyTorch's times.
     Report(Box<Report>),
+    /// Shows whether an adapter computes what it should
+    ///
+    /// Runs a list of cases, of every operator, algorithm, layout and element type that the adapter supports, and holds
+    /// each against the float64 reference: within a tolerance, nothing changed around the tensors, the same bits again.
+    Verify(Verify),
 }
 
 /// The files of an operator.

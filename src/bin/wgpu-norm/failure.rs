@@ -66,6 +66,9 @@ pub enum Failure {
     /// Parts of a report failed; the others are written.
     #[error("report: {what}")]
     Report { what: String },
+    /// Cases of `verify` failed.
+    #[error("verify: expected every case to be right, got {failed} that failed")]
+    Verify { failed: usize },
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },

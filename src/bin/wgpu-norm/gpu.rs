@@ -22,23 +22,25 @@ impl GpuArgs {
     /// A context on the best adapter that fits. The flag's profile stands in the environment's place.
     pub fn open(&self) -> Result<GpuContext, Error> {
         let options = self.options();
-        pollster::block_on(async {
-            let adapter = options.adapter().await?;
-            let mut profile = Profile::for_adapter(&adapter);
-            profile = match &self.profile {
-                None => profile.with_env()?,
-                Some(text) => {
-                    profile.tuning = profile.tuning.overridden(text)?;
-                    profile
-                }
-            };
-            profile.algorithm = self.algorithm;
-            let options = DeviceOptions {
-                profile: Some(profile),
-                ..options.device
-            };
-            GpuContext::from_adapter(&adapter, options).await
-        })
+        pollster::block_on(async { self.open_on(&options.adapter().await?).await })
+    }
+
+    /// A context on an adapter, likewise.
+    pub async fn open_on(&self, adapter: &wgpu::Adapter) -> Result<GpuContext, Error> {
+        let mut profile = Profile::for_adapter(adapter);
+        profile = match &self.profile {
+            None => profile.with_env()?,
+            Some(text) => {
+                profile.tuning = profile.tuning.overridden(text)?;
+                profile
+            }
+        };
+        profile.algorithm = self.algorithm;
+        let options = DeviceOptions {
+            profile: Some(profile),
+            ..DeviceOptions::default()
+        };
+        GpuContext::from_adapter(adapter, options).await
     }
 }
 

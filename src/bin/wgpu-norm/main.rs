@@ -26,6 +26,7 @@ mod stdout;
 mod temporary;
 mod tensors;
 mod text;
+mod verify;
 
 use args::{Cli, Command};
 use clap::Parser;
@@ -73,6 +74,7 @@ fn run(cli: &Cli) -> Result<(), Failure> {
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),
+        Command::Verify(command) => verify::run(command, &cli.gpu),
     }
 }
 

@@ -1,96 +1,74 @@
-//! Every kernel in a browser: gradients from host slices, held against the float64 reference that is
-//! compiled into the same page.
+//! The library's list of cases in a browser, held against the float64 reference that is compiled into the same page.
 
-mod cases;
-mod data;
+mod errors;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use wasm_bindgen::prelude::wasm_bindgen;
-use wgpu_norm::{DeviceOptions, GpuContext, Tuning};
+use wgpu_norm::verify::{Outcome, cases};
+use wgpu_norm::{Algorithm, GpuContext};
 
-/// Runs all cases with the adapter's own sizes and with others that choose other kernels. A line for each
-/// choice of sizes, then `passed` or `failed`.
+/// Runs all cases. A line for each algorithm and each failure, then `passed` or `failed`.
 #[wasm_bindgen]
 pub async fn run() -> String {
     console_error_panic_hook::set_once();
-    let own = match GpuContext::new().await {
+    let gpu = match GpuContext::new().await {
         Ok(gpu) => gpu,
         Err(error) => return format!("no context: {error}\nfailed"),
     };
-    let profile = own.profile().clone();
+    let profile = gpu.profile();
     let mut lines = vec![format!(
         "adapter {:?}, {:?}, {} storage buffers, profile {}",
         profile.adapter,
-        own.device().adapter_info().backend,
+        gpu.device().adapter_info().backend,
         profile.max_storage_buffers,
         profile.tuning
     )];
     let mut passed = true;
-    let mut kernels = BTreeSet::new();
-    for (name, tuning) in tunings(profile.tuning) {
-        let mut profile = profile.clone();
-        profile.tuning = tuning;
-        let options = DeviceOptions {
-            profile: Some(profile),
-            ..DeviceOptions::default()
+    let mut ran: BTreeMap<Algorithm, (usize, f64)> = BTreeMap::new();
+    let mut unsupported: BTreeMap<String, usize> = BTreeMap::new();
+    for case in cases(false) {
+        let fault = match case.run(&gpu).await {
+            Ok(Outcome::Ran {
+                algorithm,
+                error,
+                fault,
+            }) => {
+                let (cases, largest) = ran.entry(algorithm).or_default();
+                *cases += 1;
+                *largest = largest.max(error);
+                fault
+            }
+            Ok(Outcome::Unsupported { reason }) => {
+                *unsupported.entry(reason).or_default() += 1;
+                None
+            }
+            Ok(other) => Some(format!("{other:?}")),
+            Err(error) => Some(error.to_string()),
         };
-        let gpu = GpuContext::from_device(own.device().clone(), own.queue().clone(), options);
-        let outcome = cases::all(&gpu).await;
-        lines.push(format!(
-            "{name}: {} cases by {}, largest error {:.3} of the tolerance",
-            outcome.cases,
-            outcome
-                .kernels
-                .iter()
-                .copied()
-                .collect::<Vec<_>>()
-                .join(" "),
-            outcome.largest_error
-        ));
-        passed &= outcome.failures.is_empty() && outcome.cases > 0;
-        lines.extend(outcome.failures);
-        kernels.extend(outcome.kernels);
+        if let Some(fault) = fault {
+            passed = false;
+            lines.push(format!("{case}: {fault}"));
+        }
     }
-    let missing: Vec<_> = cases::KERNELS
+    for (algorithm, (cases, largest)) in &ran {
+        lines.push(format!(
+            "{algorithm}: {cases} cases, largest error {largest:.3} of the tolerance"
+        ));
+    }
+    for (reason, cases) in &unsupported {
+        lines.push(format!("not supported: {cases} cases: {reason}"));
+    }
+    let missing: Vec<_> = Algorithm::ALL
         .iter()
-        .filter(|kernel| !kernels.contains(**kernel))
+        .filter(|algorithm| !ran.contains_key(algorithm))
         .collect();
-    lines.push(format!("kernels that no case ran: {missing:?}"));
+    lines.push(format!("algorithms that no case ran: {missing:?}"));
     passed &= missing.is_empty();
     // At the end: the device does not come back.
-    for (ok, line) in cases::errors(&own).await {
+    for (ok, line) in errors::all(&gpu).await {
         passed &= ok;
         lines.push(line);
     }
     lines.push(if passed { "passed" } else { "failed" }.to_owned());
     lines.join("\n")
-}
-
-fn tunings(own: Tuning) -> Vec<(&'static str, Tuning)> {
-    let runs = |tuning| Tuning {
-        short_run: 1,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_columns: 0,
-        ..tuning
-    };
-    let columns = |tuning| Tuning {
-        short_run: u32::MAX,
-        fused_block: 0,
-        fused_turn: 0,
-        fused_columns: 0,
-        ..tuning
-    };
-    let splits = |tuning| Tuning {
-        min_split: 64,
-        apply_tile: 64,
-        row_quads: 1,
-        ..tuning
-    };
-    vec![
-        ("own sizes", own),
-        ("gpu sizes", Tuning::GPU),
-        ("runs", runs(splits(Tuning::GPU))),
-        ("columns", columns(splits(Tuning::SOFTWARE))),
-    ]
 }

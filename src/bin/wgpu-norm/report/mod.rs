@@ -159,12 +159,14 @@ impl Run<'_> {
 
     fn verify(&mut self) -> Result<Outcome, Failure> {
         let budget = self.budget.until(VERIFY_ENDS);
-        self.data.verify = verify::measure(&self.gpu, budget, &self.progress)?;
-        Ok(match &self.data.verify {
-            None => (State::NotMeasured, verify::NONE.to_owned()),
-            Some(verdict) if verdict.passed => (State::Done, verdict.words.clone()),
-            Some(verdict) => (State::Failed, verdict.words.clone()),
-        })
+        let verdict = verify::measure(&self.gpu, budget, &self.progress)?;
+        let state = match verdict.passed {
+            true => State::Done,
+            false => State::Failed,
+        };
+        let words = verdict.words.clone();
+        self.data.verify = Some(verdict);
+        Ok((state, words))
     }
 
     fn bench(&mut self) -> Result<Outcome, Failure> {

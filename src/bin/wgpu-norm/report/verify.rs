@@ -3,30 +3,31 @@
 use crate::failure::Failure;
 use crate::measure::budget::Budget;
 use crate::progress::Progress;
+use crate::verify;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wgpu_norm::GpuContext;
-
-/// Why there may be no verdict.
-pub const NONE: &str = "this version has no `verify`";
+use wgpu_norm::verify::cases;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub passed: bool,
-    /// How many cases, and how far off the worst is; or what is wrong.
+    /// How many cases, and how many of them failed.
     pub words: String,
     /// Markdown, a line for each algorithm.
     pub table: String,
-    /// All of it.
+    /// What came of each case.
     pub details: Value,
 }
 
-/// Runs the cases as far as the budget reaches; none where there is nothing to run.
-pub fn measure(
-    _gpu: &GpuContext,
-    _budget: Budget,
-    _progress: &Progress,
-) -> Result<Option<Verdict>, Failure> {
-    Ok(None)
+/// Runs the default cases as far as the budget reaches.
+pub fn measure(gpu: &GpuContext, budget: Budget, progress: &Progress) -> Result<Verdict, Failure> {
+    let summary = verify::measure(gpu, &cases(false), progress, || !budget.is_over())?;
+    Ok(Verdict {
+        passed: summary.failed() == 0,
+        words: summary.verdict(),
+        table: summary.to_markdown(),
+        details: summary.to_json(),
+    })
 }

@@ -1,0 +1,226 @@
+//! What came of the cases, as a table, JSON and markdown.
+
+use crate::failure::Failure;
+use crate::stdout;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use wgpu_norm::verify::{Case, Outcome};
+use wgpu_norm::{Algorithm, Error, GpuContext};
+
+/// What came of the cases on an adapter.
+pub struct Summary {
+    adapter: String,
+    driver: String,
+    backend: String,
+    /// How long they took.
+    seconds: f64,
+    ran: Vec<Ran>,
+    unsupported: Vec<(Case, String)>,
+    /// Cases that there was no time for.
+    pub out_of_time: usize,
+}
+
+struct Ran {
+    case: Case,
+    /// None where it failed before.
+    algorithm: Option<Algorithm>,
+    error: f64,
+    fault: Option<String>,
+    seconds: f64,
+}
+
+/// The cases of an operator that an algorithm computed.
+#[derive(Default)]
+struct Row {
+    cases: usize,
+    failed: usize,
+    largest: f64,
+}
+
+impl Summary {
+    pub fn new(gpu: &GpuContext) -> Self {
+        let info = gpu.adapter_info();
+        let driver = format!("{} {}", info.driver, info.driver_info);
+        Self {
+            adapter: info.name,
+            driver: driver.trim().to_owned(),
+            backend: info.backend.to_string(),
+            seconds: 0.0,
+            ran: Vec::new(),
+            unsupported: Vec::new(),
+            out_of_time: 0,
+        }
+    }
+
+    /// Takes a case's outcome. Gives what was wrong, if anything was.
+    pub fn add(
+        &mut self,
+        case: &Case,
+        outcome: Result<Outcome, Error>,
+        seconds: f64,
+    ) -> Option<&str> {
+        self.seconds += seconds;
+        let case = case.clone();
+        let (algorithm, error, fault) = match outcome {
+            Ok(Outcome::Unsupported { reason }) => {
+                self.unsupported.push((case, reason));
+                return None;
+            }
+            Ok(Outcome::Ran {
+                algorithm,
+                error,
+                fault,
+            }) => (Some(algorithm), error, fault),
+            Ok(other) => (None, f64::INFINITY, Some(format!("{other:?}"))),
+            Err(error) => (None, f64::INFINITY, Some(error.to_string())),
+        };
+        self.ran.push(Ran {
+            case,
+            algorithm,
+            error,
+            fault,
+            seconds,
+        });
+        self.ran.last()?.fault.as_deref()
+    }
+
+    /// How many cases failed.
+    pub fn failed(&self) -> usize {
+        self.ran.iter().filter(|ran| ran.fault.is_some()).count()
+    }
+
+    /// A row for each operator and algorithm.
+    fn rows(&self) -> BTreeMap<(&'static str, &'static str), Row> {
+        let mut rows: BTreeMap<_, Row> = BTreeMap::new();
+        for ran in &self.ran {
+            let algorithm = ran.algorithm.map_or("none", Algorithm::name);
+            let row = rows.entry((ran.case.operator(), algorithm)).or_default();
+            row.cases += 1;
+            row.failed += usize::from(ran.fault.is_some());
+            row.largest = row.largest.max(ran.error);
+        }
+        rows
+    }
+
+    /// Why cases did not run, with how many.
+    fn reasons(&self) -> BTreeMap<&str, usize> {
+        let mut reasons = BTreeMap::new();
+        for (_, reason) in &self.unsupported {
+            *reasons.entry(reason.as_str()).or_default() += 1;
+        }
+        reasons
+    }
+
+    /// One line for all of it.
+    pub fn verdict(&self) -> String {
+        let (ran, failed) = (self.ran.len(), self.failed());
+        let mut not_run = match self.unsupported.len() {
+            0 => String::new(),
+            count => format!(", {count} not supported"),
+        };
+        if self.out_of_time > 0 {
+            not_run += &format!(", no time for {} more", self.out_of_time);
+        }
+        let result = match failed {
+            0 if ran == 0 => "nothing was run".to_owned(),
+            0 => "all right".to_owned(),
+            failed => format!("{failed} FAILED"),
+        };
+        let cases = if ran == 1 { "case" } else { "cases" };
+        format!("{ran} {cases} in {:.1} s: {result}{not_run}", self.seconds)
+    }
+
+    /// Prints the table, what was not run, and how to run each case that failed.
+    pub fn print(&self, profile: Option<&str>) -> Result<(), Failure> {
+        stdout::line(format_args!(
+            "{} ({}, {})",
+            self.adapter, self.backend, self.driver
+        ))?;
+        stdout::line(format_args!(
+            "  {:<21} {:<21} {:>5} {:>10}",
+            "operator", "algorithm", "cases", "error"
+        ))?;
+        for ((operator, algorithm), row) in self.rows() {
+            let result = match row.failed {
+                0 => "ok".to_owned(),
+                failed => format!("{failed} FAILED"),
+            };
+            stdout::line(format_args!(
+                "  {operator:<21} {algorithm:<21} {:>5} {:>10.3}  {result}",
+                row.cases, row.largest
+            ))?;
+        }
+        for (reason, count) in self.reasons() {
+            stdout::line(format_args!("  not supported: {count:>5}  {reason}"))?;
+        }
+        stdout::line(format_args!("  {}", self.verdict()))?;
+        stdout::line("  error: the largest one, in units of the tolerance")?;
+        for ran in &self.ran {
+            if let Some(fault) = &ran.fault {
+                stdout::line(format_args!("failed: {fault}"))?;
+                stdout::line(format_args!("  {}", self.command(&ran.case, profile)))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The command that runs a case alone.
+    fn command(&self, case: &Case, profile: Option<&str>) -> String {
+        let (backend, adapter) = (&self.backend, quoted(&self.adapter));
+        let mut command = format!("wgpu-norm verify --backend {backend} --adapter {adapter}");
+        if let Some(profile) = profile {
+            command += &format!(" --profile {}", quoted(profile));
+        }
+        command + &format!(" --case {case}")
+    }
+
+    /// Everything.
+    pub fn to_json(&self) -> Value {
+        let ran = self.ran.iter().map(|ran| {
+            json!({
+                "case": ran.case.to_string(),
+                "algorithm": ran.algorithm.map(Algorithm::name),
+                "error": ran.error.is_finite().then_some(ran.error),
+                "fault": ran.fault,
+                "seconds": ran.seconds,
+            })
+        });
+        let unsupported = self
+            .unsupported
+            .iter()
+            .map(|(case, reason)| json!({"case": case.to_string(), "unsupported": reason}));
+        json!({
+            "adapter": self.adapter,
+            "driver": self.driver,
+            "backend": self.backend,
+            "seconds": self.seconds,
+            "failed": self.failed(),
+            "out_of_time": self.out_of_time,
+            "cases": ran.chain(unsupported).collect::<Vec<_>>(),
+        })
+    }
+
+    /// The table for a document.
+    pub fn to_markdown(&self) -> String {
+        let mut text = "| operator | algorithm | cases | largest error, of the tolerance | |\n|---|---|---|---|---|\n".to_owned();
+        for ((operator, algorithm), row) in self.rows() {
+            let result = if row.failed == 0 { "ok" } else { "FAILED" };
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "| {operator} | {algorithm} | {} | {:.3} | {result} |",
+                row.cases, row.largest
+            );
+        }
+        for (reason, count) in self.reasons() {
+            let _ = writeln!(text, "\n{count} not supported: {reason}");
+        }
+        text
+    }
+}
+
+/// For a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}

@@ -1,0 +1,281 @@
+//! A case and its ID.
+
+use super::expected::Expected;
+use super::problem::{Problem, read_shape, show_shape};
+use super::setting::Setting;
+use super::values::{Types, Values};
+use crate::{Algorithm, DType, Error};
+use std::fmt;
+use std::str::FromStr;
+
+/// One problem with its data, the way in which it is computed, and what is asserted of the results.
+///
+/// As text, its ID: the operator, the shape, and what is not as usual, in any order. The [module](super) lists the parts.
+///
+/// ```
+/// use wgpu_norm::{Algorithm, verify::Case};
+/// let case: Case = "batch_norm_backward/2x3x5x7/ncx/f16-f32/channels_last/in_place".parse()?;
+/// assert_eq!(case.algorithm(), Some(Algorithm::ChannelsLast));
+/// assert_eq!(case.to_string().parse::<Case>()?, case);
+/// # Ok::<(), wgpu_norm::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    pub(super) problem: Problem,
+    pub(super) types: Types,
+    pub(super) values: Values,
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) setting: Setting,
+    pub(super) memory: Memory,
+    pub(super) halves: Option<Halves>,
+    pub(super) checks: Checks,
+}
+
+/// Where the tensors are.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Memory {
+    /// Buffers end with their tensors.
+    pub exact: bool,
+    /// All tensors are in one buffer.
+    pub pooled: bool,
+    /// diff_src is written over diff_dst.
+    pub in_place: bool,
+}
+
+/// How an operator is recorded whose sums can be added in between.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Halves {
+    /// One after the other.
+    Both,
+    /// Those of two parts of the samples, whose sums are added.
+    TwoShards,
+}
+
+/// What is asserted beside the results' errors and that nothing else is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Checks {
+    /// The same bits again.
+    pub repeats: bool,
+    /// The same bits with shader checks.
+    pub checked: bool,
+    /// The same bits with bindings of so many bytes.
+    pub windows: Option<u32>,
+    /// What a NaN does not reach keeps its bits, and what it reaches is NaN.
+    pub nan: bool,
+    /// What an infinity does not reach keeps its bits.
+    pub infinite: bool,
+}
+
+/// A result is compared by parts, but made at once.
+const MOST_ELEMENTS: usize = 1 << 24;
+/// Where all elements of a tensor are alike, only their bytes take memory.
+const MOST_ALIKE: usize = 1 << 28;
+
+impl Case {
+    /// Its operator, the first part of the ID.
+    pub fn operator(&self) -> &'static str {
+        self.problem.operator().name()
+    }
+
+    /// The algorithm that it forces, if it does not leave the choice to the plan.
+    pub const fn algorithm(&self) -> Option<Algorithm> {
+        self.algorithm
+    }
+
+    /// The element type of src and diff_dst.
+    pub const fn data(&self) -> DType {
+        self.types.data
+    }
+
+    /// The element type of the parameters.
+    pub const fn params(&self) -> DType {
+        self.types.params
+    }
+
+    /// The shape of src.
+    pub fn shape(&self) -> &[usize] {
+        self.problem.operator().shape()
+    }
+
+    /// epsilon.
+    pub const fn epsilon(&self) -> f64 {
+        self.values.epsilon()
+    }
+
+    /// The tensors that the operator reads, as numbers that their element types hold exactly.
+    pub fn inputs(&self) -> Vec<Input> {
+        let numbers = self.problem.operator().inputs(self.types, self.values);
+        let inputs = numbers.into_iter().map(|numbers| Input {
+            name: numbers.tensor.name(),
+            dtype: numbers.dtype,
+            values: numbers
+                .values
+                .iter()
+                .copied()
+                .cycle()
+                .take(numbers.len)
+                .collect(),
+        });
+        inputs.collect()
+    }
+
+    /// The tensors that it writes, by the float64 reference.
+    ///
+    /// # Errors
+    ///
+    /// Those of the [`reference`](mod@crate::reference), for shapes that it refuses.
+    pub fn expected(&self) -> Result<Vec<Expected>, Error> {
+        let operator = self.problem.operator();
+        let inputs = operator.inputs(self.types, self.values);
+        operator.expected(&inputs, self.types, self.values)
+    }
+
+    /// Takes a part of an ID, if it is none of a problem.
+    fn set(&mut self, token: &str) -> bool {
+        let values = Values::ALL
+            .into_iter()
+            .find(|values| values.name() == token);
+        let windows = token.strip_prefix("windows=").map(str::parse);
+        if let Ok(algorithm) = token.parse() {
+            self.algorithm = Some(algorithm);
+        } else if let Some(values) = values {
+            self.values = values;
+        } else if let Some(types) = read_types(token) {
+            self.types = types;
+        } else if let Some(Ok(bytes)) = windows {
+            self.checks.windows = Some(bytes);
+        } else {
+            match token {
+                "exact" => self.memory.exact = true,
+                "pooled" => self.memory.pooled = true,
+                "in_place" => self.memory.in_place = true,
+                "halves" => self.halves = Some(Halves::Both),
+                "two_shards" => self.halves = Some(Halves::TwoShards),
+                "repeats" => self.checks.repeats = true,
+                "checked" => self.checks.checked = true,
+                "nan" => self.checks.nan = true,
+                "infinite" => self.checks.infinite = true,
+                token => return self.setting.set(token),
+            }
+        }
+        true
+    }
+}
+
+/// A tensor that a case's operator reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Input {
+    /// Its name: `src` and so on.
+    pub name: &'static str,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its elements.
+    pub values: Vec<f64>,
+}
+
+/// `f32`, or `f16-f32` for data and parameters.
+fn read_types(token: &str) -> Option<Types> {
+    let dtype = |name: &str| {
+        DType::ALL
+            .into_iter()
+            .find(|dtype| dtype.to_string() == name)
+    };
+    let (data, params) = token.split_once('-').unwrap_or((token, token));
+    let (data, params) = (dtype(data)?, dtype(params)?);
+    data.accepts_params(params)
+        .then_some(Types { data, params })
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Types { data, params } = self.types;
+        let operator = self.problem.operator();
+        write!(f, "{}/{}", operator.name(), show_shape(operator.shape()))?;
+        for token in operator.tokens() {
+            write!(f, "/{token}")?;
+        }
+        match data == params {
+            true => write!(f, "/{data}")?,
+            false => write!(f, "/{data}-{params}")?,
+        }
+        if self.values != Values::Random {
+            write!(f, "/{}", self.values.name())?;
+        }
+        if let Some(algorithm) = self.algorithm {
+            write!(f, "/{algorithm}")?;
+        }
+        write!(f, "{}", self.setting)?;
+        let flags = [
+            (self.memory.exact, "exact"),
+            (self.memory.pooled, "pooled"),
+            (self.memory.in_place, "in_place"),
+            (self.halves == Some(Halves::Both), "halves"),
+            (self.halves == Some(Halves::TwoShards), "two_shards"),
+            (self.checks.repeats, "repeats"),
+            (self.checks.checked, "checked"),
+            (self.checks.nan, "nan"),
+            (self.checks.infinite, "infinite"),
+        ];
+        for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
+            write!(f, "/{name}")?;
+        }
+        match self.checks.windows {
+            Some(bytes) => write!(f, "/windows={bytes}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Case {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let refused = |expected: &str, got: &str| Error::Argument {
+            argument: "case",
+            expected: expected.to_owned(),
+            got: got.to_owned(),
+        };
+        let mut tokens = text.split('/');
+        let name = tokens.next().unwrap_or_default();
+        let shape = tokens.next().unwrap_or_default();
+        let Some(shape) = read_shape(shape) else {
+            return Err(refused("a shape such as 2x3x5 behind the operator", shape));
+        };
+        let Some(problem) = Problem::new(name, &shape) else {
+            let names = Problem::NAMES.join(", ");
+            return Err(refused(&format!("an operator of {names}"), name));
+        };
+        let mut case = Self {
+            problem,
+            types: Types {
+                data: DType::F32,
+                params: DType::F32,
+            },
+            values: Values::Random,
+            algorithm: None,
+            setting: Setting::default(),
+            memory: Memory::default(),
+            halves: None,
+            checks: Checks::default(),
+        };
+        for token in tokens {
+            if !case.problem.operator_mut().set(token) && !case.set(token) {
+                return Err(refused("parts that wgpu_norm::verify lists", token));
+            }
+        }
+        let most = match case.values {
+            Values::Alike => MOST_ALIKE,
+            _ => MOST_ELEMENTS,
+        };
+        let elements = shape
+            .iter()
+            .try_fold(1_usize, |all, &size| all.checked_mul(size));
+        if elements.is_none_or(|elements| elements > most) {
+            return Err(refused(
+                &format!("at most {most} elements"),
+                &show_shape(&shape),
+            ));
+        }
+        Ok(case)
+    }
+}

@@ -1,0 +1,149 @@
+//! What a case's results are held against.
+
+use super::numbers::{decode, size_of};
+use super::values::Types;
+use crate::kernels::Tensor;
+use crate::reference::{Gradients, scaled_error};
+use crate::{DType, Element, ParamGrads};
+use half::{bf16, f16};
+
+/// A result of a case, by the float64 reference.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Expected {
+    pub(super) tensor: Tensor,
+    /// The element type of the result.
+    pub dtype: DType,
+    /// How many elements it has.
+    pub len: usize,
+    /// The elements; a single one where all are alike.
+    pub values: Vec<f64>,
+    /// The size of the terms of each, of which the tolerance is a part: see [`reference`](mod@crate::reference).
+    pub scale: Vec<f64>,
+}
+
+/// Elements that are compared at a time.
+const PART: usize = 1 << 16;
+
+impl Expected {
+    /// Its name: `diff_src` and so on.
+    pub const fn name(&self) -> &'static str {
+        self.tensor.name()
+    }
+
+    /// The largest error of a result in units of the tolerance, as
+    /// [`scaled_error`](crate::reference::scaled_error): above 1 fails.
+    pub fn error(&self, got: &[f64]) -> f64 {
+        self.worst(&super::numbers::encode(self.dtype, got)).1
+    }
+
+    /// The element with the largest error, and the error.
+    pub(super) fn worst(&self, bytes: &[u8]) -> (usize, f64) {
+        if bytes.len() != self.len.saturating_mul(size_of(self.dtype)) {
+            return (0, f64::INFINITY);
+        }
+        let mut worst = (0, 0.0);
+        for (index, part) in bytes.chunks(PART * size_of(self.dtype)).enumerate() {
+            let first = index * PART;
+            let count = part.len() / size_of(self.dtype);
+            let error = self.part_error(part, first, count);
+            if error > worst.1 {
+                worst = (first, error);
+            }
+        }
+        let (first, error) = worst;
+        if error <= 1.0 {
+            return worst;
+        }
+        // Which of them it is.
+        let size = size_of(self.dtype);
+        let part = bytes.get(first * size..).unwrap_or_default();
+        let all = part.chunks_exact(size).enumerate();
+        let found = all
+            .take(PART)
+            .find(|(index, element)| self.part_error(element, first + index, 1) >= error);
+        (found.map_or(first, |(index, _)| first + index), error)
+    }
+
+    /// The largest error of some elements from `first` on.
+    fn part_error(&self, bytes: &[u8], first: usize, count: usize) -> f64 {
+        fn of<T: Element>(bytes: &[u8], want: &[f64], scale: &[f64]) -> f64 {
+            let got = bytemuck::pod_collect_to_vec::<u8, T>(bytes);
+            scaled_error(&got, want, scale)
+        }
+        let part = |values: &[f64]| match values {
+            [alike] => vec![*alike; count],
+            all => all.get(first..first + count).unwrap_or_default().to_vec(),
+        };
+        let (want, scale) = (part(&self.values), part(&self.scale));
+        match self.dtype {
+            DType::F16 => of::<f16>(bytes, &want, &scale),
+            DType::Bf16 => of::<bf16>(bytes, &want, &scale),
+            DType::F32 => of::<f32>(bytes, &want, &scale),
+            DType::F64 => of::<f64>(bytes, &want, &scale),
+        }
+    }
+
+    /// The element that ought to be there.
+    pub(super) fn at(&self, index: usize) -> f64 {
+        let value = self.values.get(index).or(self.values.first());
+        value.copied().unwrap_or(f64::NAN)
+    }
+
+    /// The first element that is not the nearest number of its type. A subnormal number of bf16, which is one of f32,
+    /// may be 0.
+    pub(super) fn not_nearest(&self, bytes: &[u8]) -> Option<usize> {
+        let got = decode(self.dtype, bytes);
+        let nearest = decode(
+            self.dtype,
+            &super::numbers::encode(self.dtype, &self.values),
+        );
+        let same = |got: f64, want: f64| {
+            let flushed = self.dtype == DType::Bf16
+                && got == 0.0
+                && want.abs() < f64::from(f32::MIN_POSITIVE);
+            got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || flushed
+        };
+        let mut pairs = got.into_iter().zip(nearest);
+        pairs.position(|(got, want)| !same(got, want))
+    }
+}
+
+/// The gradients that are asked for. Where all elements are alike, those of a tensor with one element that stand for so
+/// many, and sums of so many.
+pub(super) fn gradients(
+    found: Gradients,
+    types: Types,
+    param_grads: ParamGrads,
+    elements: usize,
+    params: Option<usize>,
+    alike: bool,
+) -> Vec<Expected> {
+    let summed = match (alike, params) {
+        (true, Some(params)) => elements as f64 / params.max(1) as f64,
+        _ => 1.0,
+    };
+    let times = |values: Vec<f64>| values.into_iter().map(|value| value * summed).collect();
+    let mut expected = vec![Expected {
+        tensor: Tensor::DiffSrc,
+        dtype: types.data,
+        len: elements,
+        values: found.diff_src,
+        scale: found.diff_src_scale,
+    }];
+    let sums = [
+        (Tensor::DiffGamma, found.diff_gamma, found.diff_gamma_scale),
+        (Tensor::DiffBeta, found.diff_beta, found.diff_beta_scale),
+    ];
+    if let (Some(len), ParamGrads::Both) = (params, param_grads) {
+        for (tensor, values, scale) in sums {
+            expected.push(Expected {
+                tensor,
+                dtype: types.params,
+                len,
+                values: times(values),
+                scale: times(scale),
+            });
+        }
+    }
+    expected
+}

@@ -1,0 +1,241 @@
+//! The cases.
+//!
+//! A line is an ID; `{a,b}` in it stands for one line with a and one with b, as in a shell. An empty choice leaves the
+//! part out.
+
+use super::Case;
+use std::collections::HashSet;
+
+/// Those that take under a minute on a software driver. What takes long there is to compile kernels: each line takes few
+/// element types.
+const DEFAULT: &str = "
+# Channels first: runs that begin at eight elements, at four, anywhere; shorter than four; cut.
+batch_norm_backward/{3x8x40,4x6x20,5x33x27}/ncx/f32/channels_first/{gpu,software}
+batch_norm_backward/{61x3x3,2x31x1,9x5x2}/ncx/{f16,bf16-f32}/channels_first/{gpu,software}
+batch_norm_backward/{5x7x27,4x6x44}/ncx/{f16-f32,bf16,f64}/channels_first
+batch_norm_backward/{2x3x1201,3x2x520,40x5x12,31x7x9}/ncx/f32/channels_first/tiny/in_place
+batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_first/gpu
+
+# Channels last: packets of a row, rows that end inside of one, several columns a channel, many splits.
+batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny/in_place}
+batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
+batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
+batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
+batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
+batch_norm_backward/{33x20,50x5}/nxc/bf16/channels_last/gpu
+batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_last/gpu
+
+# Channels first in one dispatch: blocks of channels, and some of them in turns.
+batch_norm_backward/{1x32x30,3x24x9,4x8x92,1x301x7,2x12x10}/ncx/f32/fused_channels_first/{gpu,software}
+batch_norm_backward/{4x8x92,5x12x16}/ncx/f32/fused_channels_first/{gpu,software}/fused_block=0,fused_turn=65536
+batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/{frozen,no_gamma}
+
+# Channels last in one dispatch.
+batch_norm_backward/{64x128,9x132,300x4}/nxc/f32/fused_channels_last/{gpu,software}
+batch_norm_backward/{70x12,1x8}/nxc/{f16,bf16-f32,f64}/fused_channels_last/{neither,no_gamma}
+
+# Axes that do not fold.
+batch_norm_backward/6x5x8/params_6x1x8/f32/general/{gpu,tiny}
+batch_norm_backward/6x5x7/params_6x1x7/f16-f32/general/software
+batch_norm_backward/3x4x5x37/params_3x1x5x1/{f32,bf16}/general/gpu
+batch_norm_backward/3x4x5x20/params_3x1x5x1/constant/f32/general/software
+batch_norm_backward/3x4x5x6/params_1x4x1x6/f32/general/{constant,frozen}
+batch_norm_backward/2x3x1x2x3x2x3x2/params_2x1x1x2x1x2x1x2/f32/general
+batch_norm_backward/2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4/f32/general/no_gamma
+
+# Rows in registers: rows that begin at four elements, at two, anywhere; shorter than four; shared by several.
+layer_norm_backward/{16x192,23x101,23x50,301x3}/f32/rows_in_registers/{gpu,software}
+layer_norm_backward/{301x3,301x5}/bf16/rows_in_registers/in_place
+layer_norm_backward/{9x129,9x131}/bf16/rows_in_registers/tiny/in_place
+layer_norm_backward/{33x28,5x1,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
+layer_norm_backward/9x67/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
+layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
+layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
+layer_norm_backward/{33x96,9x101}/{f32,bf16}/rows_in_registers/row_lane_quads=2
+layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
+
+# Rows that are read twice.
+layer_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
+layer_norm_backward/70x3/f32/rows_read_twice/{gpu,tiny/in_place}
+layer_norm_backward/5x1002/f32/rows_read_twice/software
+layer_norm_backward/{9x37,15x72}/f16-f32/rows_read_twice/{gpu,software}
+layer_norm_backward/{5x42,7x1}/bf16/rows_read_twice/{gpu,software}
+layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
+layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
+layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+
+# Buffers: ends, one for all, diff_src over diff_dst.
+batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
+batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
+batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
+batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
+batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
+layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place,bf16/exact/in_place}/rows_in_registers
+layer_norm_backward/{5x7,8x12}/{f32,f16}/rows_read_twice/{exact/in_place,pooled}
+
+# Two halves, and the sums of two parts of the samples.
+batch_norm_backward/{7x5x27,7x5x20}/ncx/{f32,bf16}/channels_first/{halves,two_shards}
+batch_norm_backward/7x5/nxc/{f32,f64}/channels_last/{halves,two_shards}
+batch_norm_backward/7x8x4/ncx/{constant,constant/frozen}/f32/two_shards/fused_block=65536
+batch_norm_backward/7x8x4/ncx/f32/two_shards/exact
+
+# Numbers that are not just random.
+batch_norm_backward/1x4x32769/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_first
+batch_norm_backward/1x43700x3/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_last/gpu
+batch_norm_backward/1x70000/nxc/constant/frozen/{f16-f32,bf16-f32}/roundings/channels_last
+batch_norm_backward/4x9x50/ncx/f32/{tiny_variance,large_mean}/channels_first
+batch_norm_backward/50x9/nxc/f32/{tiny_variance,large_mean}/channels_last
+batch_norm_backward/4x9x50/ncx/f16-f32/overflow
+layer_norm_backward/9x200/f32/{tiny_variance,large_mean}
+
+# Long sums of equal terms.
+batch_norm_backward/1x1x1200017/ncx/f32/equal
+batch_norm_backward/400037x3/nxc/f32/equal/{gpu,software}
+layer_norm_backward/400037x3/f32/equal/{gpu,software}
+
+# Loops that are longer than a software driver lets an invocation make.
+batch_norm_backward/4194304x1/nxc/f32/alike/window_unit=256
+
+# Windows give the bits of the whole.
+batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,apply_tile=64,max_workgroups=60/in_place/windows=131072
+batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
+layer_norm_backward/{9000x68/f32,9001x67/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/apply_tile=1024,min_split=1024,window_unit=4096,max_workgroups=255/windows=65536
+
+# What is not a number, or infinite, stays where it is.
+batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite}
+batch_norm_backward/9x7/nxc/{f32,bf16}/channels_last/{nan,infinite}
+batch_norm_backward/{3x12x7,5x4x12}/ncx/f32/fused_channels_first/{nan,infinite}
+batch_norm_backward/5x12/nxc/{f32,f16}/fused_channels_last/{nan,infinite}
+batch_norm_backward/{3x5x7/ncx,9x7/nxc}/constant/f32/nan
+layer_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
+
+# The same bits again, and with shader checks.
+batch_norm_backward/{5x33x27/ncx/f32,61x3/nxc/f16}/repeats
+layer_norm_backward/21x30/f32/repeats
+batch_norm_backward/{4x6x20/ncx/f32/channels_first,33x20/nxc/f32}/checked
+layer_norm_backward/9x14/f32/checked
+";
+
+/// The others.
+const FULL: &str = "
+# Shapes of every kind by every algorithm that can do them.
+batch_norm_backward/{1x32x30,5x27x7,9x128x1,1x1x1,3x2x517,1x23x1,2x3x71x71,999x3x1,17x33x8}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}
+batch_norm_backward/{1x19x4x6x6,13x8x3,1x40x11,5x12x10,3x4x84,3x5x3}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}
+batch_norm_backward/{1x32x30,5x27x7,3x2x17,17x33x9,13x8x3,1x40x11,5x12x10,1x301x7}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_backward/{1x30x32,9x128,1x1,517x2,71x71x3,33x301,999x5,2x23}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_backward/{1x32x31,9x128x1,1x19x4x6x6,9x6x20,17x36x8,1x40x11,5x12x10,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{gpu,software}
+batch_norm_backward/{9x6x20,17x36x8,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{gpu,software}/fused_block=0,fused_turn=65536
+batch_norm_backward/{1x30x32,9x124,1x4,517x8,33x300,999x20}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{gpu,software}
+batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,4x70x300/params_4x1x300}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
+batch_norm_backward/{3x4x5x37/params_3x1x5x1,3x4x5x20/params_3x1x5x1,4x5x70x130/params_4x1x70x1}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
+batch_norm_backward/{3x4x5x6/params_1x4x1x6,3x4x5x9/params_1x4x1x9}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
+batch_norm_backward/2x2x2x2x2x2x2x2/params_2x1x2x1x2x1x2x1/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
+layer_norm_backward/{15x3,30x300,57x768,5x1,1x9,1000x2,90x20,70x12,7x4,35x66,21x129,23x250,9x517}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
+layer_norm_backward/{15x3,30x300,5x1,1x9,300x2,90x20,70x12,7x4,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
+layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
+
+# Every choice of statistics and parameters, by the plan's own algorithm.
+batch_norm_backward/{4x7x33,5x6x3,1x9x700,4x6x44}/ncx/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+batch_norm_backward/{4x33x7,5x3x6,700x9,300x4}/nxc/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+batch_norm_backward/{9/params_9,9/params_1,3x4x5/params_1x4x1,3x4x5/params_1x1x5,3x4x5/params_3x4x5}/{,constant}/{,frozen}/{f32,bf16}
+layer_norm_backward/{6x2x8x33/axis_0,6x2x8x33/axis_1,7/axis_0,30x300}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
+
+# The sizes that people run.
+batch_norm_backward/{2x192x71x71,8x322x16x16,2x64x56x56,1x16x40x40x40,2x251x28x28,12x4x8x8,1x1024x28x17}/ncx/{f32,f16-f32,bf16}
+batch_norm_backward/{2x71x71x192,8x16x16x322,2x56x56x64,2x28x28x251,12x8x8x4,70000x1,1x70000}/nxc/{f32,f16-f32,bf16}
+layer_norm_backward/{256x768,128x1x1024,6x2x128x1024,2x100000,200000x3,257x768,3x20001}/{f32,f16-f32,bf16}
+
+# Buffers, halves.
+batch_norm_backward/{3x5x7,4x3x8,2x3x35,4x6x20,1x13x513}/ncx/{,frozen,constant}/{f32,f16,bf16-f32,f64}/{exact,pooled,in_place,exact/in_place,pooled/in_place}
+batch_norm_backward/{61x3,9x7,9x12,5x4x7}/nxc/{,frozen,constant}/{f32,f16,bf16-f32,f64}/{exact,pooled,in_place,exact/in_place,pooled/in_place}
+layer_norm_backward/{5x7,6x6,23x250,9x517,1x9,70x3,9x1,8x12}/{f32,f16,bf16-f32,f64}/{,rows_read_twice}/{exact,pooled,exact/in_place,pooled/in_place}
+batch_norm_backward/{7x5x27,7x5x20,7x4x3}/ncx/{,constant}/{,frozen}/{f32,f16,bf16-f32,f64}/{halves,two_shards}
+batch_norm_backward/{7x5,70x12}/nxc/{,constant}/{,frozen}/{f32,f16,bf16-f32,f64}/{halves,two_shards}
+
+# Equal terms.
+batch_norm_backward/1x1x12000017/ncx/f32/equal/{gpu,software}
+batch_norm_backward/4000037x3/nxc/f32/equal/{gpu,software}
+batch_norm_backward/{8192x4,32768x4}/nxc/f32/equal/software/fused_block=4294967295
+layer_norm_backward/4000037x3/f32/equal/{gpu,software}
+
+# Loops that are longer than a software driver lets an invocation make.
+batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike
+batch_norm_backward/134217728x2/nxc/f16-f32/alike
+batch_norm_backward/268435456x1/nxc/f16-f32/alike
+batch_norm_backward/4870804x1x31/ncx/f16-f32/alike
+batch_norm_backward/50331648x1x3/ncx/f16-f32/alike
+batch_norm_backward/643501x1x1/ncx/f32/alike/short_run=0,apply_tile=524288
+batch_norm_backward/1x1x524288/ncx/f32/alike/short_run=4294967295
+batch_norm_backward/4194304x1/nxc/f32/alike/columns_workgroup=4,column_lanes=4,column_quads=1,finish_workgroup=4,busy_workgroups=16777216,min_split=1
+layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
+
+# Windows.
+batch_norm_backward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/{,constant/frozen}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
+batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{,constant/frozen}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
+layer_norm_backward/{60x20001,3x100000}/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=262144
+
+# What is not a number, or infinite.
+batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite}
+batch_norm_backward/{3x7x5,9x7,5x12}/nxc/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite}
+batch_norm_backward/{1x6x7,3x4x7,3x5x12}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite}
+batch_norm_backward/{9x8,5x12}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{nan,infinite}
+layer_norm_backward/{5x7,8x12,3x66}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+
+# The same bits again, and with shader checks.
+batch_norm_backward/{2x64x19x19,64x3x100,3x2x5001,3001x5x1,70x132x1}/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
+batch_norm_backward/{5x27x33,3001x5,70x132}/nxc/{f32,f16,bf16-f32,f64}/{repeats,checked}
+layer_norm_backward/{3000x33,500x130,3x20001,4000x1}/{f32,bf16-f32}/{repeats,checked}
+";
+
+/// The list of cases: a share that takes under a minute on a software driver and seconds on a GPU, or the `full` one.
+pub fn cases(full: bool) -> Vec<Case> {
+    let more = if full { FULL } else { "" };
+    let lines = [DEFAULT, more].into_iter().flat_map(str::lines);
+    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let ids = lines.flat_map(expanded);
+    let mut cases: Vec<Case> = Vec::new();
+    let mut known = HashSet::new();
+    for id in ids {
+        // A test reads every one.
+        if let Ok(case) = id.parse::<Case>()
+            && known.insert(case.to_string())
+        {
+            cases.push(case);
+        }
+    }
+    cases
+}
+
+/// The lines that a line with choices stands for.
+fn expanded(line: &str) -> Vec<String> {
+    let choice = line.split_once('{').and_then(|(before, rest)| {
+        let (choices, behind) = rest.split_once('}')?;
+        Some((before, choices, behind))
+    });
+    let Some((before, choices, behind)) = choice else {
+        let parts: Vec<_> = line.split('/').filter(|part| !part.is_empty()).collect();
+        return vec![parts.join("/")];
+    };
+    let each = choices.split(',');
+    each.flat_map(|choice| expanded(&format!("{before}{choice}{behind}")))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_line_is_read() {
+        let lines = [DEFAULT, FULL].into_iter().flat_map(str::lines);
+        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+        for id in lines.flat_map(expanded) {
+            let case: Case = id.parse().unwrap();
+            assert_eq!(case.to_string().parse::<Case>().unwrap(), case, "{id}");
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! A list of cases that shows whether an adapter computes what it should: every operator, algorithm, element type and
+//! layout, held against the float64 [`reference`](mod@crate::reference).
+//!
+//! `wgpu-norm verify` runs it, and so do this crate's tests and its page for browsers. Each case has an ID that says all
+//! about it and from which it can be made again:
+//!
+//! ```
+//! use wgpu_norm::verify::{Case, Outcome, cases};
+//! use wgpu_norm::{Error, GpuContext};
+//!
+//! # fn main() -> Result<(), Error> { pollster::block_on(async {
+//! assert!(cases(false).len() > 100);
+//! let gpu = match GpuContext::new().await {
+//!     Ok(gpu) => gpu,
+//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+//!     Err(error) => return Err(error),
+//! };
+//! let case: Case = "layer_norm_backward/5x33/bf16-f32/in_place".parse()?;
+//! match case.run(&gpu).await? {
+//!     Outcome::Ran { error, fault: None, .. } => println!("{case}: {error} of the tolerance"),
+//!     Outcome::Ran { fault: Some(fault), .. } => panic!("{case}: {fault}"),
+//!     Outcome::Unsupported { reason } => println!("{case}: {reason}"),
+//!     _ => {}
+//! }
+//! # Ok(()) }) }
+//! ```
+//!
+//! # The parts of an ID
+//!
+//! The operator and the shape of src come first; the others, separated by `/`, may be in any order.
+//!
+//! | part | means |
+//! |---|---|
+//! | `batch_norm_backward`, `layer_norm_backward` | the operator |
+//! | `ncx`, `nxc`, `params_4x1x6` | batch norm: the layout, or the shape of parameters of src's rank |
+//! | `constant` | batch norm: [`Statistics::Constant`](crate::Statistics::Constant) |
+//! | `axis_1` | layer norm: the first normalized axis, if it is not the last one |
+//! | `frozen`, `neither`, `no_gamma` | [`ParamGrads`](crate::ParamGrads) other than both, no gamma |
+//! | `f32`, `f16-f32` | the element type, or those of data and parameters |
+//! | `equal`, `alike`, `tiny_variance`, `large_mean`, `overflow`, `patterns`, `roundings` | numbers that are not just random: equal diff_dst; tensors of equal elements; extreme statistics; results beyond f16; every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |
+//! | `channels_first` and so on | the [`Algorithm`](crate::Algorithm) that is forced |
+//! | `gpu`, `software`, `tiny` | the [`Tuning`](crate::Tuning) for that kind of adapter, or one with which small tensors are cut like large ones |
+//! | `min_split=64,max_binding=4096` | other fields of the [`Profile`](crate::Profile) and its tuning |
+//! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all; diff_src over diff_dst |
+//! | `halves`, `two_shards` | [`Bound::record_reduce`](crate::Bound::record_reduce) and [`record_apply`](crate::Bound::record_apply), of all samples or of two parts whose sums are added |
+//! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs, with shader checks, with bindings of so many bytes |
+//! | `nan`, `infinite` | such a value in each input in turn changes only what depends on it |
+//!
+//! Every case asserts besides that nothing around its tensors is changed.
+//!
+//! # For other libraries
+//!
+//! [`Case::inputs`] are the numbers that an operator reads, [`Case::expected`] those that it should write, with a
+//! tolerance for each:
+//!
+//! ```
+//! use wgpu_norm::verify::Case;
+//! let case: Case = "batch_norm_backward/6x4/nxc/f32/no_gamma".parse()?;
+//! let inputs = case.inputs();
+//! let diff_dst = &inputs.iter().find(|input| input.name == "diff_dst").unwrap().values;
+//! // Whatever computes diff_beta elsewhere; in float64 here.
+//! let diff_beta: Vec<f64> = (0..4).map(|c| (0..6).map(|n| diff_dst[4 * n + c]).sum()).collect();
+//! let expected = case.expected()?;
+//! let want = expected.iter().find(|expected| expected.name() == "diff_beta").unwrap();
+//! assert!(want.error(&diff_beta) <= 1.0);
+//! # Ok::<(), wgpu_norm::Error>(())
+//! ```
+//!
+//! # How an operator is added
+//!
+//! 1. A file beside `batch_norm.rs` with a struct for its shape and options: `Operator` says what of its IDs is its
+//!    own, which tensors it reads, what the reference makes of them, and how it is planned.
+//! 2. A variant of `Problem` in `problem.rs`.
+//! 3. Its cases in `list.rs`, and its part of the table above.
+
+mod batch_norm;
+mod case;
+mod expected;
+mod layer_norm;
+mod list;
+mod memory;
+mod numbers;
+mod problem;
+mod run;
+mod setting;
+mod values;
+
+pub use case::{Case, Input};
+pub use expected::Expected;
+pub use list::cases;
+pub use numbers::Random;
+pub use run::Outcome;
+
+use problem::Operator;

@@ -1,0 +1,367 @@
+//! Runs a case and says what came of it.
+
+use super::case::{Case, Halves};
+use super::expected::Expected;
+use super::memory::Buffers;
+use super::numbers::{Numbers, decode, encode, size_of};
+use super::problem::Problem;
+use crate::kernels::Tensor;
+use crate::plan::Plan;
+use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext};
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It ran.
+    Ran {
+        /// What computed it.
+        algorithm: Algorithm,
+        /// The largest error of a result, in units of the tolerance: above 1 fails.
+        error: f64,
+        /// What is wrong, if anything is: an error above 1, or what the case asserts beside it.
+        fault: Option<String>,
+    },
+    /// The adapter cannot do it.
+    Unsupported {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A run's results.
+struct Results {
+    algorithm: Algorithm,
+    dispatches: usize,
+    /// The bytes of each output's elements.
+    outputs: Vec<(Tensor, Vec<u8>)>,
+    fault: Option<String>,
+}
+
+impl Results {
+    fn bytes(&self, tensor: Tensor) -> &[u8] {
+        let found = self.outputs.iter().find(|(output, _)| *output == tensor);
+        found.map_or(&[], |(_, bytes)| bytes)
+    }
+
+    /// What is wrong with other results, which ought to be the same.
+    fn differ(&self, other: &Self) -> Option<String> {
+        let mut pairs = self.outputs.iter();
+        let differing = pairs.find(|(tensor, bytes)| bytes != other.bytes(*tensor));
+        let name = |(tensor, _): &(Tensor, _)| format!("{} has other bits", tensor.name());
+        other.fault.clone().or(differing.map(name))
+    }
+}
+
+impl Case {
+    /// Runs it under the context's profile, as the case changes it, and compares the results with the reference.
+    ///
+    /// # Errors
+    ///
+    /// What the library refuses or a GPU fails at, but for what the adapter cannot do: that is
+    /// [`Outcome::Unsupported`].
+    pub async fn run(&self, gpu: &GpuContext) -> Result<Outcome, Error> {
+        match self.attempt(gpu).await {
+            Err(
+                error @ (Error::UnsupportedDType { .. }
+                | Error::Algorithm { .. }
+                | Error::Limit { .. }
+                | Error::OutOfMemory { .. }),
+            ) => Ok(Outcome::Unsupported {
+                reason: error.to_string(),
+            }),
+            other => other,
+        }
+    }
+
+    /// The context that it runs on.
+    fn context(&self, gpu: &GpuContext, max_binding: Option<u32>) -> GpuContext {
+        let mut profile = gpu.profile().clone();
+        self.setting.apply(&mut profile);
+        profile.algorithm = self.algorithm.or(profile.algorithm);
+        if let Some(bytes) = max_binding {
+            profile.max_binding = profile.max_binding.min(bytes.into());
+        }
+        gpu.with_profile(profile)
+    }
+
+    async fn attempt(&self, gpu: &GpuContext) -> Result<Outcome, Error> {
+        let gpu = self.context(gpu, None);
+        let operator = self.problem.operator();
+        let inputs = operator.inputs(self.types, self.values);
+        let results = self.results(&gpu, &inputs).await?;
+        let expected = operator.expected(&inputs, self.types, self.values)?;
+        let (error, mut fault) = self.compare(&results, &expected);
+        if fault.is_none() {
+            fault = self.other_faults(&gpu, &inputs, &results).await?;
+        }
+        Ok(Outcome::Ran {
+            algorithm: results.algorithm,
+            error,
+            fault,
+        })
+    }
+
+    /// The largest error, and what is wrong with the results of one run.
+    fn compare(&self, results: &Results, expected: &[Expected]) -> (f64, Option<String>) {
+        let mut largest = 0.0;
+        let mut fault = results.fault.clone();
+        for want in expected {
+            let bytes = results.bytes(want.tensor);
+            let (index, error) = want.worst(bytes);
+            largest = f64::max(largest, error);
+            let wrong = match error > 1.0 {
+                true => Some(index),
+                false if self.values.exact() => want.not_nearest(bytes),
+                false => None,
+            };
+            let got = |index: usize| {
+                let size = size_of(want.dtype);
+                let element = bytes.get(index * size..(index + 1) * size);
+                decode(want.dtype, element.unwrap_or_default())
+            };
+            if let (Some(index), None) = (wrong, &fault) {
+                fault = Some(format!(
+                    "{}: expected {} at {index}, got {:?}: {error:.3} tolerances",
+                    want.name(),
+                    want.at(index),
+                    got(index)
+                ));
+            }
+        }
+        (largest, fault)
+    }
+
+    /// What the case asserts beside the results of one run.
+    async fn other_faults(
+        &self,
+        gpu: &GpuContext,
+        inputs: &[Numbers],
+        first: &Results,
+    ) -> Result<Option<String>, Error> {
+        if self.checks.repeats {
+            for _ in 0..2 {
+                let again = self.results(gpu, inputs).await?;
+                if let Some(fault) = first.differ(&again) {
+                    return Ok(Some(format!("in another run {fault}")));
+                }
+            }
+        }
+        if self.checks.checked {
+            let options = DeviceOptions {
+                shader_checks: true,
+                profile: Some(gpu.profile().clone()),
+            };
+            let checked =
+                GpuContext::from_device(gpu.device().clone(), gpu.queue().clone(), options);
+            let again = self.results(&checked, inputs).await?;
+            if let Some(fault) = first.differ(&again) {
+                return Ok(Some(format!("with shader checks {fault}")));
+            }
+        }
+        if let Some(bytes) = self.checks.windows {
+            let cut = self
+                .results(&self.context(gpu, Some(bytes)), inputs)
+                .await?;
+            if cut.dispatches <= first.dispatches {
+                return Ok(Some("it was not cut into windows".to_owned()));
+            }
+            if let Some(fault) = first.differ(&cut) {
+                return Ok(Some(format!("in windows {fault}")));
+            }
+        }
+        let values = [
+            (self.checks.nan, f64::NAN),
+            (self.checks.infinite, f64::INFINITY),
+            (self.checks.infinite, f64::NEG_INFINITY),
+        ];
+        for (_, value) in values.into_iter().filter(|(wanted, _)| *wanted) {
+            let fault = self.spread(gpu, inputs, first, value).await?;
+            if fault.is_some() {
+                return Ok(fault);
+            }
+        }
+        Ok(None)
+    }
+
+    /// How far a value spreads from each of the inputs, at its start, its middle and its end: what does not depend on it
+    /// keeps its bits. What becomes NaN by the reference is NaN, where the value is one.
+    async fn spread(
+        &self,
+        gpu: &GpuContext,
+        inputs: &[Numbers],
+        clean: &Results,
+        value: f64,
+    ) -> Result<Option<String>, Error> {
+        let operator = self.problem.operator();
+        let without = operator.expected(inputs, self.types, self.values)?;
+        for victim in inputs {
+            if victim.tensor == Tensor::Variance && value == f64::NEG_INFINITY {
+                continue; // below −epsilon, which the operators refuse
+            }
+            for index in [0, victim.len / 2, victim.len.saturating_sub(1)] {
+                let mut ill = inputs.to_vec();
+                for numbers in ill.iter_mut().filter(|n| n.tensor == victim.tensor) {
+                    if let Some(place) = numbers.values.get_mut(index) {
+                        *place = value;
+                    }
+                }
+                let got = self.results(gpu, &ill).await?;
+                let with = operator.expected(&ill, self.types, self.values)?;
+                let name = victim.tensor.name();
+                let what = |fault: &str| Some(format!("{value} in {name} at {index}: {fault}"));
+                if let Some(fault) = &got.fault {
+                    return Ok(what(fault));
+                }
+                for (without, with) in without.iter().zip(&with) {
+                    let after = decode(with.dtype, got.bytes(with.tensor));
+                    let before = decode(with.dtype, clean.bytes(with.tensor));
+                    let reached = with.values.iter().zip(&without.values);
+                    let mut all = reached.zip(after.iter().zip(&before)).enumerate();
+                    let wrong = all.find(|(_, ((with, without), (after, before)))| {
+                        match with.to_bits() == without.to_bits() {
+                            true => after.to_bits() != before.to_bits(),
+                            false => value.is_nan() && with.is_nan() && !after.is_nan(),
+                        }
+                    });
+                    if let Some((at, (_, (after, _)))) = wrong {
+                        return Ok(what(&format!("{} at {at} is {after}", with.name())));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Runs it once.
+    async fn results(&self, gpu: &GpuContext, inputs: &[Numbers]) -> Result<Results, Error> {
+        let samples = self.shape().first().copied().unwrap_or_default();
+        let cut = match self.halves {
+            None => {
+                let operator = self.problem.operator();
+                let plan = operator.plan(gpu, self.types, self.values)?;
+                let before = self.buffers(gpu, &plan, inputs, false);
+                let record = |bound: &Bound, encoder: &mut wgpu::CommandEncoder| {
+                    bound.record(encoder);
+                    Ok(())
+                };
+                let after = before.run(gpu, &plan, record).await?;
+                return Ok(of_run(&plan, &before, &after));
+            }
+            Some(Halves::Both) => 0,
+            Some(Halves::TwoShards) => samples / 3,
+        };
+        let mut parts = Vec::new();
+        let shards = [0..cut, cut..samples].into_iter();
+        for samples in shards.filter(|samples| !samples.is_empty()) {
+            let whole = self.problem.operator();
+            let problem = self
+                .problem
+                .shard(samples.clone())
+                .filter(|_| whole.has_halves());
+            let problem = problem.ok_or_else(|| Error::Argument {
+                argument: "case",
+                expected: "an operator that has halves, with axis 0 reduced".to_owned(),
+                got: self.to_string(),
+            })?;
+            let all: usize = self.shape().iter().product();
+            let sample = all / self.shape().first().copied().unwrap_or(1).max(1);
+            let elements = samples.start * sample..samples.end * sample;
+            let inputs: Vec<_> = inputs
+                .iter()
+                .map(|numbers| match numbers.tensor.is_data() {
+                    true => numbers.part(elements.clone()),
+                    false => numbers.clone(),
+                })
+                .collect();
+            parts.push((problem, inputs));
+        }
+        self.halves(gpu, &parts).await
+    }
+
+    /// Runs the first halves, adds their sums, and runs the second halves.
+    async fn halves(
+        &self,
+        gpu: &GpuContext,
+        parts: &[(Problem, Vec<Numbers>)],
+    ) -> Result<Results, Error> {
+        let mut total = Vec::new();
+        let mut begun = Vec::new();
+        for (problem, inputs) in parts {
+            let plan = problem.operator().plan(gpu, self.types, self.values)?;
+            let before = self.buffers(gpu, &plan, inputs, true);
+            let after = before.run(gpu, &plan, Bound::record_reduce).await?;
+            let sums = after.elements(Tensor::Sums).unwrap_or_default();
+            total = match total.is_empty() {
+                true => sums.to_vec(),
+                false => add(plan.data.accumulator(), &total, sums),
+            };
+            begun.push((plan, before));
+        }
+        let mut results: Option<Results> = None;
+        for (plan, mut buffers) in begun {
+            // The workspace is what it was before: other work may have used it.
+            buffers.fill(Tensor::Sums, &total);
+            let after = buffers.run(gpu, &plan, Bound::record_apply).await?;
+            let own = of_run(&plan, &buffers, &after);
+            results = Some(match results {
+                None => own,
+                Some(all) => joined(all, own),
+            });
+        }
+        results.ok_or_else(|| Error::Argument {
+            argument: "case",
+            expected: "samples".to_owned(),
+            got: self.to_string(),
+        })
+    }
+
+    fn buffers(
+        &self,
+        gpu: &GpuContext,
+        plan: &Plan,
+        inputs: &[Numbers],
+        with_sums: bool,
+    ) -> Buffers {
+        let mut buffers = Buffers::new(gpu, plan, self.memory, with_sums);
+        for numbers in inputs {
+            buffers.fill(numbers.tensor, &numbers.bytes());
+        }
+        buffers
+    }
+}
+
+/// The sums of the elements of both.
+fn add(dtype: DType, left: &[u8], right: &[u8]) -> Vec<u8> {
+    let (left, right) = (decode(dtype, left), decode(dtype, right));
+    let sums: Vec<f64> = left.iter().zip(&right).map(|(a, b)| a + b).collect();
+    encode(dtype, &sums)
+}
+
+fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
+    let outputs = plan.tensors.iter().map(|required| required.tensor);
+    let outputs = outputs.filter(|tensor| tensor.is_output() && *tensor != Tensor::Sums);
+    let elements = |tensor| (tensor, after.elements(tensor).unwrap_or_default().to_vec());
+    Results {
+        algorithm: plan.algorithm,
+        dispatches: plan.dispatch_count(),
+        outputs: outputs.map(elements).collect(),
+        fault: after.damage(before),
+    }
+}
+
+/// The results of all samples: each part has its own diff_src, and the gradients of all parameters.
+fn joined(mut all: Results, part: Results) -> Results {
+    for (tensor, bytes) in part.outputs {
+        for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
+            if tensor == Tensor::DiffSrc {
+                own.extend_from_slice(&bytes);
+            } else if *own != bytes {
+                let fault = format!("two parts have different {}", tensor.name());
+                all.fault.get_or_insert(fault);
+            }
+        }
+    }
+    all.fault = all.fault.or(part.fault);
+    all
+}

@@ -1,0 +1,47 @@
+//! What goes wrong in a browser is an error, and the context is usable after it.
+
+use wasm_bindgen::prelude::wasm_bindgen;
+use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext, Grads};
+
+#[wasm_bindgen]
+extern "C" {
+    /// Makes the next buffer one that WebGPU refuses.
+    #[wasm_bindgen(js_namespace = window)]
+    fn spoil_next_buffer();
+}
+
+async fn backward(gpu: &GpuContext) -> Result<Grads<f32, f32>, Error> {
+    let args = BatchNormArgs {
+        shape: &[3, 2],
+        src: &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0],
+        diff_dst: &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
+        mean: &[2.0, 20.0],
+        variance: &[2.0 / 3.0, 200.0 / 3.0],
+        gamma: Some(&[1.0, 1.0]),
+    };
+    let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(1e-5))?;
+    layer.backward(args).await
+}
+
+/// What happens, and whether it is what should. Ends the device.
+pub async fn all(gpu: &GpuContext) -> Vec<(bool, String)> {
+    spoil_next_buffer();
+    let spoiled = backward(gpu).await;
+    let again = backward(gpu).await;
+    gpu.device().destroy();
+    let ended = backward(gpu).await;
+    vec![
+        (
+            matches!(spoiled, Err(Error::Gpu { .. })),
+            format!("with a buffer that WebGPU refuses: {spoiled:?}"),
+        ),
+        (
+            matches!(&again, Ok(grads) if grads.diff_beta == Some(vec![1.0, 2.0])),
+            format!("once more, with a good one: {again:?}"),
+        ),
+        (
+            matches!(ended, Err(Error::DeviceLost { .. })),
+            format!("on a device that has ended: {ended:?}"),
+        ),
+    ]
+}

@@ -1,0 +1,121 @@
+//! The library's list of cases, on every adapter found.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod common;
+
+use common::{subjects, takes_every_one};
+use pollster::block_on;
+use std::collections::BTreeSet;
+use wgpu_norm::verify::{Case, Outcome, cases};
+use wgpu_norm::{Algorithm, DType, Error};
+
+/// All of it where `WGPU_NORM_TEST_ALL` asks for every combination. Shader checks are a part of the list, so that each
+/// adapter takes it once.
+#[test]
+fn every_case() {
+    let cases = cases(takes_every_one());
+    for subject in subjects().iter().filter(|subject| !subject.checked) {
+        let mut algorithms = BTreeSet::new();
+        let mut unsupported = Vec::new();
+        let mut faults = Vec::new();
+        for case in &cases {
+            match block_on(case.run(&subject.gpu)) {
+                Ok(Outcome::Ran {
+                    algorithm, fault, ..
+                }) => {
+                    algorithms.insert(algorithm);
+                    faults.extend(fault.map(|fault| format!("{case}: {fault}")));
+                }
+                Ok(Outcome::Unsupported { reason }) => {
+                    unsupported.push(format!("{case}: {reason}"));
+                }
+                Ok(other) => faults.push(format!("{case}: {other:?}")),
+                Err(error) => faults.push(format!("{case}: {error}")),
+            }
+        }
+        let name = &subject.name;
+        assert!(faults.is_empty(), "on {name}:\n{}", faults.join("\n"));
+        println!("{} cases not supported on {name}", unsupported.len());
+        // Where an adapter has all that kernels ask for, none is left out.
+        let profile = subject.gpu.profile();
+        let binds_all = profile.max_storage_buffers >= 8;
+        if binds_all && profile.f64 && profile.f16 {
+            assert!(
+                unsupported.is_empty(),
+                "on {name}:\n{}",
+                unsupported.join("\n")
+            );
+        }
+        if binds_all {
+            assert_eq!(algorithms.len(), Algorithm::ALL.len(), "{algorithms:?}");
+        }
+    }
+}
+
+#[test]
+fn the_list_has_every_algorithm_and_type() {
+    let cases = cases(false);
+    for algorithm in Algorithm::ALL {
+        assert!(
+            cases.iter().any(|case| case.algorithm() == Some(algorithm)),
+            "{algorithm}"
+        );
+    }
+    for data in DType::ALL {
+        for params in DType::ALL {
+            let any = |case: &Case| (case.data(), case.params()) == (data, params);
+            let listed = cases.iter().any(any);
+            assert_eq!(listed, data.accepts_params(params), "{data} {params}");
+        }
+    }
+}
+
+#[test]
+fn an_id_that_makes_no_sense_is_refused() {
+    for (id, word) in [
+        ("", "operator"),
+        ("batch_norm_backward", "shape"),
+        ("batch_norm/2x3/nxc/f32", "operator"),
+        ("batch_norm_backward/2x-3/nxc/f32", "shape"),
+        ("batch_norm_backward/2x3/nxc/f32/fast", "fast"),
+        ("batch_norm_backward/2x3/nxc/f32-f16", "f32-f16"),
+        ("batch_norm_backward/2x3/nxc/f32/min_split=0", "min_split=0"),
+        ("batch_norm_backward/2x3/nxc/f32/windows=x", "windows=x"),
+        ("layer_norm_backward/2x3/axis_2", "axis_2"),
+        (
+            "batch_norm_backward/99999999x99999999999/nxc/f32",
+            "elements",
+        ),
+        ("batch_norm_backward/100000x100000/nxc/f32", "elements"),
+    ] {
+        let error = id.parse::<Case>().unwrap_err();
+        assert!(matches!(
+            error,
+            Error::Argument {
+                argument: "case",
+                ..
+            }
+        ));
+        assert!(error.to_string().contains(word), "{id}: {error}");
+    }
+}
+
+/// What a case says of a plan that it cannot have, and of shapes that no operator takes.
+#[test]
+fn what_cannot_run_is_not_passed() {
+    let gpu = &common::one(false).gpu;
+    let run = |id: &str| block_on(id.parse::<Case>().unwrap().run(gpu));
+    let outcome = run("batch_norm_backward/2x3/nxc/f32/rows_in_registers").unwrap();
+    let Outcome::Unsupported { reason } = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(reason.contains("rows_in_registers"), "{reason}");
+    for id in [
+        "batch_norm_backward/5/nxc/f32",
+        "batch_norm_backward/2x3/params_2x2/f32",
+        "layer_norm_backward/2x3/f32/halves",
+        "batch_norm_backward/2x3/params_2x1/f32/two_shards",
+    ] {
+        assert!(run(id).is_err(), "{id}");
+    }
+}
