@@ -52,6 +52,34 @@ fn every_case() {
     }
 }
 
+/// Shapes on which an invocation that did all the work would make more loop iterations than Mesa's software drivers let
+/// it: all of them on one adapter, the one that was found first on each.
+#[test]
+fn long_loops() {
+    let listed = cases(true);
+    let long = listed.iter().filter(|case| {
+        let id = case.to_string();
+        id.split('/').any(|part| part == "alike")
+    });
+    let long: Vec<_> = long.collect();
+    assert!(long.len() >= 10, "{}", long.len());
+    let first = "batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike";
+    let one = common::one(false);
+    for subject in subjects().iter().filter(|subject| !subject.checked) {
+        let own = long
+            .iter()
+            .filter(|case| subject.name == one.name || case.to_string() == first);
+        let mut ran = 0;
+        for case in own {
+            let outcome = block_on(case.run(&subject.gpu));
+            let right = matches!(outcome, Ok(Outcome::Ran { fault: None, .. }));
+            assert!(right, "{case} on {}: {outcome:?}", subject.name);
+            ran += 1;
+        }
+        assert!(ran > 0, "on {}", subject.name);
+    }
+}
+
 #[test]
 fn the_list_has_every_algorithm_and_type() {
     let cases = cases(false);
