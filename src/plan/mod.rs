@@ -253,13 +253,16 @@ impl Planner<'_> {
             .min(self.held_unit())
     }
 
-    /// Records that partial sums may take: one of each channel or row, as many bytes as src, and 4 MiB, as far as a
-    /// binding holds them beside two others of each.
-    fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
+    /// Records that partial sums may take: one of each channel or row, as many bytes as src, and 4 MiB.
+    fn allowed_records(&self, src: &Requirement, groups: u64) -> u64 {
         // Parts are rounded up, and groups of parts take some, too.
         const SPARE: u64 = (4 << 20) - (1 << 17);
-        let record = 4 * self.data.accumulator().size();
-        let allowed = groups + (src.bytes() + SPARE) / record;
+        groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
+    }
+
+    /// The same as far as a binding holds them beside two others of each channel or row.
+    fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
+        let allowed = self.allowed_records(src, groups);
         allowed.min(self.held_records(2 * groups)).max(1)
     }
 

@@ -92,18 +92,24 @@ impl Planner<'_> {
         };
         joined = joined.clamp(1, rows.lanes);
         let row_records = |rows: &Rows, joined| rows.rows * row_parts(rows, joined);
-        // Fewer and larger parts of rows, if there is no room for so many.
-        while row_records(&rows, joined) > room / 4 && joined < rows.lanes {
+        // Fewer and larger parts of rows, if there is no room for so many beside two sums of each column.
+        let of_columns = match tensors.param_grads() {
+            true => rows.columns.next_multiple_of(4),
+            false => 0,
+        };
+        let held = self.held_records(2 * rows.rows).saturating_sub(of_columns);
+        let for_rows = held.min(self.allowed_records(&tensors.src, rows.rows) / 4);
+        while row_records(&rows, joined) > for_rows && joined < rows.lanes {
             joined *= 2;
         }
-        while row_records(&rows, joined) > room / 4
+        while row_records(&rows, joined) > for_rows
             && self.profile.workgroup(2 * workgroup_size) > workgroup_size
         {
             workgroup_size *= 2;
             rows = self.rows(by_row, workgroup_size, 1, most);
             joined = rows.lanes;
         }
-        if row_records(&rows, joined) > room / 4 && most < MOST_QUADS {
+        if row_records(&rows, joined) > for_rows && most < MOST_QUADS {
             rows = self.rows(by_row, workgroup_size, 1, MOST_QUADS);
             joined = rows.lanes;
         }

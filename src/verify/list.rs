@@ -175,7 +175,8 @@ layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
 # Windows.
 batch_norm_backward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/{,constant/frozen}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
 batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{,constant/frozen}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
-layer_norm_backward/{60x20001,3x100000}/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=262144
+layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=1048576
+layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=262144
 
 # What is not a number, or infinite.
 batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite}
