@@ -9,7 +9,7 @@
 // record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
 //
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
-// Moves the partial sums in, 2 C elements out.
+// Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
 
 struct Uniforms {
     channels: u32,
@@ -63,7 +63,7 @@ fn finish(
         var some_xhat = real4();
         var many = real4();
         var many_xhat = real4();
-        var added = 0u;
+        var count_added = 0u;
         let start = group * uniforms.group_parts;
         let end = min(uniforms.parts, start + uniforms.group_parts);
         for (var part = start + local % lanes; part < end; part += lanes) {
@@ -82,14 +82,14 @@ fn finish(
                 some += real4(a.x, b.x, c.x, d.x);
                 some_xhat += real4(a.y, b.y, c.y, d.y);
             }
-            added++;
-            if added % 32u == 0u {
+            count_added++;
+            if count_added % 32u == 0u {
                 many += some;
                 many_xhat += some_xhat;
                 some = real4();
                 some_xhat = real4();
             }
-            if added % 1024u == 0u {
+            if count_added % 1024u == 0u {
                 sum += many;
                 sum_xhat += many_xhat;
                 many = real4();

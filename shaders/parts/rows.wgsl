@@ -3,7 +3,7 @@
 // hold `column_packets` packets of its columns each; the workgroup's other invocations do other rows. Both are
 // constants of the text, `lanes` is a power of two: a compiler keeps arrays in registers if their length is
 // that of the loops over them.
-// All rows that an invocation walks begin at the same place in a quad, `shift` elements behind the quad's start, so
+// In the fused kernels all rows that an invocation walks begin at the same place in a quad, `shift` elements behind the quad's start, so
 // that it keeps to the same columns and holds their gamma. Such rows are `row_step` apart; a workgroup takes one of
 // `shifts` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
 // begins at a quad. Packets of two quads are for rows that begin at packets.

@@ -164,7 +164,9 @@ impl Bound {
             Halves::None => Err(Error::Argument {
                 argument: "record_reduce, record_apply",
                 expected: "a bound plan of batch norm".to_owned(),
-                got: "one of layer norm, which has no halves".to_owned(),
+                got:
+                    "one without halves: of layer norm, or of more channels than there is room for"
+                        .to_owned(),
             }),
         }
     }
@@ -199,7 +201,8 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
     let mut buffers = gpu.held();
     let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     // An operator with halves takes the sums as an argument, given or not.
-    let halves = match given.iter().find(|(tensor, _)| *tensor == Tensor::Sums) {
+    let sums = given.iter().find(|(tensor, _)| *tensor == Tensor::Sums);
+    let halves = match sums.filter(|_| plan.requirement(Tensor::Sums).is_some()) {
         Some((_, Some(_))) => Halves::Bound,
         Some((_, None)) => Halves::WithoutSums,
         None => Halves::None,

@@ -33,7 +33,8 @@
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
-//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns. Where sums are added up in
+//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns, halves of words by row,
+//!   sums of groups by (group, quad of channels). Where sums are added up in
 //!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4

@@ -348,7 +348,7 @@ impl Planner<'_> {
 
     /// Why the kernels over columns cannot take a tensor, if they cannot.
     pub fn columns_refusal(&self, layout: &Layout, src: &Requirement) -> Option<String> {
-        let fits = self.split_columns(layout, src).rounds.round > 0;
+        let fits = self.split_columns(layout, src).rounds.fit();
         (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
     }
 

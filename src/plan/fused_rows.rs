@@ -26,10 +26,9 @@ impl Planner<'_> {
                 rows.columns
             ));
         }
-        if self
+        if !self
             .rounds_of_rows(&rows, &self.walk(&rows, 1), tensors)
-            .round
-            == 0
+            .fit()
         {
             return Some("its partial sums would outgrow the tensor".to_owned());
         }

@@ -47,7 +47,7 @@ impl Planner<'_> {
         })
     }
 
-    /// gamma as reals, for kernels that read it per element and cannot bind it.
+    /// gamma as reals, by quads, for kernels over rows where the adapter binds too few buffers.
     pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let kernel = Kernel::PackWeights;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);

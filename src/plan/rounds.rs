@@ -31,6 +31,11 @@ impl Rounds {
         }
     }
 
+    /// Whether there is room for one split at least, if there are any.
+    pub fn fit(&self) -> bool {
+        self.splits == 0 || self.round > 0
+    }
+
     /// Whether there is one round.
     pub fn at_once(&self) -> bool {
         self.round == self.splits

@@ -103,13 +103,17 @@ impl Planner<'_> {
             joined *= 2;
         }
         while row_records(&rows, joined) > for_rows
+            && row_parts(&rows, joined) > 1
             && self.profile.workgroup(2 * workgroup_size) > workgroup_size
         {
             workgroup_size *= 2;
             rows = self.rows(by_row, workgroup_size, 1, most);
             joined = rows.lanes;
         }
-        if row_records(&rows, joined) > for_rows && most < MOST_QUADS {
+        if row_records(&rows, joined) > for_rows
+            && row_parts(&rows, joined) > 1
+            && most < MOST_QUADS
+        {
             rows = self.rows(by_row, workgroup_size, 1, MOST_QUADS);
             joined = rows.lanes;
         }
@@ -412,6 +416,8 @@ mod tests {
         // So many that the sums of columns would outgrow a binding.
         assert_eq!(split(65536, 8192).walk.tile_rows, 256);
         assert_eq!(split(512, 4097).walk.tile_rows, 16);
+        // One part a row: wider workgroups would leave no fewer.
+        assert_eq!(split(200_000, 3).rows.workgroup_size, 8);
         let uncut = split(4096, 128);
         assert_eq!(uncut.column_tiles, 1);
         assert!(uncut.walk.tile_rows > 16 * uncut.rows.at_once());

@@ -117,6 +117,16 @@ batch_norm_backward/{5x33x27/ncx/f32,61x3/nxc/f16}/repeats
 layer_norm_backward/21x30/f32/repeats
 batch_norm_backward/{4x6x20/ncx/f32/channels_first,33x20/nxc/f32}/checked
 layer_norm_backward/9x14/f32/checked
+
+# Partial sums that there is no room for at once, and empty tensors.
+batch_norm_backward/2000x63/nxc/f32/channels_last/tiny/max_binding=16384{,/two_shards}
+batch_norm_backward/2000x63/nxc/constant/f32/channels_last/tiny/max_binding=16384/halves
+batch_norm_backward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
+layer_norm_backward/2001x67/bf16/rows_in_registers/gpu/max_binding=65536
+layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
+layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
+batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
+layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
 ";
 
 /// The others.
