@@ -7,6 +7,9 @@ use super::{Dispatch, Planner, word};
 use crate::Error;
 use std::ops::Range;
 
+/// Rounds of a plan, at most.
+const MOST_ROUNDS: u64 = 4096;
+
 /// The splits of a reduction.
 pub(crate) struct Rounds {
     pub splits: u64,
@@ -53,6 +56,12 @@ impl Planner<'_> {
         partials: impl Fn(Part, u64) -> Partials,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let round = rounds.round.max(1);
+        Error::check_limit(
+            "the workspace's partial sums",
+            "rounds that fit max_storage_buffer_binding_size",
+            rounds.splits / round,
+            MOST_ROUNDS,
+        )?;
         let part = workspace.reserve(round * rounds.records)?;
         if rounds.at_once() {
             let dispatches = reduce(part, 0..rounds.splits)?;
