@@ -35,7 +35,8 @@
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
 //!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns, halves of words by row,
 //!   sums of groups by (group, quad of channels). Where sums are added up in
-//!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back.
+//!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back: the records of
+//!   all rounds together may be more than 2³², but both sums are taken modulo 2³², and what they name is in the part.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`, and so is

@@ -3,7 +3,7 @@
 
 use super::finish::{Partials, group_records};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Planner, word};
+use super::{Dispatch, MAX_SERIAL, Planner, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
 
@@ -23,20 +23,27 @@ impl Rounds {
     /// All splits at once if that takes no more records than `room`; else as many as leave room for the sums of so
     /// many channels.
     pub fn new(splits: u64, records: u64, channels: u64, room: u64) -> Self {
-        let round = match splits.saturating_mul(records) <= room {
-            true => splits,
-            false => room.saturating_sub(channels / 2 + 16) / records.max(1),
-        };
-        Self {
+        let beside = |sums| room.saturating_sub(sums * (channels / 2 + 16)) / records.max(1);
+        let rounds = |round| Self {
             splits,
             records,
             round,
+        };
+        match splits.saturating_mul(records) <= room {
+            true => rounds(splits),
+            false if rounds(beside(1)).many() => rounds(beside(2)),
+            false => rounds(beside(1)),
         }
     }
 
     /// Whether there is room for one split at least, if there are any.
     pub fn fit(&self) -> bool {
         self.splits == 0 || self.round > 0
+    }
+
+    /// Whether one accumulator must not add up the sums of all rounds: a block of rounds has its own.
+    fn many(&self) -> bool {
+        div_ceil(self.splits, self.round.max(1)) > MAX_SERIAL
     }
 
     /// Whether there is one round.
@@ -68,10 +75,15 @@ impl Planner<'_> {
             return Ok((dispatches, partials(part, rounds.splits)));
         }
         let channels = partials(part, 1).channels;
-        let total = workspace.reserve(group_records(channels))?;
+        let of_block = workspace.reserve(group_records(channels))?;
+        let total = match rounds.many() {
+            true => workspace.reserve(group_records(channels))?,
+            false => of_block,
+        };
         let mut dispatches = Vec::new();
         let before_groups = workspace.clone();
         let mut first = 0;
+        let mut done = 0;
         while first < rounds.splits {
             let end = (first + round).min(rounds.splits);
             let before = Part {
@@ -83,7 +95,12 @@ impl Planner<'_> {
             let (groups, sums) = self.group(partials(part, end - first), &mut scratch)?;
             workspace.grow_to(&scratch);
             dispatches.extend(groups);
-            dispatches.push(self.add_to(&sums, total, first > 0)?);
+            dispatches.push(self.add_to(&sums, of_block, done % MAX_SERIAL > 0)?);
+            done += 1;
+            if rounds.many() && (done % MAX_SERIAL == 0 || end == rounds.splits) {
+                let block = Partials::groups(of_block, channels, 1);
+                dispatches.push(self.add_to(&block, total, done > MAX_SERIAL)?);
+            }
             first = end;
         }
         Ok((dispatches, Partials::groups(total, channels, 1)))

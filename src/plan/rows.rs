@@ -91,7 +91,8 @@ impl Rows {
     }
 }
 
-/// Which rows a workgroup takes. Those that an invocation walks begin at the same place in a quad.
+/// Which rows a workgroup takes. In the fused kernels, those that an invocation walks begin at the same place in a
+/// quad.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Walk {
     /// Rows between two that an invocation walks.

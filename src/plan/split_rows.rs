@@ -92,9 +92,10 @@ impl Planner<'_> {
         };
         joined = joined.clamp(1, rows.lanes);
         let row_records = |rows: &Rows, joined| rows.rows * row_parts(rows, joined);
-        // Fewer and larger parts of rows, if there is no room for so many beside two sums of each column.
+        // Fewer and larger parts of rows, if there is no room for so many beside those of each column: a split's, a block
+        // of rounds', and all.
         let of_columns = match tensors.param_grads() {
-            true => rows.columns.next_multiple_of(4),
+            true => 3 * (rows.columns.next_multiple_of(4) / 2),
             false => 0,
         };
         let held = self.held_records(2 * rows.rows).saturating_sub(of_columns);

@@ -6,6 +6,7 @@ mod counted;
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
 use crate::{ParamGrads, Statistics, Tuning};
+use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
 struct Random(u64);
@@ -209,7 +210,21 @@ fn check_loops(
 ) -> Option<Plan> {
     match plan {
         Ok(plan) => {
+            // Sums of rounds in a row, by where they are added up.
+            let mut rounds = HashMap::new();
             for (_, dispatch) in &plan.dispatches {
+                if dispatch.kernel == Kernel::Finish {
+                    let at = dispatch.uniforms.word(dispatch.kernel, "groups");
+                    let added: &mut u64 = rounds.entry(at).or_default();
+                    *added = match dispatch.enabled.contains(&"added") {
+                        true => *added + 1,
+                        false => 1,
+                    };
+                    assert!(
+                        *added <= MAX_SERIAL,
+                        "{added} rounds: {what:?}\n{profile:?}"
+                    );
+                }
                 assert!(
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
