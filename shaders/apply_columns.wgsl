@@ -9,37 +9,6 @@
 // diff_dst in place.
 // Moves 2 n elements in (n with constant statistics), n out.
 
-struct Uniforms {
-    channels: u32,
-    inner: u32,
-    width_packets: u32,
-    tile_rows: u32,
-    rows: u32,
-    column_lanes: u32,
-    first_tile: u32,
-    end_tile: u32,
-    column_tiles: u32, // tiles of column_lanes · column_packets packets
-    first_packet: u32,
-    end_packet: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    length: u32,
-    stats: u32,
-    means: u32,
-    row_tiles: u32,    // blocks of rows
-    axis0: u32,
-    axis1: u32,
-    axis2: u32,
-    axis3: u32,
-    axis4: u32,
-    axis5: u32,
-    axis6: u32,
-    axis7: u32,
-    kept_axes: u32,
-}
-
-override batch_statistics: bool = true;
-
 @compute @workgroup_size(workgroup_size)
 fn apply_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,

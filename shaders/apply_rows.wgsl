@@ -6,28 +6,6 @@
 // diff_dst in place.
 // Moves 2 n elements in, n out.
 
-struct Uniforms {
-    rows: u32,
-    columns: u32,
-    row_quads: u32,    // quads that a row touches, at most
-    tile_rows: u32,    // a multiple of row_step
-    row_step: u32,
-    shifts: u32,       // 1
-    column_tiles: u32, // tiles along a row
-    first_tile: u32,
-    end_tile: u32,
-    grid_width: u32,   // workgroups along x
-    window: u32,
-    length: u32,       // elements from the window's start to the tensor's end
-    last_packet: u32,  // of the window
-    stats: u32,
-    means: u32,
-    weights: u32,
-}
-
-override narrow: bool = false; // rows are shorter than a quad
-override whole: bool = false;  // the tensor ends with a packet
-
 @compute @workgroup_size(workgroup_size)
 fn apply_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,

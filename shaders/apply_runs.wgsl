@@ -9,34 +9,6 @@
 // diff_dst in place.
 // Moves 2 n elements in (n with constant statistics), n out.
 
-struct Uniforms {
-    runs: u32,       // outer · channels
-    channels: u32,
-    inner: u32,
-    run_block: u32,
-    chunk: u32,
-    chunks: u32,
-    lanes: u32,
-    first_tile: u32,
-    end_tile: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    length: u32,
-    stats: u32,
-    means: u32,
-    axis0: u32,
-    axis1: u32,
-    axis2: u32,
-    axis3: u32,
-    axis4: u32,
-    axis5: u32,
-    axis6: u32,
-    axis7: u32,
-    kept_axes: u32,
-}
-
-override batch_statistics: bool = true;
-
 @compute @workgroup_size(workgroup_size)
 fn apply_runs(
     @builtin(workgroup_id) workgroup: vec3<u32>,

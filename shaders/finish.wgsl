@@ -11,31 +11,6 @@
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
 
-struct Uniforms {
-    channels: u32,
-    channel_stride: u32,
-    channel_tiles: u32, // workgroups for all channels
-    parts: u32,         // partial sums of a channel
-    part_stride: u32,
-    group_parts: u32,   // of which a workgroup adds so many, all unless `grouped`
-    repeats: u32,       // where a part is not `plain`: outer indices of a row,
-    inner: u32,         // and columns of a channel that are side by side in it
-    grid_width: u32,    // workgroups along x
-    partials: u32,
-    groups: u32,
-    means: u32,
-    count: real,        // m
-    inverse_count: real,
-}
-
-override plain: bool = false;     // parts are `part_stride` apart
-override paired: bool = false;    // so too, in whole quads
-override grouped: bool = false;   // sums of groups of parts, for another dispatch to add
-override added: bool = false;     // they are added to those that are there
-override from_sums: bool = false;
-override to_sums: bool = false;
-override derive: bool = false;    // also write the means
-
 var<workgroup> shared_sums: array<real4, workgroup_size>;
 var<workgroup> shared_sums_xhat: array<real4, workgroup_size>;
 

@@ -8,16 +8,6 @@
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
 
-struct Uniforms {
-    rows: u32,
-    channels: u32,     // whole packets, also the length of mean, variance and the parameter gradients
-    column_lanes: u32, // invocations side by side in a workgroup
-    grid_width: u32,   // workgroups along x
-    length: u32,       // for buffers that end inside of a packet, which these do not
-    epsilon: real,
-    inverse_count: real,
-}
-
 @compute @workgroup_size(workgroup_size)
 fn fused_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,

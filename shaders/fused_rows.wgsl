@@ -8,27 +8,6 @@
 // or diff_dst in place.
 // Moves 2 n elements in, n out.
 
-struct Uniforms {
-    rows: u32,
-    columns: u32,
-    row_quads: u32,   // quads that a row touches, at most
-    tile_rows: u32,   // a multiple of row_step
-    row_step: u32,
-    shifts: u32,
-    first_tile: u32,
-    end_tile: u32,
-    grid_width: u32,  // workgroups along x
-    window: u32,
-    length: u32,      // elements from the window's start to the tensor's end
-    last_packet: u32, // of the window
-    partials: u32,
-    halves: u32,      // workspace[halves + row] = (its half of a word, 0, 0, 0)
-    epsilon: real,
-    inverse_count: real,
-}
-
-override odd: bool = false; // rows of an odd number of 16-bit elements
-
 @compute @workgroup_size(workgroup_size)
 fn fused_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -10,24 +10,6 @@
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
 
-struct Uniforms {
-    outer: u32,
-    channels: u32,   // also the length of mean, variance and the parameter gradients
-    inner: u32,
-    block: u32,      // channels of a workgroup, at most workgroup_size
-    lanes: u32,      // invocations side by side on a run
-    outer_lanes: u32, // groups of them on a channel's runs, at most `outer`
-    first_block: u32,
-    end_block: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    length: u32,     // elements from the window's start to the tensor's end
-    epsilon: real,
-    inverse_count: real,
-}
-
-override in_turns: bool = false; // only where runs begin at packets
-
 var<workgroup> scratch: array<real2, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>;   // mean, r, gamma · r, 0
 var<workgroup> totals: array<real2, workgroup_size>;
@@ -42,8 +24,8 @@ fn fused_runs(
     let sublane = group_of(local, group);
     let sublanes = group_of(workgroup_size, group);
 
-    let index = uniforms.first_block + tile_of(workgroup);
-    if index >= uniforms.end_block { return; }
+    let index = uniforms.first_tile + tile_of(workgroup);
+    if index >= uniforms.end_tile { return; }
 
     let first = index * uniforms.block;
     let present = min(uniforms.block, uniforms.channels - first);

@@ -5,16 +5,6 @@
 // Bindings: workspace read; diff_src written.
 // Moves an element of every row in and out.
 
-struct Uniforms {
-    rows: u32,
-    columns: u32,
-    first_pair: u32,
-    end_pair: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    halves: u32,
-}
-
 @compute @workgroup_size(workgroup_size)
 fn join_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,

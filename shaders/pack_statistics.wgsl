@@ -4,13 +4,6 @@
 // Bindings: mean, variance, gamma (optional: 1) read; workspace written.
 // Moves 3 C elements in, 4 C out.
 
-struct Uniforms {
-    channels: u32,
-    stats: u32,       // where the records begin in workspace
-    grid_width: u32,  // workgroups along x
-    epsilon: real,
-}
-
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -3,12 +3,6 @@
 //
 // Bindings: gamma read; workspace written. Moves a row's length in elements in and out.
 
-struct Uniforms {
-    columns: u32,
-    weights: u32,
-    grid_width: u32, // workgroups along x
-}
-
 @compute @workgroup_size(workgroup_size)
 fn pack_weights(
     @builtin(workgroup_id) workgroup: vec3<u32>,

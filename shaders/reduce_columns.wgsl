@@ -17,38 +17,6 @@
 // place.
 // Moves 2 n elements in, and n out if diff_src is bound.
 
-struct Uniforms {
-    channels: u32,
-    inner: u32,
-    width_packets: u32,
-    tile_rows: u32,    // rows of a split
-    rows: u32,
-    column_lanes: u32, // invocations side by side in a workgroup
-    first_tile: u32,
-    end_tile: u32,
-    column_tiles: u32, // tiles of column_lanes · column_packets packets along the window's columns
-    first_packet: u32, // the window's first column, in packets
-    end_packet: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    length: u32,
-    stats: u32,
-    partials: u32,
-    row_tiles: u32,    // blocks of rows
-    axis0: u32,
-    axis1: u32,
-    axis2: u32,
-    axis3: u32,
-    axis4: u32,
-    axis5: u32,
-    axis6: u32,
-    axis7: u32,
-    kept_axes: u32,
-}
-
-override folded: bool = false; // a channel's columns are added before they are written
-override paired: bool = false; // columns are channels, two to a record
-
 @compute @workgroup_size(workgroup_size)
 fn reduce_columns(
     @builtin(workgroup_id) workgroup: vec3<u32>,

@@ -9,32 +9,6 @@
 // place.
 // Moves 2 n elements in, and n out if diff_src is bound.
 
-struct Uniforms {
-    outer: u32,
-    channels: u32,
-    inner: u32,
-    outer_block: u32,
-    chunk: u32,      // elements of a run that a tile takes
-    chunks: u32,     // tiles along a run
-    lanes: u32,
-    first_tile: u32,
-    end_tile: u32,
-    grid_width: u32, // workgroups along x
-    window: u32,
-    length: u32,     // elements from the window's start to the tensor's end
-    stats: u32,
-    partials: u32,
-    axis0: u32,
-    axis1: u32,
-    axis2: u32,
-    axis3: u32,
-    axis4: u32,
-    axis5: u32,
-    axis6: u32,
-    axis7: u32,
-    kept_axes: u32,
-}
-
 @compute @workgroup_size(workgroup_size)
 fn reduce_runs(
     @builtin(workgroup_id) workgroup: vec3<u32>,

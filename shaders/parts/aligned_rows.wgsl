@@ -1,6 +1,5 @@
 // The fused kernel over rows that begin at quads.
 
-const aligned: bool = true;
 const same_columns: bool = true; // an invocation's columns in every row
 
 // gamma of a quad's columns; of one behind the row's end, that of the last.

@@ -3,9 +3,6 @@
 // take the coefficients of the next run in storage. A kernel says which `coefficients_of` a run are, and
 // the `result_of` them.
 
-override narrow: bool = false; // runs are shorter than a quad
-override whole: bool = false;  // the tensor ends with a packet
-
 // Packets that begin in `range`, every `lanes`-th from `lane` on, of the run that begins at `run_start`.
 fn apply_to_run(run: u32, own: Coefficients, next: Coefficients, run_start: u32, range: vec2<u32>, lane: u32) {
     let run_end = run_start + uniforms.inner;

@@ -1,8 +1,6 @@
 // The tiles of a pass that reads what the reduction has just read. `backwards`, it begins with what was read
 // last, which a cache may still hold.
 
-override backwards: bool = false;
-
 // Behind the last one for a workgroup without a tile.
 fn apply_tile_of(workgroup: vec3<u32>) -> u32 {
     let index = tile_of(workgroup);

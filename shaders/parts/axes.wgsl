@@ -3,8 +3,6 @@
 // that are reduced. Axis a has `axis…a` indices (1 where there is no such axis) and is kept if bit a of
 // `kept_axes` is set.
 
-override general: bool = false;
-
 struct Digits {
     index: u32,
     index_stride: u32,

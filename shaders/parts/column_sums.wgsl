@@ -1,8 +1,5 @@
 // Sums of columns that the kernels over rows write.
 
-override summed: bool = false; // the parameters' gradients are wanted
-override stacked: bool = false; // a workgroup adds up its sums of a column before it writes them
-
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
 

@@ -2,9 +2,6 @@
 // them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
 // over them.
 
-override complete: bool = false; // the last row is complete
-override whole: bool = false;    // the tensor ends with a packet
-
 fn first_column(tile: u32, lane: u32) -> u32 {
     let width = uniforms.column_lanes * column_packets;
     return uniforms.first_packet + tile % uniforms.column_tiles * width + lane;

@@ -1,9 +1,6 @@
 // How runs and tensors lie in quads. Overrides pick the code, since on a software adapter a branch that
 // is not taken costs as much as one that is.
 
-override packet_aligned: bool = false; // every run begins at a packet
-override quad_aligned: bool = false;   // every run begins at a quad: only packets hold elements of two runs
-
 // A quad's elements that are in the range, and 0 for the others: a run's neighbours in its first and last quad.
 fn only_inside(range: vec2<u32>, quad: u32, value: real4) -> real4 {
     if packet_aligned { return value; }

@@ -8,9 +8,6 @@
 // `shifts` of them. A quad q of a row holds columns 4q − shift to 4q − shift + 3. `aligned` says that every row
 // begins at a quad. Packets of two quads are for rows that begin at packets.
 
-override complete: bool = false; // every invocation's packets are in the row
-override scaled: bool = false;   // gamma is given
-
 // A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
 // those `row_step` further.
 fn rows_of(group: u32) -> vec2<u32> {

@@ -2,9 +2,6 @@
 // on an adapter with few bindings.
 // A tile is some rows by `lanes` · `column_packets` packets of columns.
 
-override aligned: bool = false;  // every row begins at a quad
-override weighted: bool = false; // gamma is in the workspace
-
 const same_columns: bool = true; // an invocation keeps to its columns in every row
 
 struct Tile {

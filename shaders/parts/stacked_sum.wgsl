@@ -1,8 +1,6 @@
 // Sums over the invocations of a workgroup that own the same columns, those whose indices are alike modulo
 // `column_lanes`: a tree in an order that never changes. The number of them is a power of two.
 
-override stacked: bool = false; // there are several
-
 var<workgroup> sums: array<real4, workgroup_size>;
 var<workgroup> sums_xhat: array<real4, workgroup_size>;
 

@@ -2,7 +2,6 @@
 // are folded into two dimensions, and the last row of workgroups may reach beyond the tiles. No loop over
 // tiles: around a barrier it would cost a software driver its registers.
 
-override workgroup_size: u32 = 64u;
 fn tile_of(workgroup: vec3<u32>) -> u32 {
     return workgroup.y * uniforms.grid_width + workgroup.x;
 }

@@ -1,6 +1,5 @@
 // The fused kernel over rows that do not begin at quads. A packet is one quad.
 
-const aligned: bool = false;
 const same_columns: bool = false; // of an invocation and of others in its place of other rows
 
 // gamma of a quad's columns, put together from two quads of gamma; 0 behind the row's end and before its start,

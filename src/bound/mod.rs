@@ -262,15 +262,17 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         )?;
         // The invocations of a row that add up have to be of one subgroup.
         let subgroup = u64::from(profile.subgroup_size);
-        let size = |size| dispatch.sizes.iter().find(|(name, _)| *name == size);
-        let lanes = size("joined").or(size("lanes"));
-        let lanes = lanes.map_or(0, |&(_, lanes)| u64::from(lanes));
-        let fits = lanes <= subgroup && workgroup.is_multiple_of(subgroup);
-        if dispatch.kernel.entry().subgroups && !fits {
+        let together = dispatch.in_a_subgroup;
+        let fits = together <= subgroup && workgroup.is_multiple_of(subgroup);
+        if together > 0 && !fits {
             return Err(Error::Limit {
                 what: what.to_owned(),
                 limit: "subgroup_size",
-                needed: if lanes > subgroup { lanes } else { workgroup },
+                needed: if together > subgroup {
+                    together
+                } else {
+                    workgroup
+                },
                 available: subgroup,
             });
         }

@@ -103,8 +103,7 @@ impl Binder<'_> {
             },
             exact,
             workgroup_size: self.dispatch.workgroup_size,
-            sizes: self.dispatch.sizes.clone(),
-            enabled: self.dispatch.enabled.clone(),
+            constants: self.dispatch.constants.clone(),
         };
         let written: Vec<_> = bound
             .iter()

@@ -114,14 +114,13 @@ fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pip
         bind_group_layouts: &[Some(&layout)],
         immediate_size: 0,
     });
-    let constants = variant.constants();
     let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some(name),
         layout: Some(&pipeline_layout),
         module: &module,
         entry_point: Some(name),
         compilation_options: wgpu::PipelineCompilationOptions {
-            constants: &constants,
+            constants: &[],
             // Every slot of workgroup memory is written before it is read.
             zero_initialize_workgroup_memory: false,
         },

@@ -60,15 +60,49 @@
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
+mod accessors;
+mod apply_columns;
+mod apply_rows;
+mod apply_runs;
+mod describe;
+mod finish;
+mod fused_columns;
+mod fused_rows;
+mod fused_runs;
+mod groups;
+mod join_rows;
+mod pack_statistics;
+mod pack_weights;
+mod parts;
+mod reduce_columns;
+mod reduce_rows;
+mod reduce_runs;
 mod source;
 #[cfg(test)]
 mod tests;
 mod uniforms;
 
-pub(crate) use source::{Access, PACKET_QUADS, Variant};
+pub(crate) use apply_columns::{ApplyColumns, ApplyColumnsUniforms};
+pub(crate) use apply_rows::{ApplyRows, ApplyRowsUniforms};
+pub(crate) use apply_runs::{ApplyRuns, ApplyRunsUniforms};
+#[cfg(test)]
+pub(crate) use describe::Value;
+pub(crate) use describe::{Constant, Describe};
+pub(crate) use finish::{Finish, FinishUniforms};
+pub(crate) use fused_columns::{FusedColumns, FusedColumnsUniforms};
+pub(crate) use fused_rows::{FusedRows, FusedRowsUniforms};
+pub(crate) use fused_runs::{FusedRuns, FusedRunsUniforms};
+pub(crate) use groups::{AxisSizes, ColumnTiles, RowTiles, RunTiles, TileRange};
+pub(crate) use join_rows::{JoinRows, JoinRowsUniforms};
+pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
+pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
+pub(crate) use reduce_columns::{ReduceColumns, ReduceColumnsUniforms};
+pub(crate) use reduce_rows::{ReduceRows, ReduceRowsUniforms};
+pub(crate) use reduce_runs::{ReduceRuns, ReduceRunsUniforms};
+pub(crate) use source::{Access, Variant};
 pub(crate) use uniforms::Uniforms;
 
-use crate::geometry::MAX_RANK;
+use describe::Kind;
 
 /// A tensor or scratch area that a kernel binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -128,24 +162,36 @@ pub(crate) enum Kernel {
     FusedRuns,
     FusedColumns,
     FusedRows,
-    /// The same where the invocations of a row are of one subgroup.
-    FusedRowsSubgroup,
-    /// Over rows that do not begin at quads.
-    FusedUnalignedRows,
-    FusedUnalignedRowsSubgroup,
     JoinRows,
     ReduceRows,
-    /// The same where a row's sums are added up within subgroups before they are written.
-    ReduceRowsSubgroup,
     ApplyRows,
 }
 
-/// What the manifest says of a kernel.
+/// A file of a kernel's text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Always(&'static str),
+    /// Where a constant is true.
+    If(&'static str, &'static str),
+    /// Where it is not.
+    Unless(&'static str, &'static str),
+}
+
+#[cfg(test)]
+impl Part {
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Always(text) | Self::If(_, text) | Self::Unless(_, text) => text,
+        }
+    }
+}
+
+/// What is known of a kernel, whatever its constants.
 pub(crate) struct Entry {
     /// Name of its file and entry point.
     pub name: &'static str,
     /// Its text: files of `shaders/parts/`, then its own.
-    pub text: &'static [&'static str],
+    pub text: &'static [Part],
     /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
     pub tensors: &'static [Tensor],
     /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
@@ -154,174 +200,33 @@ pub(crate) struct Entry {
         expect(dead_code, reason = "read by the tests of every variant")
     )]
     pub optional: &'static [Tensor],
-    /// The constants that a variant's text begins with: lengths of register arrays among them, which
-    /// override constants cannot be.
+    /// The constants that a variant's text begins with, each with a value of its type.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
-    pub sizes: &'static [&'static str],
-    /// The override constants that are true or false.
-    constants: &'static [&'static str],
-    /// Fields of its uniform struct that are u32, in order, but for [`AXIS_WORDS`].
-    pub words: &'static [&'static str],
-    /// Fields after them that have the accumulator's type.
-    pub reals: &'static [&'static str],
-    /// Whether it uses operations of subgroups.
-    pub subgroups: bool,
+    pub constants: &'static [(&'static str, Constant)],
+    /// Its uniform struct.
+    pub uniforms: Kind,
+    /// The uniforms with the lengths of mean and variance, and of gamma, diff_gamma and diff_beta.
+    pub statistics_length: &'static str,
+    pub gamma_length: &'static str,
 }
-
-/// Fields of the uniform struct that follow the other words where a kernel takes `general` axes.
-pub(crate) const AXIS_WORDS: [&str; MAX_RANK + 1] = [
-    "axis0",
-    "axis1",
-    "axis2",
-    "axis3",
-    "axis4",
-    "axis5",
-    "axis6",
-    "axis7",
-    "kept_axes",
-];
 
 impl Entry {
-    /// All fields of its uniform struct that are u32, in order.
-    pub fn all_words(&self) -> impl Iterator<Item = &'static str> {
-        let axes: &[&str] = match self.constants.contains(&"general") {
-            true => &AXIS_WORDS,
-            false => &[],
-        };
-        self.words.iter().chain(axes).copied()
-    }
-}
-
-/// The kernel by where rows begin and by one of its two ways to add up rows.
-macro_rules! fused_rows {
-    ($begin:literal, $row_sum:literal, $subgroups:literal) => {
-        Entry {
-            name: "fused_rows",
-            text: &[
-                include_str!("../../shaders/parts/tiles.wgsl"),
-                include_str!("../../shaders/parts/paired_sums.wgsl"),
-                include_str!("../../shaders/parts/packets.wgsl"),
-                include_str!("../../shaders/parts/rows.wgsl"),
-                include_str!("../../shaders/parts/column_sums.wgsl"),
-                include_str!(concat!("../../shaders/parts/", $begin)),
-                include_str!(concat!("../../shaders/parts/", $row_sum)),
-                include_str!("../../shaders/fused_rows.wgsl"),
-            ],
-            tensors: &[
-                Tensor::Src,
-                Tensor::DiffDst,
-                Tensor::Mean,
-                Tensor::Variance,
-                Tensor::Gamma,
-                Tensor::Workspace,
-                Tensor::DiffSrc,
-            ],
-            optional: &[Tensor::Gamma],
-            sizes: &["lanes", "column_packets", PACKET_QUADS],
-            constants: &["complete", "scaled", "summed", "stacked", "odd"],
-            words: &[
-                "rows",
-                "columns",
-                "row_quads",
-                "tile_rows",
-                "row_step",
-                "shifts",
-                "first_tile",
-                "end_tile",
-                "grid_width",
-                "window",
-                "length",
-                "last_packet",
-                "partials",
-                "halves",
-            ],
-            reals: &["epsilon", "inverse_count"],
-            subgroups: $subgroups,
-        }
-    };
-}
-
-/// The kernel by one of its two ways to add up rows.
-macro_rules! reduce_rows {
-    ($row_sum:literal, $subgroups:literal) => {
-        Entry {
-            name: "reduce_rows",
-            text: &[
-                include_str!("../../shaders/parts/tiles.wgsl"),
-                include_str!("../../shaders/parts/paired_sums.wgsl"),
-                include_str!("../../shaders/parts/packets.wgsl"),
-                include_str!("../../shaders/parts/rows.wgsl"),
-                include_str!("../../shaders/parts/column_sums.wgsl"),
-                include_str!(concat!("../../shaders/parts/", $row_sum)),
-                include_str!("../../shaders/parts/split_rows.wgsl"),
-                include_str!("../../shaders/reduce_rows.wgsl"),
-            ],
-            tensors: &[
-                Tensor::Src,
-                Tensor::DiffDst,
-                Tensor::Gamma,
-                Tensor::Workspace,
-                Tensor::DiffGamma,
-                Tensor::DiffBeta,
-            ],
-            optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
-            sizes: &["lanes", "joined", "column_packets", PACKET_QUADS],
-            constants: &[
-                "complete", "scaled", "weighted", "summed", "stacked", "direct", "aligned",
-            ],
-            words: &[
-                "rows",
-                "columns",
-                "row_quads",
-                "tile_rows",
-                "row_step",
-                "shifts",
-                "column_tiles",
-                "row_parts",
-                "first_tile",
-                "end_tile",
-                "grid_width",
-                "window",
-                "length",
-                "last_packet",
-                "stats",
-                "weights",
-                "row_partials",
-                "partials",
-            ],
-            reals: &[],
-            subgroups: $subgroups,
-        }
+    /// Of a kernel to which every parameter has an element for each channel.
+    const OVER_CHANNELS: Self = Self {
+        name: "",
+        text: &[],
+        tensors: &[],
+        optional: &[],
+        constants: &[],
+        uniforms: Kind::Group(&[]),
+        statistics_length: "channels",
+        gamma_length: "channels",
     };
 }
 
 impl Kernel {
-    /// Whether it computes the whole gradient of rows.
-    pub fn fuses_rows(self) -> bool {
-        matches!(self, Self::FusedRows | Self::FusedRowsSubgroup) || self.fuses_unaligned_rows()
-    }
-
-    /// Whether it walks rows, along which gamma and the parameters' gradients lie.
-    pub fn is_over_rows(self) -> bool {
-        let split = [Self::ReduceRows, Self::ReduceRowsSubgroup, Self::ApplyRows];
-        self.fuses_rows() || split.contains(&self)
-    }
-
-    /// Whether it does so for rows that do not begin at quads.
-    pub fn fuses_unaligned_rows(self) -> bool {
-        matches!(
-            self,
-            Self::FusedUnalignedRows | Self::FusedUnalignedRowsSubgroup
-        )
-    }
-
-    /// Whether a quad of diff_src is stored by several, each some words of it.
-    pub fn shares_quads(self) -> bool {
-        self.fuses_unaligned_rows() || self == Self::JoinRows
-    }
-
     #[cfg(test)]
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 13] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -332,380 +237,37 @@ impl Kernel {
         Self::FusedRuns,
         Self::FusedColumns,
         Self::FusedRows,
-        Self::FusedRowsSubgroup,
-        Self::FusedUnalignedRows,
-        Self::FusedUnalignedRowsSubgroup,
         Self::JoinRows,
         Self::ReduceRows,
-        Self::ReduceRowsSubgroup,
         Self::ApplyRows,
     ];
 
     pub fn entry(self) -> &'static Entry {
-        use Tensor::*;
         match self {
-            Self::PackStatistics => &Entry {
-                name: "pack_statistics",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/pack_statistics.wgsl"),
-                ],
-                tensors: &[Mean, Variance, Gamma, Workspace],
-                optional: &[Gamma],
-                sizes: &[],
-                constants: &[],
-                words: &["channels", "stats", "grid_width"],
-                reals: &["epsilon"],
-                subgroups: false,
-            },
-            Self::PackWeights => &Entry {
-                name: "pack_weights",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/pack_weights.wgsl"),
-                ],
-                tensors: &[Gamma, Workspace],
-                optional: &[],
-                sizes: &[],
-                constants: &[],
-                words: &["columns", "weights", "grid_width"],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::ReduceRuns => &Entry {
-                name: "reduce_runs",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/workgroup_sum.wgsl"),
-                    include_str!("../../shaders/parts/axes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/quads.wgsl"),
-                    include_str!("../../shaders/parts/runs.wgsl"),
-                    include_str!("../../shaders/reduce_runs.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Workspace, DiffSrc],
-                optional: &[DiffSrc],
-                sizes: &[PACKET_QUADS],
-                constants: &["general", "packet_aligned", "quad_aligned"],
-                words: &[
-                    "outer",
-                    "channels",
-                    "inner",
-                    "outer_block",
-                    "chunk",
-                    "chunks",
-                    "lanes",
-                    "first_tile",
-                    "end_tile",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "stats",
-                    "partials",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::ReduceColumns => &Entry {
-                name: "reduce_columns",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/axes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/columns.wgsl"),
-                    include_str!("../../shaders/parts/stacked_sum.wgsl"),
-                    include_str!("../../shaders/parts/paired_sums.wgsl"),
-                    include_str!("../../shaders/reduce_columns.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Workspace, DiffSrc],
-                optional: &[DiffSrc],
-                sizes: &["column_packets", PACKET_QUADS],
-                constants: &[
-                    "general", "complete", "whole", "stacked", "folded", "paired",
-                ],
-                words: &[
-                    "channels",
-                    "inner",
-                    "width_packets",
-                    "tile_rows",
-                    "rows",
-                    "column_lanes",
-                    "first_tile",
-                    "end_tile",
-                    "column_tiles",
-                    "first_packet",
-                    "end_packet",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "stats",
-                    "partials",
-                    "row_tiles",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::Finish => &Entry {
-                name: "finish",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/finish.wgsl"),
-                ],
-                tensors: &[Workspace, Sums, DiffGamma, DiffBeta],
-                optional: &[Sums, DiffGamma, DiffBeta],
-                sizes: &["lanes"],
-                constants: &[
-                    "plain",
-                    "paired",
-                    "grouped",
-                    "added",
-                    "from_sums",
-                    "to_sums",
-                    "derive",
-                ],
-                words: &[
-                    "channels",
-                    "channel_stride",
-                    "channel_tiles",
-                    "parts",
-                    "part_stride",
-                    "group_parts",
-                    "repeats",
-                    "inner",
-                    "grid_width",
-                    "partials",
-                    "groups",
-                    "means",
-                ],
-                reals: &["count", "inverse_count"],
-                subgroups: false,
-            },
-            Self::ApplyRuns => &Entry {
-                name: "apply_runs",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
-                    include_str!("../../shaders/parts/axes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/quads.wgsl"),
-                    include_str!("../../shaders/parts/runs.wgsl"),
-                    include_str!("../../shaders/parts/gradient.wgsl"),
-                    include_str!("../../shaders/parts/apply_run.wgsl"),
-                    include_str!("../../shaders/apply_runs.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Workspace, DiffSrc],
-                optional: &[Src],
-                sizes: &[PACKET_QUADS],
-                constants: &[
-                    "backwards",
-                    "general",
-                    "packet_aligned",
-                    "quad_aligned",
-                    "narrow",
-                    "whole",
-                    "batch_statistics",
-                ],
-                words: &[
-                    "runs",
-                    "channels",
-                    "inner",
-                    "run_block",
-                    "chunk",
-                    "chunks",
-                    "lanes",
-                    "first_tile",
-                    "end_tile",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "stats",
-                    "means",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::ApplyColumns => &Entry {
-                name: "apply_columns",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
-                    include_str!("../../shaders/parts/axes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/columns.wgsl"),
-                    include_str!("../../shaders/apply_columns.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Workspace, DiffSrc],
-                optional: &[Src],
-                sizes: &["column_packets", PACKET_QUADS],
-                constants: &[
-                    "backwards",
-                    "general",
-                    "complete",
-                    "whole",
-                    "batch_statistics",
-                ],
-                words: &[
-                    "channels",
-                    "inner",
-                    "width_packets",
-                    "tile_rows",
-                    "rows",
-                    "column_lanes",
-                    "first_tile",
-                    "end_tile",
-                    "column_tiles",
-                    "first_packet",
-                    "end_packet",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "stats",
-                    "means",
-                    "row_tiles",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::FusedRuns => &Entry {
-                name: "fused_runs",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/quads.wgsl"),
-                    include_str!("../../shaders/parts/gradient.wgsl"),
-                    include_str!("../../shaders/parts/apply_run.wgsl"),
-                    include_str!("../../shaders/fused_runs.wgsl"),
-                ],
-                tensors: &[
-                    Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
-                ],
-                optional: &[Gamma, DiffGamma, DiffBeta],
-                sizes: &[PACKET_QUADS],
-                constants: &[
-                    "packet_aligned",
-                    "quad_aligned",
-                    "narrow",
-                    "whole",
-                    "in_turns",
-                ],
-                words: &[
-                    "outer",
-                    "channels",
-                    "inner",
-                    "block",
-                    "lanes",
-                    "outer_lanes",
-                    "first_block",
-                    "end_block",
-                    "grid_width",
-                    "window",
-                    "length",
-                ],
-                reals: &["epsilon", "inverse_count"],
-                subgroups: false,
-            },
-            Self::FusedColumns => &Entry {
-                name: "fused_columns",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/lanes.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/stacked_sum.wgsl"),
-                    include_str!("../../shaders/fused_columns.wgsl"),
-                ],
-                tensors: &[
-                    Src, DiffDst, Mean, Variance, Gamma, DiffSrc, DiffGamma, DiffBeta,
-                ],
-                optional: &[Gamma, DiffGamma, DiffBeta],
-                sizes: &[PACKET_QUADS],
-                constants: &["stacked"],
-                words: &["rows", "channels", "column_lanes", "grid_width", "length"],
-                reals: &["epsilon", "inverse_count"],
-                subgroups: false,
-            },
-            Self::FusedRows => &fused_rows!("aligned_rows.wgsl", "row_sum_workgroup.wgsl", false),
-            Self::FusedRowsSubgroup => {
-                &fused_rows!("aligned_rows.wgsl", "row_sum_subgroup.wgsl", true)
-            }
-            Self::FusedUnalignedRows => {
-                &fused_rows!("unaligned_rows.wgsl", "row_sum_workgroup.wgsl", false)
-            }
-            Self::FusedUnalignedRowsSubgroup => {
-                &fused_rows!("unaligned_rows.wgsl", "row_sum_subgroup.wgsl", true)
-            }
-            Self::JoinRows => &Entry {
-                name: "join_rows",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/join_rows.wgsl"),
-                ],
-                tensors: &[Workspace, DiffSrc],
-                optional: &[],
-                sizes: &[],
-                constants: &[],
-                words: &[
-                    "rows",
-                    "columns",
-                    "first_pair",
-                    "end_pair",
-                    "grid_width",
-                    "window",
-                    "halves",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
-            Self::ReduceRows => &reduce_rows!("row_sum_workgroup.wgsl", false),
-            Self::ReduceRowsSubgroup => &reduce_rows!("row_sum_subgroup.wgsl", true),
-            Self::ApplyRows => &Entry {
-                name: "apply_rows",
-                text: &[
-                    include_str!("../../shaders/parts/tiles.wgsl"),
-                    include_str!("../../shaders/parts/apply_tiles.wgsl"),
-                    include_str!("../../shaders/parts/packets.wgsl"),
-                    include_str!("../../shaders/parts/rows.wgsl"),
-                    include_str!("../../shaders/parts/split_rows.wgsl"),
-                    include_str!("../../shaders/parts/gradient.wgsl"),
-                    include_str!("../../shaders/apply_rows.wgsl"),
-                ],
-                tensors: &[Src, DiffDst, Gamma, Workspace, DiffSrc],
-                optional: &[Gamma],
-                sizes: &["lanes", "column_packets", PACKET_QUADS],
-                constants: &[
-                    "backwards",
-                    "complete",
-                    "scaled",
-                    "weighted",
-                    "aligned",
-                    "narrow",
-                    "whole",
-                ],
-                words: &[
-                    "rows",
-                    "columns",
-                    "row_quads",
-                    "tile_rows",
-                    "row_step",
-                    "shifts",
-                    "column_tiles",
-                    "first_tile",
-                    "end_tile",
-                    "grid_width",
-                    "window",
-                    "length",
-                    "last_packet",
-                    "stats",
-                    "means",
-                    "weights",
-                ],
-                reals: &[],
-                subgroups: false,
-            },
+            Self::PackStatistics => &pack_statistics::ENTRY,
+            Self::PackWeights => &pack_weights::ENTRY,
+            Self::ReduceRuns => &reduce_runs::ENTRY,
+            Self::ReduceColumns => &reduce_columns::ENTRY,
+            Self::Finish => &finish::ENTRY,
+            Self::ApplyRuns => &apply_runs::ENTRY,
+            Self::ApplyColumns => &apply_columns::ENTRY,
+            Self::FusedRuns => &fused_runs::ENTRY,
+            Self::FusedColumns => &fused_columns::ENTRY,
+            Self::FusedRows => &fused_rows::ENTRY,
+            Self::JoinRows => &join_rows::ENTRY,
+            Self::ReduceRows => &reduce_rows::ENTRY,
+            Self::ApplyRows => &apply_rows::ENTRY,
         }
     }
+}
+
+/// Steps of a tree of sums over so many invocations.
+fn tree(invocations: impl Into<u64>) -> u64 {
+    u64::from(invocations.into().max(1).ilog2())
+}
+
+/// Iterations of the loops over one packet's elements: each quad for itself, and if quads are of several channels or
+/// rows each element too.
+fn of_a_packet(packet_quads: u32, by_element: bool) -> u64 {
+    1 + u64::from(packet_quads) * (1 + 4 * u64::from(by_element))
 }

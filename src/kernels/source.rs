@@ -1,6 +1,7 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
-use super::{Kernel, Tensor};
+use super::accessors::{self, Accessors, Storage};
+use super::{Constant, Kernel, Part, Tensor};
 use crate::DType;
 
 /// A language that naga translates kernels to.
@@ -28,7 +29,7 @@ pub(crate) enum Access {
 }
 
 /// The constant of a text that says how many quads a load of data moves, 1 or 2.
-pub(crate) const PACKET_QUADS: &str = "packet_quads";
+pub(super) const PACKET_QUADS: &str = "packet_quads";
 
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,10 +48,8 @@ pub(crate) struct Variant {
     /// The bound tensors whose buffers end with them, inside of a quad: [`Access::Exact`].
     pub exact: Vec<Tensor>,
     pub workgroup_size: u32,
-    /// Constants that the text gets, since lengths of register arrays cannot be overridden.
-    pub sizes: Vec<(&'static str, u32)>,
-    /// Override constants that are true.
-    pub enabled: Vec<&'static str>,
+    /// The constants that the text begins with.
+    pub constants: Vec<(&'static str, Constant)>,
 }
 
 impl Variant {
@@ -63,7 +62,7 @@ impl Variant {
         }
         // Two rows may share a quad, but each stores its own elements of it. By words: a store to a component of a
         // vector may touch all of it.
-        if self.kernel.shares_quads() {
+        if self.shares_quads() {
             self.exact.push(match self.in_place {
                 true => Tensor::DiffDst,
                 false => Tensor::DiffSrc,
@@ -101,31 +100,30 @@ impl Variant {
         match (self.data, self.params) {
             _ if self.access == Access::LongWords => &[SpirV, Hlsl, Msl],
             // There are no sums of f64 over subgroups.
-            (DType::F64, _) if self.kernel.entry().subgroups => &[],
+            (DType::F64, _) if self.is("subgroups") => &[],
             (DType::F64, _) => &[SpirV],
             (DType::F32, DType::F32) => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
             _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
         }
     }
 
-    /// Values of the override constants.
-    pub fn constants(&self) -> Vec<(&'static str, f64)> {
-        let flag = |name: &'static str| (name, f64::from(u8::from(self.enabled.contains(&name))));
-        let mut constants = vec![("workgroup_size", f64::from(self.workgroup_size))];
-        constants.extend(self.kernel.entry().constants.iter().map(|&name| flag(name)));
-        constants
+    /// Whether it has a constant of this name that is true.
+    pub fn is(&self, name: &str) -> bool {
+        self.constants.contains(&(name, Constant::Flag(true)))
+    }
+
+    /// Whether a quad of diff_src is stored by several, each some words of it.
+    fn shares_quads(&self) -> bool {
+        match self.kernel {
+            Kernel::FusedRows => !self.is("aligned"),
+            kernel => kernel == Kernel::JoinRows,
+        }
     }
 
     /// A name that tells variants of a kernel apart.
     #[cfg(test)]
     pub fn label(&self) -> String {
         let mut label = format!("{}-{}-{}", self.kernel.entry().name, self.data, self.params);
-        if self.kernel.entry().subgroups {
-            label += "-subgroup";
-        }
-        if self.kernel.fuses_unaligned_rows() {
-            label += "-unaligned";
-        }
         for tensor in self.kernel.entry().optional {
             if !self.bound.contains(tensor) {
                 label += &format!("-no_{}", tensor.name());
@@ -140,24 +138,26 @@ impl Variant {
                 label += &format!("-{name}");
             }
         }
-        if self.packet_quads() == Some(2) {
-            label += "-packets";
-        }
         for tensor in &self.exact {
             label += &format!("-exact_{}", tensor.name());
         }
-        for name in &self.enabled {
-            label += &format!("-{name}");
+        for (name, value) in &self.constants {
+            match value {
+                Constant::Flag(true) => label += &format!("-{name}"),
+                Constant::Size(2) if *name == PACKET_QUADS => label += "-packets",
+                Constant::Flag(false) | Constant::Size(_) => {}
+            }
         }
         label
     }
 
     /// How many quads a load of data moves, in a kernel that moves packets.
     pub(super) fn packet_quads(&self) -> Option<u32> {
-        let mut sizes = self.sizes.iter();
-        sizes
-            .find(|(name, _)| *name == PACKET_QUADS)
-            .map(|&(_, size)| size)
+        let mut constants = self.constants.iter();
+        constants.find_map(|constant| match *constant {
+            (PACKET_QUADS, Constant::Size(quads)) => Some(quads),
+            _ => None,
+        })
     }
 
     /// Whether the elements of a tensor's binding are packets of two quads.
@@ -182,24 +182,24 @@ impl Variant {
     pub fn wgsl(&self) -> String {
         let entry = self.kernel.entry();
         let mut parts = vec![match self.accumulator() {
-            DType::F64 => embedded(include_str!("../../shaders/elements/f64.wgsl")),
-            _ => embedded(include_str!("../../shaders/elements/f32.wgsl")),
+            DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
+            _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
         }];
         let dtypes = [self.data, self.params];
         if dtypes.contains(&DType::F16) {
-            parts.push(embedded(include_str!("../../shaders/elements/f16.wgsl")));
+            parts.push(include_str!("../../shaders/elements/f16.wgsl").to_owned());
         }
         if dtypes.contains(&DType::Bf16) {
-            parts.push(embedded(include_str!("../../shaders/elements/bf16.wgsl")));
+            parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
         }
         if self.access == Access::LongWords {
-            parts.push(embedded(include_str!(
-                "../../shaders/elements/long_words.wgsl"
-            )));
+            parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
         }
-        for (name, size) in &self.sizes {
-            parts.push(format!("const {name} = {size}u;\n"));
+        parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
+        for (name, value) in &self.constants {
+            parts.push(value.declaration(name));
         }
+        parts.push(entry.uniforms.declaration());
         parts.push("@group(0) @binding(0) var<uniform> uniforms: Uniforms;\n".to_owned());
         for (index, &tensor) in self.bound.iter().enumerate() {
             parts.push(self.declaration(index + 1, tensor));
@@ -207,26 +207,31 @@ impl Variant {
         for &tensor in entry.tensors {
             parts.extend(self.accessors(tensor));
         }
-        parts.extend(entry.text.iter().map(|&text| embedded(text)));
-        parts.join("\n")
+        let text = entry.text.iter().filter_map(|&part| match part {
+            Part::Always(text) => Some(text),
+            Part::If(name, text) => self.is(name).then_some(text),
+            Part::Unless(name, text) => (!self.is(name)).then_some(text),
+        });
+        parts.extend(text.map(str::to_owned));
+        for_mutants(parts.join("\n"))
     }
 
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
-        let element = match (tensor, self.dtype(tensor), self.access_to(tensor)) {
-            (Tensor::Sums, ..) => "real",
-            (_, DType::F16 | DType::Bf16, Access::Quads) if self.is_wide(tensor) => "vec4<u32>",
-            (_, DType::F16 | DType::Bf16, _) if self.is_wide(tensor) => "vec2<u64>",
-            (_, DType::F32, _) if self.is_wide(tensor) => "vec4<u64>",
-            (_, DType::F16 | DType::Bf16, Access::Quads) => "vec2<u32>",
-            (_, DType::F16 | DType::Bf16, Access::LongWords) => "u64",
-            (_, DType::F16 | DType::Bf16, Access::Exact) => "u32",
-            (_, DType::F32 | DType::F64, Access::Quads) => "real4",
-            (_, DType::F32 | DType::F64, Access::LongWords) => "vec2<u64>",
-            (_, DType::F32 | DType::F64, Access::Exact) => "real",
+        let element = match tensor {
+            Tensor::Sums => "real",
+            _ => self.storage(tensor).element(),
         };
         let access = ["read", "read_write"][usize::from(self.writes(tensor))];
         let name = tensor.name();
         format!("@group(0) @binding({binding}) var<storage, {access}> {name}: array<{element}>;\n")
+    }
+
+    fn storage(&self, tensor: Tensor) -> Storage {
+        Storage {
+            dtype: self.dtype(tensor),
+            access: self.access_to(tensor),
+            wide: self.is_wide(tensor),
+        }
     }
 
     /// How a bound tensor is read and written.
@@ -237,115 +242,68 @@ impl Variant {
         }
     }
 
-    /// The functions `load_…` of what a kernel reads, `store_…` and `store_part_…` of what it writes; in a kernel
-    /// that moves packets `load_packet_…` and so on of its data. In the files of `shaders/access` TENSOR stands for the
-    /// tensor's name, ARRAY for its binding, DTYPE for its element type, LENGTH for the uniform with its length.
+    /// The functions by which a kernel reads and writes a tensor.
     fn accessors(&self, tensor: Tensor) -> Vec<String> {
         let through = match tensor {
             Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
             _ => tensor,
         };
         let bound = self.bound.contains(&through);
-        let half = matches!(self.dtype(tensor), DType::F16 | DType::Bf16);
-        let access = self.access_to(through);
-        let (load, store) = match (half, access) {
-            _ if !bound => (
-                include_str!("../../shaders/access/load_absent.wgsl"),
-                include_str!("../../shaders/access/store_absent.wgsl"),
-            ),
-            (false, _) if self.is_wide(through) => (
-                include_str!("../../shaders/access/load_real_long_wide.wgsl"),
-                include_str!("../../shaders/access/store_real_long_wide.wgsl"),
-            ),
-            (true, Access::LongWords) if self.is_wide(through) => (
-                include_str!("../../shaders/access/load_half_long_wide.wgsl"),
-                include_str!("../../shaders/access/store_half_long_wide.wgsl"),
-            ),
-            (true, _) if self.is_wide(through) => (
-                include_str!("../../shaders/access/load_half_wide.wgsl"),
-                include_str!("../../shaders/access/store_half_wide.wgsl"),
-            ),
-            (false, Access::Quads) => (
-                include_str!("../../shaders/access/load_real.wgsl"),
-                include_str!("../../shaders/access/store_real.wgsl"),
-            ),
-            (false, Access::LongWords) => (
-                include_str!("../../shaders/access/load_real_long.wgsl"),
-                include_str!("../../shaders/access/store_real_long.wgsl"),
-            ),
-            (false, Access::Exact) => (
-                include_str!("../../shaders/access/load_real_exact.wgsl"),
-                include_str!("../../shaders/access/store_real_exact.wgsl"),
-            ),
-            (true, Access::Quads) => (
-                include_str!("../../shaders/access/load_half.wgsl"),
-                include_str!("../../shaders/access/store_half.wgsl"),
-            ),
-            (true, Access::LongWords) => (
-                include_str!("../../shaders/access/load_half_long.wgsl"),
-                include_str!("../../shaders/access/store_half_long.wgsl"),
-            ),
-            (true, Access::Exact) => (
-                include_str!("../../shaders/access/load_half_exact.wgsl"),
-                include_str!("../../shaders/access/store_half_exact.wgsl"),
-            ),
+        if tensor == Tensor::Sums {
+            return vec![accessors::sums(bound).to_owned()];
+        }
+        let entry = self.kernel.entry();
+        let accessors = Accessors {
+            storage: self.storage(through),
+            tensor: tensor.name(),
+            array: through.name(),
+            length: match tensor {
+                tensor if tensor.is_data() => "length",
+                Tensor::Mean | Tensor::Variance => entry.statistics_length,
+                _ => entry.gamma_length,
+            },
         };
-        let mut templates = match tensor {
-            Tensor::Sums if bound => vec![include_str!("../../shaders/access/sums.wgsl")],
-            Tensor::Sums => vec![include_str!("../../shaders/access/sums_absent.wgsl")],
-            Tensor::Workspace => vec![load, store],
-            _ if tensor.is_output() => vec![store],
-            _ => vec![load],
+        let is_output = tensor.is_output();
+        let mut texts = match tensor {
+            _ if !bound => vec![accessors.absent(is_output)],
+            Tensor::Workspace => vec![accessors.load(), accessors.store()],
+            _ if is_output => vec![accessors.store()],
+            _ => vec![accessors.load()],
         };
-        if let (Some(quads), true) = (self.packet_quads(), tensor.is_data()) {
-            let wide = bound && self.is_wide(through);
-            templates.extend(match (tensor.is_output(), quads, wide) {
-                (true, _, true) => Some(include_str!("../../shaders/access/store_wide_part.wgsl")),
-                (true, 1, _) => Some(include_str!("../../shaders/access/store_packet.wgsl")),
-                (true, ..) => Some(include_str!("../../shaders/access/store_pair.wgsl")),
-                (false, _, true) => None,
-                (false, 1, _) => Some(include_str!("../../shaders/access/load_packet.wgsl")),
-                (false, ..) => Some(include_str!("../../shaders/access/load_pair.wgsl")),
+        let by_packets = tensor.is_data() && !(bound && accessors.storage.wide);
+        if let (Some(quads), true) = (self.packet_quads(), by_packets) {
+            texts.push(match is_output {
+                true => accessors.store_packets(quads),
+                false => accessors.load_packets(quads),
             });
         }
-        if self.kernel.shares_quads() && tensor == Tensor::DiffSrc {
-            templates.push(match half {
-                false => include_str!("../../shaders/access/store_some_real.wgsl"),
-                true => include_str!("../../shaders/access/store_some_half.wgsl"),
-            });
+        if self.shares_quads() && tensor == Tensor::DiffSrc {
+            texts.push(accessors.store_some());
         }
-        let length = match tensor {
-            tensor if tensor.is_data() => "length",
-            Tensor::Mean | Tensor::Variance if self.kernel.fuses_rows() => "rows",
-            Tensor::Gamma | Tensor::DiffGamma | Tensor::DiffBeta
-                if self.kernel.is_over_rows() || self.kernel == Kernel::PackWeights =>
-            {
-                "columns"
-            }
-            _ => "channels",
-        };
-        let dtype = self.dtype(tensor).to_string();
-        let named = |template: &str| {
-            embedded(template)
-                .replace("TENSOR", tensor.name())
-                .replace("ARRAY", through.name())
-                .replace("DTYPE", &dtype)
-                .replace("LENGTH", length)
-        };
-        templates.into_iter().map(named).collect()
+        texts
     }
 }
 
-/// A text of `shaders/`, or what a development build is told to take for it: `WGPU_NORM_SWAP` names a file that holds the
-/// text, a NUL and another one. So `tools/mutants` damages kernels without a build for each.
-fn embedded(text: &str) -> String {
+/// A kernel's text. In a development build it is damaged on request: `WGPU_NORM_SWAP` names a file that holds a part of
+/// the text, a NUL and what takes its place; `WGPU_NORM_TEXTS` names a folder to which texts are written. So
+/// `tools/mutants` damages kernels without a build for each.
+fn for_mutants(text: String) -> String {
     #[cfg(debug_assertions)]
-    if let Some(path) = std::env::var_os("WGPU_NORM_SWAP")
-        && let Ok(swap) = std::fs::read_to_string(path)
-        && let Some((from, to)) = swap.split_once('\0')
-        && text == from
     {
-        return to.to_owned();
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        if let Some(folder) = std::env::var_os("WGPU_NORM_TEXTS") {
+            let mut hasher = DefaultHasher::new();
+            text.hash(&mut hasher);
+            let name = format!("{:x}.wgsl", hasher.finish());
+            // Nobody but the tool wants them.
+            let _ = std::fs::write(std::path::Path::new(&folder).join(name), &text);
+        }
+        if let Some(path) = std::env::var_os("WGPU_NORM_SWAP")
+            && let Ok(swap) = std::fs::read_to_string(path)
+            && let Some((from, to)) = swap.split_once('\0')
+        {
+            return text.replace(from, to);
+        }
     }
-    text.to_owned()
+    text
 }

@@ -6,8 +6,9 @@ mod directx;
 mod mesa;
 mod planned;
 
-use super::source::Target;
-use super::{Access, Kernel, PACKET_QUADS, Tensor, Uniforms, Variant};
+use super::describe::Value;
+use super::source::{PACKET_QUADS, Target};
+use super::{Access, Constant, Entry, Kernel, Part, Tensor, Uniforms, Variant};
 use crate::DType;
 use crate::profile::SHARED_REALS;
 use naga::back;
@@ -25,29 +26,36 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// are only chosen where there are as many, what WebGPU's default limits allow.
 fn storage_bindings(kernel: Kernel) -> usize {
     match kernel {
-        Kernel::FusedRuns
-        | Kernel::FusedColumns
-        | Kernel::FusedRows
-        | Kernel::FusedRowsSubgroup
-        | Kernel::FusedUnalignedRows
-        | Kernel::FusedUnalignedRowsSubgroup => 8,
+        Kernel::FusedRuns | Kernel::FusedColumns | Kernel::FusedRows => 8,
         // Four without the optional ones.
-        Kernel::ReduceRows | Kernel::ReduceRowsSubgroup => 6,
+        Kernel::ReduceRows => 6,
         Kernel::ApplyRows => 5,
         _ => 4,
     }
 }
 
-/// No override constant, each alone, all together.
-fn alone_and_together(constants: &'static [&'static str]) -> Vec<Vec<&'static str>> {
-    let mut choices = vec![vec![], constants.to_vec()];
-    choices.extend(constants.iter().map(|&constant| vec![constant]));
-    choices
+/// Of the constants that choose files of the text every subset is true; with each, of the others none, each alone, all
+/// together.
+fn choices(entry: &Entry) -> Vec<Vec<&'static str>> {
+    let flags = entry.constants.iter();
+    let flags = flags.filter(|(_, value)| matches!(value, Constant::Flag(_)));
+    let chooses = |name: &str| {
+        entry.text.iter().any(|part| match part {
+            Part::Always(_) => false,
+            Part::If(constant, _) | Part::Unless(constant, _) => *constant == name,
+        })
+    };
+    let (choosing, others): (Vec<_>, Vec<_>) =
+        flags.map(|&(name, _)| name).partition(|name| chooses(name));
+    let mut some = vec![vec![], others.clone()];
+    some.extend(others.iter().map(|&constant| vec![constant]));
+    let with = |chosen: Vec<_>| some.iter().map(move |some| [&chosen[..], some].concat());
+    subsets(&choosing).into_iter().flat_map(with).collect()
 }
 
 impl Kernel {
     /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
-    /// every access, override constants alone and together. More than any plan asks for.
+    /// every access, constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let entry = self.entry();
         let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
@@ -56,7 +64,7 @@ impl Kernel {
         let mut labels = HashSet::new();
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
-                for enabled in alone_and_together(entry.constants) {
+                for enabled in choices(entry) {
                     for choice in 0..27usize {
                         let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
                         // None exact, all, the data alone, the parameters alone.
@@ -74,8 +82,10 @@ impl Kernel {
                             _ => (Access::Quads, |_| true),
                         };
                         let wide = choice >= 18;
-                        let packets = entry.sizes.contains(&PACKET_QUADS);
-                        if wide && (!packets || self.fuses_unaligned_rows()) {
+                        let mut constants = entry.constants.iter();
+                        let packets = constants.any(|(name, _)| *name == PACKET_QUADS);
+                        let unaligned = self == Self::FusedRows && !enabled.contains(&"aligned");
+                        if wide && (!packets || unaligned) {
                             continue;
                         }
                         // In place means that diff_src is wanted.
@@ -100,15 +110,20 @@ impl Kernel {
                             access,
                             // Small, usual, large; every size occurs with every element type.
                             workgroup_size: [64, 8, 256][variants.len() % 3],
-                            sizes: entry
-                                .sizes
+                            constants: entry
+                                .constants
                                 .iter()
-                                .map(|&name| match name {
-                                    PACKET_QUADS => (name, 1 + u32::from(wide)),
-                                    _ => (name, [1, 8, 4][variants.len() % 3]),
+                                .map(|&(name, value)| {
+                                    let value = match (name, value) {
+                                        (_, Constant::Flag(_)) => {
+                                            Constant::Flag(enabled.contains(&name))
+                                        }
+                                        (PACKET_QUADS, _) => Constant::Size(1 + u32::from(wide)),
+                                        _ => Constant::Size([1, 8, 4][variants.len() % 3]),
+                                    };
+                                    (name, value)
                                 })
                                 .collect(),
-                            enabled: enabled.clone(),
                         };
                         let variant = variant.normalized();
                         if labels.insert(variant.label()) {
@@ -145,18 +160,20 @@ fn variants() -> Vec<Variant> {
 /// The text with the same sizes for all.
 fn text_of_any_size(variant: &Variant) -> String {
     let mut variant = variant.clone();
-    let sizes = variant.sizes.iter_mut();
-    let sizes = sizes.filter(|(name, _)| *name != PACKET_QUADS);
-    sizes.for_each(|(_, size)| *size = 4);
+    variant.workgroup_size = 4;
+    for (name, value) in &mut variant.constants {
+        if let (false, Constant::Size(size)) = (*name == PACKET_QUADS, value) {
+            *size = 4;
+        }
+    }
     variant.wgsl()
 }
 
-/// The variants whose texts or constants differ by more than sizes: a type's name that no binding has
-/// changes neither.
+/// The variants whose texts differ by more than sizes: a type's name that no binding has changes none.
 fn distinct_texts() -> Vec<Variant> {
     let mut seen = HashSet::new();
     let mut variants = variants();
-    variants.retain(|variant| seen.insert((text_of_any_size(variant), variant.enabled.clone())));
+    variants.retain(|variant| seen.insert(text_of_any_size(variant)));
     variants
 }
 
@@ -210,30 +227,13 @@ impl Parsed {
         capabilities.set(Capabilities::FLOAT64, variant.accumulator() == DType::F64);
         let long_words = variant.access == Access::LongWords;
         capabilities.set(Capabilities::SHADER_INT64, long_words);
-        capabilities.set(Capabilities::SUBGROUP, variant.kernel.entry().subgroups);
+        capabilities.set(Capabilities::SUBGROUP, variant.is("subgroups"));
         let f16 = [variant.data, variant.params].contains(&DType::F16);
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .validate(&module)
             .map_err(|error| error.emit_to_string(&text))?;
         Ok(Self { module, info })
-    }
-
-    /// With the override constants set, as a pipeline of this variant has them.
-    fn with_constants(&self, variant: &Variant) -> Result<Self, String> {
-        let constants = variant.constants();
-        let constants = constants.iter().map(|&(n, value)| (n.to_owned(), value));
-        let (module, info) = back::pipeline_constants::process_overrides(
-            &self.module,
-            &self.info,
-            Some((ShaderStage::Compute, variant.kernel.entry().name)),
-            &constants.collect(),
-        )
-        .map_err(|error| error.to_string())?;
-        Ok(Self {
-            module: module.into_owned(),
-            info: info.into_owned(),
-        })
     }
 }
 
@@ -242,13 +242,7 @@ fn variants_are_told_apart_by_their_labels() {
     let variants = variants();
     let labels: HashSet<_> = variants.iter().map(Variant::label).collect();
     assert_eq!(labels.len(), variants.len());
-    let kernels = Kernel::ALL.iter().map(|k| {
-        (
-            k.entry().name,
-            k.entry().subgroups,
-            k.fuses_unaligned_rows(),
-        )
-    });
+    let kernels = Kernel::ALL.iter().map(|k| k.entry().name);
     assert_eq!(kernels.collect::<HashSet<_>>().len(), Kernel::ALL.len());
 }
 
@@ -290,27 +284,15 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         point.name == entry.name && point.stage == ShaderStage::Compute,
         || format!("entry point {}", point.name),
     )?;
-    let mut expected = BTreeSet::from([("workgroup_size", Scalar::U32)]);
-    expected.extend(entry.constants.iter().map(|&name| (name, Scalar::BOOL)));
-    let mut found = BTreeSet::new();
-    for (_, constant) in parsed.module.overrides.iter() {
-        let TypeInner::Scalar(scalar) = parsed.module.types[constant.ty].inner else {
-            return Err(format!("override {:?} is no scalar", constant.name));
-        };
-        found.insert((constant.name.as_deref().unwrap_or_default(), scalar));
-    }
-    ensure(found == expected, || {
-        format!("override constants {found:?}")
+    // Others may launch these texts, too: they are complete.
+    ensure(parsed.module.overrides.is_empty(), || {
+        "override constants".to_owned()
     })?;
-    let compiled = parsed.with_constants(variant)?;
-    let shared = compiled.module.global_variables.iter();
+    let module = &parsed.module;
+    let shared = module.global_variables.iter();
     let shared = shared
         .filter(|(_, global)| global.space == AddressSpace::WorkGroup)
-        .map(|(_, global)| {
-            compiled.module.types[global.ty]
-                .inner
-                .size(compiled.module.to_ctx())
-        });
+        .map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()));
     let shared: u32 = shared.sum();
     let reals = u64::from(variant.workgroup_size) * SHARED_REALS;
     ensure(
@@ -322,7 +304,7 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
             )
         },
     )?;
-    let size = compiled.module.entry_points[0].workgroup_size;
+    let size = point.workgroup_size;
     ensure(size == [variant.workgroup_size, 1, 1], || {
         format!("workgroup size {size:?}")
     })
@@ -425,24 +407,16 @@ fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
         return Err("no uniform struct".to_owned());
     };
     // A value for each field, and where it is found in the bytes.
-    let words: Vec<_> = entry.all_words().zip(1..).collect();
-    let reals: Vec<_> = (1..)
-        .zip(entry.reals)
-        .map(|(v, &n)| (n, v.into()))
-        .collect();
-    let bytes = Uniforms::new(variant.kernel, &words, &reals).bytes(variant.data.accumulator());
+    let fields = entry.uniforms.fields("");
+    let samples = Uniforms::samples(&fields);
+    let bytes = samples.bytes(variant.data.accumulator());
     ensure(bytes.len() == span.next_multiple_of(16) as usize, || {
         format!("the struct has {span} bytes, {} are written", bytes.len())
     })?;
     let names: Vec<_> = members.iter().map(|m| m.name.as_deref()).collect();
-    let expected = entry.all_words().chain(entry.reals.iter().copied());
-    let expected: Vec<_> = expected.map(Some).collect();
+    let expected: Vec<_> = fields.iter().map(|(name, _)| Some(*name)).collect();
     ensure(names == expected, || format!("fields {names:?}"))?;
-    for (index, member) in members.iter().enumerate() {
-        let value = match index.checked_sub(words.len()) {
-            None => Value::Word(words[index].1),
-            Some(index) => Value::Real(reals[index].1),
-        };
+    for (&value, member) in samples.values().iter().zip(members) {
         let (scalar, value) = match (value, variant.data.accumulator()) {
             (Value::Word(value), _) => (Scalar::U32, value.to_ne_bytes().to_vec()),
             (Value::Real(value), DType::F64) => (Scalar::F64, value.to_ne_bytes().to_vec()),
@@ -456,11 +430,6 @@ fn check_uniforms(variant: &Variant, module: &Module) -> Result<(), String> {
         )?;
     }
     Ok(())
-}
-
-enum Value {
-    Word(u32),
-    Real(f64),
 }
 
 /// A variant in one of the target languages.
@@ -670,7 +639,7 @@ fn every_variant_translates_to_its_targets() {
     let glsl = Mutex::new(Vec::new());
     check_all(&variants, |variant| {
         let validate = for_validators.contains(&variant.label());
-        let parsed = Parsed::new(variant)?.with_constants(variant)?;
+        let parsed = Parsed::new(variant)?;
         let targets = variant.targets();
         for &target in targets {
             let complain = |error: String| format!("{target:?}: {error}");
@@ -711,15 +680,9 @@ fn writes_every_variant_for_tint() {
     let mut variants = distinct_texts();
     variants.retain(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
     for variant in variants {
-        let constants = variant.constants();
-        let constants: Vec<_> = constants
-            .iter()
-            .map(|(name, value)| format!(r#""{name}": {value}"#))
-            .collect();
         let settings = format!(
-            r#"{{"entry_point": "{}", "constants": {{{}}}}}"#,
-            variant.kernel.entry().name,
-            constants.join(", ")
+            r#"{{"entry_point": "{}", "constants": {{}}}}"#,
+            variant.kernel.entry().name
         );
         let path = folder.join(variant.label());
         let write = |extension: &str, text: String| {
@@ -755,12 +718,7 @@ fn header(text: &str) -> String {
 /// zero it once.
 #[test]
 fn variables_declared_in_loops_have_initializers() {
-    let folders = [
-        "shaders",
-        "shaders/parts",
-        "shaders/access",
-        "shaders/elements",
-    ];
+    let folders = ["shaders", "shaders/parts", "shaders/elements"];
     let mut declared = 0;
     for (name, text) in folders.into_iter().flat_map(files) {
         let mut blocks = Vec::new(); // whether each block around is a loop's
@@ -788,7 +746,7 @@ fn variables_declared_in_loops_have_initializers() {
 
 #[test]
 fn every_file_says_what_it_is() {
-    for folder in ["shaders/access", "shaders/elements", "shaders/parts"] {
+    for folder in ["shaders/elements", "shaders/parts"] {
         for (name, text) in files(folder) {
             assert!(!header(&text).is_empty(), "{folder}/{name}: no header");
         }
@@ -798,7 +756,10 @@ fn every_file_says_what_it_is() {
 #[test]
 fn every_part_is_of_a_kernel() {
     for (name, text) in files("shaders/parts") {
-        let used = Kernel::ALL.iter().any(|k| k.entry().text.contains(&&*text));
+        let used = Kernel::ALL.iter().any(|kernel| {
+            let mut texts = kernel.entry().text.iter();
+            texts.any(|part| part.text() == text)
+        });
         assert!(used, "{name}");
     }
 }
@@ -806,13 +767,13 @@ fn every_part_is_of_a_kernel() {
 #[test]
 fn headers_name_the_bindings() {
     let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
-    entries.dedup_by_key(|entry| entry.name); // forms of a kernel share its file
     for (name, text) in files("shaders") {
         let header = header(&text);
         let index = entries.iter().position(|entry| entry.name == name);
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
         let entry = entries.swap_remove(index);
-        assert_eq!(entry.text.last(), Some(&&*text), "{name}: another text");
+        let last = entry.text.last().map(|part| part.text());
+        assert_eq!(last, Some(&*text), "{name}: another text");
         let (_, bindings) = header
             .split_once(" Bindings: ")
             .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
@@ -829,4 +790,38 @@ fn headers_name_the_bindings() {
     }
     let rest: Vec<_> = entries.iter().map(|entry| entry.name).collect();
     assert!(rest.is_empty(), "no file of their own: {rest:?}");
+}
+
+/// A constant or uniform that no text reads is one that a text forgets.
+#[test]
+fn every_constant_and_uniform_is_read() {
+    let mut unread = BTreeMap::<&str, bool>::new();
+    for kernel in Kernel::ALL {
+        let entry = kernel.entry();
+        let texts = entry.text.iter().map(|part| part.text());
+        let texts: String = texts.collect::<Vec<_>>().join("\n");
+        let code: String = texts
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")
+            .collect();
+        let reads = |name: &str| {
+            code.split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == name)
+        };
+        for (name, value) in entry.constants {
+            let chooses = matches!(value, Constant::Flag(_))
+                && entry.text.iter().any(|part| match part {
+                    Part::Always(_) => false,
+                    Part::If(constant, _) | Part::Unless(constant, _) => constant == name,
+                });
+            assert!(chooses || reads(name), "{}: {name}", entry.name);
+        }
+        // Of a group that several kernels have, one may not need a field; accessors read lengths.
+        let lengths = [entry.statistics_length, entry.gamma_length, "length"];
+        for (name, _) in entry.uniforms.fields("") {
+            *unread.entry(name).or_default() |= reads(name) || lengths.contains(&name);
+        }
+    }
+    unread.retain(|_, read| !*read);
+    assert!(unread.is_empty(), "{:?}", unread.keys());
 }

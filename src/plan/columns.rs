@@ -2,15 +2,18 @@
 
 use super::finish::Partials;
 use super::rounds::Rounds;
-use super::windows::windows;
+use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, MOST_ITERATIONS, Planner, Requirement, axes_words, div_ceil,
-    enabled, most_packets, word,
+    Binding, Dispatch, MAX_SERIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
+    most_packets, word,
 };
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
+use crate::kernels::{
+    ApplyColumns, ApplyColumnsUniforms, ColumnTiles, ReduceColumns, ReduceColumnsUniforms,
+    TileRange,
+};
 use std::ops::Range;
 
 /// Quads of a row that an invocation can own.
@@ -47,22 +50,14 @@ impl Columns {
         self.packet() * self.width_packets
     }
 
-    /// The override constants that are true for both kernels.
-    fn enabled(&self, layout: &Layout) -> Vec<&'static str> {
-        let elements = layout.grid.elements();
-        enabled(&[
-            ("general", layout.general.is_some()),
-            ("complete", elements.is_multiple_of(self.width())),
-            ("whole", elements.is_multiple_of(self.packet())),
-        ])
+    /// Whether the last row is complete.
+    fn complete(&self, layout: &Layout) -> bool {
+        layout.grid.elements().is_multiple_of(self.width())
     }
 
-    /// The constants of both kernels' texts.
-    fn sizes(&self) -> Vec<(&'static str, u32)> {
-        vec![
-            ("column_packets", word(self.column_packets)),
-            (PACKET_QUADS, word(self.packet_quads)),
-        ]
+    /// Whether the tensor ends with a packet.
+    fn whole(&self, layout: &Layout) -> bool {
+        layout.grid.elements().is_multiple_of(self.packet())
     }
 }
 
@@ -104,37 +99,41 @@ struct Share {
     tiles: Range<u64>,
     packets: Range<u64>,
     column_tiles: u64,
-    elements: Range<u64>,
+    window: Window,
+}
+
+/// Blocks of rows: how many rows each has, and how many blocks there are.
+#[derive(Clone, Copy)]
+struct Blocks {
+    rows: u64,
+    count: u64,
 }
 
 impl Share {
     /// What both kernels are told.
-    fn words(
+    fn uniforms(
         &self,
         layout: &Layout,
         columns: &Columns,
-        workgroups: [u32; 2],
+        blocks: Blocks,
+        range: TileRange,
         stats: Part,
-    ) -> Vec<(&'static str, u32)> {
-        let grid = &layout.grid;
-        let mut words = vec![
-            ("channels", grid.channels),
-            ("inner", grid.inner),
-            ("width_packets", word(columns.width_packets)),
-            ("rows", word(columns.rows)),
-            ("column_lanes", word(columns.column_lanes)),
-            ("first_tile", word(self.tiles.start)),
-            ("end_tile", word(self.tiles.end)),
-            ("column_tiles", word(self.column_tiles)),
-            ("first_packet", word(self.packets.start)),
-            ("end_packet", word(self.packets.end)),
-            ("grid_width", workgroups[0]),
-            ("window", word(self.elements.start)),
-            ("length", word(grid.elements() - self.elements.start)),
-            ("stats", stats.first),
-        ];
-        words.extend(axes_words(layout));
-        words
+    ) -> ColumnTiles {
+        ColumnTiles {
+            channels: layout.grid.channels,
+            inner: layout.grid.inner,
+            width_packets: word(columns.width_packets),
+            tile_rows: word(blocks.rows),
+            rows: word(columns.rows),
+            column_lanes: word(columns.column_lanes),
+            range,
+            column_tiles: word(self.column_tiles),
+            first_packet: word(self.packets.start),
+            end_packet: word(self.packets.end),
+            row_tiles: word(blocks.count),
+            stats: stats.first,
+            axes: axis_sizes(layout),
+        }
     }
 }
 
@@ -248,7 +247,7 @@ impl Planner<'_> {
                 tiles: tiles.clone(),
                 packets: 0..columns.width_packets,
                 column_tiles,
-                elements: window.elements,
+                window,
             });
             return Ok(whole.collect());
         }
@@ -274,11 +273,11 @@ impl Planner<'_> {
                     tiles: window.units.start * column_tiles..window.units.end * column_tiles,
                     packets: 0..columns.width_packets,
                     column_tiles,
-                    elements: window.elements,
+                    window,
                 });
                 continue;
             }
-            for unit in window.units {
+            for unit in window.units.clone() {
                 let first = unit % segments * segment;
                 let packets = first..(first + segment).min(columns.width_packets);
                 let column_tiles = div_ceil(packets.end - packets.start, columns.tile());
@@ -287,7 +286,7 @@ impl Planner<'_> {
                     tiles: row * column_tiles..(row + 1) * column_tiles,
                     packets,
                     column_tiles,
-                    elements: window.elements.clone(),
+                    window: window.clone(),
                 });
             }
         }
@@ -382,32 +381,41 @@ impl Planner<'_> {
         part: Part,
         splits: Range<u64>,
     ) -> Result<Vec<Dispatch>, Error> {
-        let kernel = Kernel::ReduceColumns;
         let columns = &split.columns;
-        let mut enabled = columns.enabled(layout);
-        enabled.extend((split.row_lanes > 1).then_some("stacked"));
-        enabled.extend(split.folded.then_some("folded"));
-        enabled.extend(split.paired.then_some("paired"));
+        let kernel = ReduceColumns {
+            column_packets: word(columns.column_packets),
+            packet_quads: word(columns.packet_quads),
+            general: layout.general.is_some(),
+            complete: columns.complete(layout),
+            whole: columns.whole(layout),
+            stacked: split.row_lanes > 1,
+            folded: split.folded,
+            paired: split.paired,
+        };
+        let blocks = Blocks {
+            rows: split.tile_rows,
+            count: split.rounds.splits,
+        };
         self.shares(layout, src, columns, split.tile_rows, splits)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor| Binding::elements(tensor, &share.elements);
-                let mut words = share.words(layout, columns, workgroups, stats);
-                words.extend([
-                    ("tile_rows", word(split.tile_rows)),
-                    ("partials", part.first),
-                    ("row_tiles", word(split.rounds.splits)),
-                ]);
-                Ok(Dispatch {
+                let window = &share.window;
+                let range = window.tile_range(src, share.tiles.clone(), workgroups);
+                Ok(Dispatch::new(
                     kernel,
-                    workgroup_size: split.workgroup_size,
-                    sizes: columns.sizes(),
-                    enabled: enabled.clone(),
-                    bindings: vec![bind(src), bind(diff_dst), Binding::workspace()],
-                    uniforms: Uniforms::new(kernel, &words, &[]),
+                    split.workgroup_size,
+                    vec![
+                        window.bind(src),
+                        window.bind(diff_dst),
+                        Binding::workspace(),
+                    ],
+                    &ReduceColumnsUniforms {
+                        tiles: share.uniforms(layout, columns, blocks, range, stats),
+                        partials: part.first,
+                    },
                     workgroups,
-                })
+                ))
             })
             .collect()
     }
@@ -436,35 +444,39 @@ impl Planner<'_> {
             .min(self.most_apart(apart))
             .min(self.window_unit(layout.grid.elements()) / columns.width())
             .max(1);
-        let kernel = Kernel::ApplyColumns;
-        let mut enabled = columns.enabled(layout);
-        enabled.extend(src.map(|_| "batch_statistics"));
-        enabled.extend(self.apply_backwards());
-        let row_tiles = div_ceil(columns.rows, tile_rows);
-        self.shares(layout, diff_dst, &columns, tile_rows, 0..row_tiles)?
+        let kernel = ApplyColumns {
+            column_packets: word(columns.column_packets),
+            packet_quads: word(columns.packet_quads),
+            backwards: self.apply_backwards(),
+            general: layout.general.is_some(),
+            complete: columns.complete(layout),
+            whole: columns.whole(layout),
+            batch_statistics: src.is_some(),
+        };
+        let blocks = Blocks {
+            rows: tile_rows,
+            count: div_ceil(columns.rows, tile_rows),
+        };
+        self.shares(layout, diff_dst, &columns, tile_rows, 0..blocks.count)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
-                let bind = |tensor| Binding::elements(tensor, &share.elements);
-                let mut bindings: Vec<_> = src.map(bind).into_iter().collect();
-                bindings.push(bind(diff_dst));
+                let window = &share.window;
+                let range = window.tile_range(diff_dst, share.tiles.clone(), workgroups);
+                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
+                bindings.push(window.bind(diff_dst));
                 bindings.push(Binding::workspace());
-                bindings.push(bind(diff_src));
-                let mut words = share.words(layout, &columns, workgroups, stats);
-                words.extend([
-                    ("tile_rows", word(tile_rows)),
-                    ("means", means.first),
-                    ("row_tiles", word(row_tiles)),
-                ]);
-                Ok(Dispatch {
+                bindings.push(window.bind(diff_src));
+                Ok(Dispatch::new(
                     kernel,
                     workgroup_size,
-                    sizes: columns.sizes(),
-                    enabled: enabled.clone(),
                     bindings,
-                    uniforms: Uniforms::new(kernel, &words, &[]),
+                    &ApplyColumnsUniforms {
+                        tiles: share.uniforms(layout, &columns, blocks, range, stats),
+                        means: means.first,
+                    },
                     workgroups,
-                })
+                ))
             })
             .collect()
     }

@@ -2,9 +2,9 @@
 
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, lanes, word};
 use crate::Error;
-use crate::kernels::{Kernel, Tensor, Uniforms};
+use crate::kernels::{Finish, FinishUniforms, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's part p is record
 /// c · channel_stride + split · part_stride + k · channels · inner + i of `part`, with
@@ -104,7 +104,14 @@ impl Planner<'_> {
             let groups = div_ceil(partials.parts, group_parts);
             let part = workspace.reserve(groups * group_records(partials.channels))?;
             let sums = Partials::groups(part, partials.channels, groups);
-            dispatches.push(self.sums(&partials, &Sums::OfGroups(group_parts, part))?);
+            dispatches.push(self.sums(
+                &partials,
+                &Sums::OfGroups {
+                    parts: group_parts,
+                    at: part,
+                    added: false,
+                },
+            )?);
             partials = sums;
         }
         Ok((dispatches, partials))
@@ -112,9 +119,15 @@ impl Planner<'_> {
 
     /// Adds partial sums to `total`, a group of its own, or begins it with them.
     pub fn add_to(&self, partials: &Partials, total: Part, begun: bool) -> Result<Dispatch, Error> {
-        let mut dispatch = self.sums(partials, &Sums::OfGroups(partials.parts, total))?;
-        dispatch.enabled.extend(begun.then_some("added"));
-        Ok(dispatch)
+        let added = begun;
+        self.sums(
+            partials,
+            &Sums::OfGroups {
+                parts: partials.parts,
+                at: total,
+                added,
+            },
+        )
     }
 
     /// Adds partial sums, and derives what follows from the sums.
@@ -129,7 +142,6 @@ impl Planner<'_> {
     }
 
     fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
-        let kernel = Kernel::Finish;
         let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
         let none = Partials::none(partials.channels, partials.part);
         let partials = match sums {
@@ -137,7 +149,7 @@ impl Planner<'_> {
             _ => partials,
         };
         let (group_parts, groups_at) = match sums {
-            Sums::OfGroups(parts, at) => (*parts, at.first),
+            Sums::OfGroups { parts, at, .. } => (*parts, at.first),
             Sums::OfChannels(..) => (partials.parts, 0),
         };
         // Four parts count as a quad: both are four additions.
@@ -156,13 +168,22 @@ impl Planner<'_> {
         let groups = div_ceil(partials.parts, group_parts).max(1);
         let workgroups = self.workgroups(channel_tiles * groups)?;
         let mut bindings = vec![Binding::workspace()];
-        let mut facts = vec![
-            ("plain", partials.repeats * u64::from(partials.inner) == 1),
-            ("paired", partials.paired),
-        ];
+        let mut kernel = Finish {
+            lanes,
+            plain: partials.repeats * u64::from(partials.inner) == 1,
+            paired: partials.paired,
+            grouped: false,
+            added: false,
+            from_sums: false,
+            to_sums: false,
+            derive: false,
+        };
         let (mut count, mut means) = (0, 0);
         match sums {
-            Sums::OfGroups(..) => facts.push(("grouped", true)),
+            Sums::OfGroups { added, .. } => {
+                kernel.grouped = true;
+                kernel.added = *added;
+            }
             Sums::OfChannels(elements, derived, route) => {
                 let results = *route != Route::ToSums;
                 if *route != Route::Whole {
@@ -176,51 +197,42 @@ impl Planner<'_> {
                     bindings.extend(derived.diff_gamma.map(Binding::whole));
                     bindings.extend(derived.diff_beta.map(Binding::whole));
                 }
-                facts.extend([
-                    ("from_sums", *route == Route::FromSums),
-                    ("to_sums", *route == Route::ToSums),
-                    ("derive", results && derived.means.is_some()),
-                ]);
+                kernel.from_sums = *route == Route::FromSums;
+                kernel.to_sums = *route == Route::ToSums;
+                kernel.derive = results && derived.means.is_some();
                 count = *elements;
                 means = derived.means.map_or(0, |part| part.first);
             }
         }
-        Ok(Dispatch {
+        Ok(Dispatch::new(
             kernel,
             workgroup_size,
-            sizes: vec![("lanes", lanes)],
-            enabled: enabled(&facts),
             bindings,
-            uniforms: Uniforms::new(
-                kernel,
-                &[
-                    ("channels", partials.channels),
-                    ("channel_stride", word(partials.channel_stride)),
-                    ("channel_tiles", word(channel_tiles)),
-                    ("parts", word(partials.parts)),
-                    ("part_stride", word(partials.part_stride)),
-                    ("group_parts", word(group_parts)),
-                    ("repeats", word(partials.repeats)),
-                    ("inner", partials.inner),
-                    ("grid_width", workgroups[0]),
-                    ("partials", partials.part.first),
-                    ("groups", groups_at),
-                    ("means", means),
-                ],
-                &[
-                    ("count", count as f64),
-                    ("inverse_count", 1.0 / word(count).max(1) as f64),
-                ],
-            ),
+            &FinishUniforms {
+                channels: partials.channels,
+                channel_stride: word(partials.channel_stride),
+                channel_tiles: word(channel_tiles),
+                parts: word(partials.parts),
+                part_stride: word(partials.part_stride),
+                group_parts: word(group_parts),
+                repeats: word(partials.repeats),
+                inner: partials.inner,
+                grid_width: workgroups[0],
+                partials: partials.part.first,
+                groups: groups_at,
+                means,
+                count: count as f64,
+                inverse_count: 1.0 / f64::from(word(count).max(1)),
+            },
             workgroups,
-        })
+        ))
     }
 }
 
 /// What parts are added to.
 enum Sums<'a> {
-    /// Sums of groups of so many parts, which go back to the workspace.
-    OfGroups(u64, Part),
+    /// Sums of groups of so many parts, which go back to the workspace, or are added to what is there.
+    OfGroups { parts: u64, at: Part, added: bool },
     /// The sums of channels of so many elements, and what follows from them.
     OfChannels(u64, &'a Derived<'a>, Route),
 }

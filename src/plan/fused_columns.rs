@@ -4,7 +4,7 @@ use super::tensors::Tensors;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
-use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
+use crate::kernels::{FusedColumns, FusedColumnsUniforms, Kernel};
 
 /// Rows that an invocation of the fused kernel over columns adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
@@ -74,7 +74,6 @@ impl Planner<'_> {
         tensors: &Tensors,
         epsilon: f64,
     ) -> Result<Dispatch, Error> {
-        let kernel = Kernel::FusedColumns;
         // Not where invocations share columns: each quad of a packet has a tree of sums, with barriers.
         let wide = self.packet_quads(u64::from(grid.channels));
         let (lanes, workgroup_size) = self.column_lanes(grid.channels, wide);
@@ -84,28 +83,23 @@ impl Planner<'_> {
         };
         let packets = grid.channels / (4 * packet_quads);
         let workgroups = self.workgroups(u64::from(packets.div_ceil(lanes)))?;
-        let stacked = lanes < workgroup_size;
-        Ok(Dispatch {
-            kernel,
+        Ok(Dispatch::new(
+            FusedColumns {
+                packet_quads,
+                stacked: lanes < workgroup_size,
+            },
             workgroup_size,
-            sizes: vec![(PACKET_QUADS, packet_quads)],
-            enabled: stacked.then_some("stacked").into_iter().collect(),
-            bindings: tensors.bound_at_once().iter().map(Binding::whole).collect(),
-            uniforms: Uniforms::new(
-                kernel,
-                &[
-                    ("rows", grid.outer),
-                    ("channels", grid.channels),
-                    ("column_lanes", lanes),
-                    ("grid_width", workgroups[0]),
-                    ("length", word(grid.elements())),
-                ],
-                &[
-                    ("epsilon", epsilon),
-                    ("inverse_count", 1.0 / grid.count().max(1) as f64),
-                ],
-            ),
+            tensors.bound_at_once().iter().map(Binding::whole).collect(),
+            &FusedColumnsUniforms {
+                rows: grid.outer,
+                channels: grid.channels,
+                column_lanes: lanes,
+                grid_width: workgroups[0],
+                length: word(grid.elements()),
+                epsilon,
+                inverse_count: 1.0 / grid.count().max(1) as f64,
+            },
             workgroups,
-        })
+        ))
     }
 }

@@ -7,11 +7,9 @@ use super::rows::{Rows, Walk, packets_held};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{
-    Binding, Dispatch, Planner, Requirement, div_ceil, enabled, lanes, most_packets, word,
-};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, lanes, most_packets, word};
 use crate::geometry::Grid;
-use crate::kernels::{Kernel, Uniforms};
+use crate::kernels::{FusedRows, FusedRowsUniforms, JoinRows, JoinRowsUniforms, Kernel};
 use crate::{DType, Error};
 use std::ops::Range;
 
@@ -75,15 +73,9 @@ impl Planner<'_> {
         rows
     }
 
-    /// The kernel for rows like these.
-    fn fused_rows_kernel(&self, rows: &Rows) -> Kernel {
-        let subgroup = (2..=self.subgroup(rows.workgroup_size)).contains(&rows.lanes);
-        match (rows.aligned(), subgroup) {
-            (true, false) => Kernel::FusedRows,
-            (true, true) => Kernel::FusedRowsSubgroup,
-            (false, false) => Kernel::FusedUnalignedRows,
-            (false, true) => Kernel::FusedUnalignedRowsSubgroup,
-        }
+    /// Whether the invocations of a row, several, are of one subgroup.
+    fn in_a_subgroup(&self, rows: &Rows) -> bool {
+        (2..=self.subgroup(rows.workgroup_size)).contains(&rows.lanes)
     }
 
     /// The whole gradient but for the last sums of columns, which are left as partial sums.
@@ -95,7 +87,6 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let rows = &self.rows_of_registers(by_row);
-        let kernel = self.fused_rows_kernel(rows);
         let walk = self.walk(rows, 1);
         let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
         let gamma = tensors.used_gamma();
@@ -105,22 +96,23 @@ impl Planner<'_> {
             true => Some(workspace.reserve(rows.rows)?),
             false => None,
         };
-        let enabled = enabled(&[
-            ("complete", rows.complete()),
-            ("scaled", gamma.is_some()),
-            ("summed", tensors.param_grads()),
-            ("stacked", walk.stacked && tensors.param_grads()),
-            ("odd", odd),
-        ]);
+        let kernel = FusedRows {
+            lanes: word(rows.lanes),
+            column_packets: word(rows.column_packets),
+            packet_quads: word(rows.packet_quads),
+            subgroups: self.in_a_subgroup(rows),
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: gamma.is_some(),
+            summed: tensors.param_grads(),
+            stacked: walk.stacked && tensors.param_grads(),
+            odd,
+        };
         let reduce = |part: Part, splits: Range<u64>| {
             let dispatch = |window: Window| {
                 let tiles = window.units.start * walk.shifts..window.units.end * walk.shifts;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
-                let words = [
-                    ("partials", part.first),
-                    ("halves", halves.map_or(0, |part| part.first)),
-                ];
-                let shared = walk.words(rows, &window, &tiles, workgroups);
+                let range = window.tile_range(&tensors.src, tiles, workgroups);
                 let mut bindings = vec![
                     window.bind(&tensors.src),
                     window.bind(&tensors.diff_dst),
@@ -129,22 +121,19 @@ impl Planner<'_> {
                 ];
                 bindings.extend(gamma.map(Binding::whole));
                 bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
-                Ok(Dispatch {
+                Ok(Dispatch::new(
                     kernel,
-                    workgroup_size: rows.workgroup_size,
-                    sizes: rows.sizes(),
-                    enabled: enabled.clone(),
+                    rows.workgroup_size,
                     bindings,
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[&shared[..], &words].concat(),
-                        &[
-                            ("epsilon", epsilon),
-                            ("inverse_count", 1.0 / rows.columns as f64),
-                        ],
-                    ),
+                    &FusedRowsUniforms {
+                        tiles: walk.uniforms(rows, &window, range),
+                        partials: part.first,
+                        halves: halves.map_or(0, |part| part.first),
+                        epsilon,
+                        inverse_count: 1.0 / rows.columns as f64,
+                    },
                     workgroups,
-                })
+                ))
             };
             let windows = windows(self.profile, &tensors.src, splits, start)?;
             windows.into_iter().map(dispatch).collect()
@@ -167,7 +156,6 @@ impl Planner<'_> {
         diff_src: &Requirement,
         halves: Part,
     ) -> Result<Vec<Dispatch>, Error> {
-        let kernel = Kernel::JoinRows;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let start = |pair: u64| (2 * pair * rows.columns).min(rows.elements());
         windows(self.profile, diff_src, 0..div_ceil(rows.rows, 2), start)?
@@ -175,27 +163,21 @@ impl Planner<'_> {
             .map(|window| {
                 let pairs = window.units.end - window.units.start;
                 let workgroups = self.workgroups(div_ceil(pairs, u64::from(workgroup_size)))?;
-                Ok(Dispatch {
-                    kernel,
+                Ok(Dispatch::new(
+                    JoinRows {},
                     workgroup_size,
-                    sizes: vec![],
-                    enabled: vec![],
-                    bindings: vec![Binding::workspace(), window.bind(diff_src)],
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            ("rows", word(rows.rows)),
-                            ("columns", word(rows.columns)),
-                            ("first_pair", word(window.units.start)),
-                            ("end_pair", word(window.units.end)),
-                            ("grid_width", workgroups[0]),
-                            ("window", word(window.elements.start)),
-                            ("halves", halves.first),
-                        ],
-                        &[],
-                    ),
+                    vec![Binding::workspace(), window.bind(diff_src)],
+                    &JoinRowsUniforms {
+                        rows: word(rows.rows),
+                        columns: word(rows.columns),
+                        first_pair: word(window.units.start),
+                        end_pair: word(window.units.end),
+                        grid_width: workgroups[0],
+                        window: word(window.elements.start),
+                        halves: halves.first,
+                    },
                     workgroups,
-                })
+                ))
             })
             .collect()
     }
@@ -231,7 +213,7 @@ mod tests {
             tuning: Tuning::SOFTWARE,
             ..Profile::usual()
         };
-        let kernel = |data, columns| {
+        let aligned = |data, columns| {
             let planner = Planner {
                 profile: &profile,
                 data,
@@ -242,15 +224,14 @@ mod tests {
                 inner: columns,
             };
             let held = refusal(&planner, &by_row).is_none();
-            held.then(|| planner.fused_rows_kernel(&planner.rows_of_registers(&by_row)))
+            held.then(|| planner.rows_of_registers(&by_row).aligned())
         };
         for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
-            assert_eq!(kernel(data, 768), Some(Kernel::FusedRows), "{data}");
+            assert_eq!(aligned(data, 768), Some(true), "{data}");
             for columns in [770, 769, 1] {
-                let unaligned = Some(Kernel::FusedUnalignedRows);
-                assert_eq!(kernel(data, columns), unaligned, "{data} {columns}");
+                assert_eq!(aligned(data, columns), Some(false), "{data} {columns}");
             }
-            assert_eq!(kernel(data, 40_001), None, "{data}");
+            assert_eq!(aligned(data, 40_001), None, "{data}");
         }
     }
     #[test]

@@ -2,12 +2,10 @@
 
 use super::tensors::Tensors;
 use super::windows::windows;
-use super::{
-    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, enabled_for_runs, word,
-};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, RunAlignment, div_ceil, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
+use crate::kernels::{FusedRuns, FusedRunsUniforms, Kernel};
 
 /// Elements from which on runs are fused whatever `short_run` says, where each is a channel of its own: read as columns,
 /// every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
@@ -174,9 +172,15 @@ impl Planner<'_> {
             1 => (unit * unit_elements).min(grid.elements()),
             _ => unit * grid.elements(),
         };
-        let kernel = Kernel::FusedRuns;
-        let mut enabled = enabled_for_runs(&(*grid).into(), block.packet_quads);
-        enabled.extend(block.in_turns.then_some("in_turns"));
+        let alignment = RunAlignment::of(grid, block.packet_quads);
+        let kernel = FusedRuns {
+            packet_quads: block.packet_quads,
+            packet_aligned: alignment.packet_aligned,
+            quad_aligned: alignment.quad_aligned,
+            narrow: alignment.narrow,
+            whole: alignment.whole,
+            in_turns: block.in_turns,
+        };
         windows(self.profile, &tensors.src, 0..units, start)?
             .into_iter()
             .map(|window| {
@@ -188,34 +192,23 @@ impl Planner<'_> {
                     false => Binding::whole(tensor),
                 };
                 let bindings = tensors.bound_at_once().iter().map(bind).collect();
-                Ok(Dispatch {
+                Ok(Dispatch::new(
                     kernel,
-                    workgroup_size: block.workgroup_size,
-                    sizes: vec![(PACKET_QUADS, block.packet_quads)],
-                    enabled: enabled.clone(),
+                    block.workgroup_size,
                     bindings,
-                    uniforms: Uniforms::new(
-                        kernel,
-                        &[
-                            ("outer", grid.outer),
-                            ("channels", grid.channels),
-                            ("inner", grid.inner),
-                            ("block", word(block.channels)),
-                            ("lanes", block.lanes),
-                            ("outer_lanes", block.outer_lanes),
-                            ("first_block", word(first)),
-                            ("end_block", word(end)),
-                            ("grid_width", workgroups[0]),
-                            ("window", word(window.elements.start)),
-                            ("length", word(grid.elements() - window.elements.start)),
-                        ],
-                        &[
-                            ("epsilon", epsilon),
-                            ("inverse_count", 1.0 / grid.count().max(1) as f64),
-                        ],
-                    ),
+                    &FusedRunsUniforms {
+                        outer: grid.outer,
+                        channels: grid.channels,
+                        inner: grid.inner,
+                        block: word(block.channels),
+                        lanes: block.lanes,
+                        outer_lanes: block.outer_lanes,
+                        range: window.tile_range(&tensors.src, first..end, workgroups),
+                        epsilon,
+                        inverse_count: 1.0 / grid.count().max(1) as f64,
+                    },
                     workgroups,
-                })
+                ))
             })
             .collect()
     }

@@ -8,7 +8,6 @@ mod finish;
 mod fused_columns;
 mod fused_rows;
 mod fused_runs;
-mod iterations;
 mod pack;
 mod rounds;
 mod rows;
@@ -23,9 +22,8 @@ mod workspace;
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
 use crate::geometry::{self, Grid, Layout};
-use crate::kernels::{AXIS_WORDS, Kernel, Tensor, Uniforms};
+use crate::kernels::{AxisSizes, Constant, Describe, Kernel, Tensor, Uniforms};
 use crate::{Algorithm, DType, Error, Profile};
-use iterations::MOST_ITERATIONS;
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -96,13 +94,39 @@ pub(crate) struct Dispatch {
     pub kernel: Kernel,
     pub workgroup_size: u32,
     /// Constants of the kernel's text.
-    pub sizes: Vec<(&'static str, u32)>,
-    /// Override constants that are true.
-    pub enabled: Vec<&'static str>,
+    pub constants: Vec<(&'static str, Constant)>,
     pub bindings: Vec<Binding>,
     pub uniforms: Uniforms,
     /// Along x and y: together at least one for each tile.
     pub workgroups: [u32; 2],
+    /// Loop iterations that an invocation makes, at most.
+    pub iterations: u64,
+    /// Numbers that one accumulator adds one after another, at most.
+    pub serial_adds: u64,
+    /// Invocations that have to be of one subgroup; 0 if it needs none.
+    pub in_a_subgroup: u64,
+}
+
+impl Dispatch {
+    pub fn new<K: Describe>(
+        kernel: K,
+        workgroup_size: u32,
+        bindings: Vec<Binding>,
+        uniforms: &K::Uniforms,
+        workgroups: [u32; 2],
+    ) -> Self {
+        Self {
+            kernel: K::KERNEL,
+            workgroup_size,
+            constants: kernel.constants(),
+            bindings,
+            uniforms: Uniforms::new(uniforms),
+            workgroups,
+            iterations: kernel.iterations(uniforms, workgroup_size.into()),
+            serial_adds: kernel.serial_adds(uniforms, workgroup_size.into()),
+            in_a_subgroup: kernel.in_a_subgroup().into(),
+        }
+    }
 }
 
 /// What a plan needs of a tensor that the caller binds.
@@ -182,7 +206,7 @@ impl Plan {
     /// An error if an invocation makes more loop iterations than a driver may allow.
     fn check_iterations(&self) -> Result<(), Error> {
         let all = self.dispatches.iter();
-        let most = all.map(|(_, dispatch)| dispatch.iterations()).max();
+        let most = all.map(|(_, dispatch)| dispatch.iterations).max();
         Error::check_limit(
             "an invocation's loops",
             "number of iterations",
@@ -197,6 +221,10 @@ impl Plan {
         whole.map(|(_, dispatch)| dispatch)
     }
 }
+
+/// Loop iterations of an invocation that every dispatch stays within. Mesa's software drivers end an invocation's loops
+/// after 65,535, all its loops together, without an error: what is left is not added, or not written.
+const MOST_ITERATIONS: u64 = 49_152;
 
 /// Numbers that one accumulator adds one after another, at most about: where all are alike, their
 /// roundings are too, and the error is a quarter of this in units of the last place.
@@ -298,14 +326,14 @@ impl Planner<'_> {
         Ok([word(div_ceil(tiles, height)), word(height)])
     }
 
-    /// The override constant of elementwise passes that begin with what the reduction read last.
-    pub fn apply_backwards(&self) -> Option<&'static str> {
-        (self.profile.tuning.apply_backwards == 1).then_some("backwards")
+    /// Whether elementwise passes begin with what the reduction read last.
+    pub fn apply_backwards(&self) -> bool {
+        self.profile.tuning.apply_backwards == 1
     }
 
     /// The dispatches of such a pass, one a window, in the same order.
     pub fn apply_order(&self, mut dispatches: Vec<Dispatch>) -> Vec<Dispatch> {
-        if self.apply_backwards().is_some() {
+        if self.apply_backwards() {
             dispatches.reverse();
         }
         dispatches
@@ -336,33 +364,45 @@ fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
         .min(workgroup_size)
 }
 
-/// The override constants of those facts that hold.
-fn enabled(facts: &[(&'static str, bool)]) -> Vec<&'static str> {
-    let holding = facts.iter().filter(|(_, holds)| *holds);
-    holding.map(|(name, _)| *name).collect()
-}
-
 /// The uniforms that describe general axes.
-pub(crate) fn axes_words(layout: &Layout) -> Vec<(&'static str, u32)> {
-    match &layout.general {
-        None => vec![],
-        Some(general) => {
-            let values = general.sizes.into_iter().chain([general.kept]);
-            AXIS_WORDS.into_iter().zip(values).collect()
-        }
+pub(crate) fn axis_sizes(layout: &Layout) -> AxisSizes {
+    let (sizes, kept_axes) = match &layout.general {
+        None => ([1; geometry::MAX_RANK], 0),
+        Some(general) => (general.sizes, general.kept),
+    };
+    let [axis0, axis1, axis2, axis3, axis4, axis5, axis6, axis7] = sizes;
+    AxisSizes {
+        axis0,
+        axis1,
+        axis2,
+        axis3,
+        axis4,
+        axis5,
+        axis6,
+        axis7,
+        kept_axes,
     }
 }
 
-/// The override constants that a layout makes true, of those that kernels over runs have, by packets of so many
-/// quads.
-pub(crate) fn enabled_for_runs(layout: &Layout, packet_quads: u32) -> Vec<&'static str> {
-    let grid = &layout.grid;
-    let packet = 4 * packet_quads;
-    enabled(&[
-        ("general", layout.general.is_some()),
-        ("packet_aligned", grid.inner.is_multiple_of(packet)),
-        ("quad_aligned", grid.inner.is_multiple_of(4)),
-        ("narrow", grid.inner < 4),
-        ("whole", grid.elements().is_multiple_of(u64::from(packet))),
-    ])
+/// How a grid's runs lie in packets of so many quads.
+pub(crate) struct RunAlignment {
+    /// Every run begins at a packet, or at a quad.
+    pub packet_aligned: bool,
+    pub quad_aligned: bool,
+    /// Runs are shorter than a quad.
+    pub narrow: bool,
+    /// The tensor ends with a packet.
+    pub whole: bool,
+}
+
+impl RunAlignment {
+    pub fn of(grid: &Grid, packet_quads: u32) -> Self {
+        let packet = 4 * packet_quads;
+        Self {
+            packet_aligned: grid.inner.is_multiple_of(packet),
+            quad_aligned: grid.inner.is_multiple_of(4),
+            narrow: grid.inner < 4,
+            whole: grid.elements().is_multiple_of(u64::from(packet)),
+        }
+    }
 }

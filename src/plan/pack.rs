@@ -4,7 +4,7 @@ use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::kernels::{Kernel, Uniforms};
+use crate::kernels::{PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms};
 
 /// Invocations of a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;
@@ -18,7 +18,6 @@ impl Planner<'_> {
         epsilon: f64,
         stats: Part,
     ) -> Result<Dispatch, Error> {
-        let kernel = Kernel::PackStatistics;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(tensors.mean.elements, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
@@ -28,47 +27,35 @@ impl Planner<'_> {
         ];
         bindings.extend(gamma.map(Binding::whole));
         bindings.push(Binding::workspace());
-        Ok(Dispatch {
-            kernel,
+        Ok(Dispatch::new(
+            PackStatistics {},
             workgroup_size,
-            sizes: vec![],
-            enabled: vec![],
             bindings,
-            uniforms: Uniforms::new(
-                kernel,
-                &[
-                    ("channels", word(tensors.mean.elements)),
-                    ("stats", stats.first),
-                    ("grid_width", workgroups[0]),
-                ],
-                &[("epsilon", epsilon)],
-            ),
+            &PackStatisticsUniforms {
+                channels: word(tensors.mean.elements),
+                stats: stats.first,
+                grid_width: workgroups[0],
+                epsilon,
+            },
             workgroups,
-        })
+        ))
     }
 
     /// gamma as reals, by quads, for kernels over rows where the adapter binds too few buffers.
     pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
-        let kernel = Kernel::PackWeights;
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let quads = div_ceil(gamma.elements, 4);
         let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size)))?;
-        Ok(Dispatch {
-            kernel,
+        Ok(Dispatch::new(
+            PackWeights {},
             workgroup_size,
-            sizes: vec![],
-            enabled: vec![],
-            bindings: vec![Binding::whole(gamma), Binding::workspace()],
-            uniforms: Uniforms::new(
-                kernel,
-                &[
-                    ("columns", word(gamma.elements)),
-                    ("weights", weights.first),
-                    ("grid_width", workgroups[0]),
-                ],
-                &[],
-            ),
+            vec![Binding::whole(gamma), Binding::workspace()],
+            &PackWeightsUniforms {
+                columns: word(gamma.elements),
+                weights: weights.first,
+                grid_width: workgroups[0],
+            },
             workgroups,
-        })
+        ))
     }
 }

@@ -6,8 +6,7 @@ use super::workspace::Part;
 use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
 use crate::DType;
 use crate::geometry::Grid;
-use crate::kernels::PACKET_QUADS;
-use std::ops::Range;
+use crate::kernels::{RowTiles, TileRange};
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;
 /// up to `FEW_SUMS` sums are always allowed, and `FEWEST` elements where there would not be an eighth of the
@@ -76,15 +75,6 @@ impl Rows {
         self.lanes * self.column_packets
     }
 
-    /// The constants of the kernels' texts.
-    pub fn sizes(&self) -> Vec<(&'static str, u32)> {
-        vec![
-            ("lanes", word(self.lanes)),
-            ("column_packets", word(self.column_packets)),
-            (PACKET_QUADS, word(self.packet_quads)),
-        ]
-    }
-
     /// Whether every packet of every invocation is in the row.
     pub fn complete(&self) -> bool {
         self.aligned() && self.row_packets().is_multiple_of(self.tile_packets())
@@ -123,28 +113,17 @@ impl Walk {
     }
 
     /// What the kernels over rows are told of the rows and of a window's tiles.
-    pub fn words(
-        &self,
-        rows: &Rows,
-        window: &Window,
-        tiles: &Range<u64>,
-        workgroups: [u32; 2],
-    ) -> [(&'static str, u32); 12] {
-        let start = window.elements.start;
-        [
-            ("rows", word(rows.rows)),
-            ("columns", word(rows.columns)),
-            ("row_quads", word(rows.row_quads)),
-            ("tile_rows", word(self.tile_rows)),
-            ("row_step", word(self.step)),
-            ("shifts", word(self.shifts)),
-            ("first_tile", word(tiles.start)),
-            ("end_tile", word(tiles.end)),
-            ("grid_width", workgroups[0]),
-            ("window", word(start)),
-            ("length", word(rows.elements() - start)),
-            ("last_packet", window.last_packet(rows.packet())),
-        ]
+    pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
+        RowTiles {
+            rows: word(rows.rows),
+            columns: word(rows.columns),
+            row_quads: word(rows.row_quads),
+            tile_rows: word(self.tile_rows),
+            row_step: word(self.step),
+            shifts: word(self.shifts),
+            range,
+            last_packet: window.last_packet(rows.packet()),
+        }
     }
 
     /// Records of the partial sums of columns that a split leaves.

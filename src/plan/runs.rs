@@ -5,12 +5,14 @@ use super::rounds::Rounds;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, axes_words, div_ceil, enabled,
-    enabled_for_runs, lanes, word,
+    Binding, Dispatch, MAX_SERIAL, Planner, Requirement, RunAlignment, axis_sizes, div_ceil, lanes,
+    word,
 };
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Kernel, PACKET_QUADS, Uniforms};
+use crate::kernels::{
+    ApplyRuns, ApplyRunsUniforms, ReduceRuns, ReduceRunsUniforms, RunTiles, TileRange,
+};
 use std::ops::Range;
 
 /// Quads of a run from which on each invocation shares it with others, if there are others, whatever the tuning says.
@@ -30,28 +32,18 @@ impl Tiles {
         div_ceil(u64::from(grid.outer).max(1), self.runs) * self.chunks
     }
 
-    /// What both kernels are told of the tiles from `first` to `end`.
-    fn words(
-        &self,
-        layout: &Layout,
-        window: &Window,
-        (first, end): (u64, u64),
-        workgroups: [u32; 2],
-    ) -> Vec<(&'static str, u32)> {
-        let grid = &layout.grid;
-        let mut words = vec![
-            ("channels", grid.channels),
-            ("inner", grid.inner),
-            ("chunk", word(self.chunk)),
-            ("chunks", word(self.chunks)),
-            ("first_tile", word(first)),
-            ("end_tile", word(end)),
-            ("grid_width", workgroups[0]),
-            ("window", word(window.elements.start)),
-            ("length", word(grid.elements() - window.elements.start)),
-        ];
-        words.extend(axes_words(layout));
-        words
+    /// What both kernels are told of the tiles.
+    fn uniforms(&self, layout: &Layout, lanes: u32, range: TileRange, stats: Part) -> RunTiles {
+        RunTiles {
+            channels: layout.grid.channels,
+            inner: layout.grid.inner,
+            chunk: word(self.chunk),
+            chunks: word(self.chunks),
+            lanes,
+            range,
+            stats: stats.first,
+            axes: axis_sizes(layout),
+        }
     }
 }
 
@@ -214,15 +206,13 @@ impl Planner<'_> {
             1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
             runs => (unit * runs).min(u64::from(grid.outer)) * channels * inner,
         };
-        let kernel = Kernel::ReduceRuns;
-        let enabled = enabled(&[
-            ("general", layout.general.is_some()),
-            (
-                "packet_aligned",
-                grid.inner.is_multiple_of(4 * packet_quads),
-            ),
-            ("quad_aligned", grid.inner.is_multiple_of(4)),
-        ]);
+        let alignment = RunAlignment::of(grid, packet_quads);
+        let kernel = ReduceRuns {
+            packet_quads,
+            general: layout.general.is_some(),
+            packet_aligned: alignment.packet_aligned,
+            quad_aligned: alignment.quad_aligned,
+        };
         let reduce = |part: Part, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
             let dispatch = |window: Window| {
@@ -231,27 +221,23 @@ impl Planner<'_> {
                     window.units.end * unit_tiles,
                 );
                 let workgroups = self.workgroups(end - first)?;
-                let mut words = tiles.words(layout, &window, (first, end), workgroups);
-                words.extend([
-                    ("outer", grid.outer),
-                    ("outer_block", word(tiles.runs)),
-                    ("lanes", lanes),
-                    ("stats", stats.first),
-                    ("partials", part.first),
-                ]);
-                Ok(Dispatch {
+                let range = window.tile_range(src, first..end, workgroups);
+                Ok(Dispatch::new(
                     kernel,
                     workgroup_size,
-                    sizes: vec![(PACKET_QUADS, packet_quads)],
-                    enabled: enabled.clone(),
-                    bindings: vec![
+                    vec![
                         window.bind(src),
                         window.bind(diff_dst),
                         Binding::workspace(),
                     ],
-                    uniforms: Uniforms::new(kernel, &words, &[]),
+                    &ReduceRunsUniforms {
+                        outer: grid.outer,
+                        outer_block: word(tiles.runs),
+                        tiles: tiles.uniforms(layout, lanes, range, stats),
+                        partials: part.first,
+                    },
                     workgroups,
-                })
+                ))
             };
             let windows = windows(self.profile, src, units, start)?;
             windows.into_iter().map(dispatch).collect()
@@ -302,10 +288,17 @@ impl Planner<'_> {
             let run = (unit / tiles.chunks * tiles.runs).min(runs);
             run * inner + (unit % tiles.chunks) * tiles.chunk
         };
-        let kernel = Kernel::ApplyRuns;
-        let mut enabled = enabled_for_runs(layout, packet_quads);
-        enabled.extend(src.map(|_| "batch_statistics"));
-        enabled.extend(self.apply_backwards());
+        let alignment = RunAlignment::of(grid, packet_quads);
+        let kernel = ApplyRuns {
+            packet_quads,
+            backwards: self.apply_backwards(),
+            general: layout.general.is_some(),
+            packet_aligned: alignment.packet_aligned,
+            quad_aligned: alignment.quad_aligned,
+            narrow: alignment.narrow,
+            whole: alignment.whole,
+            batch_statistics: src.is_some(),
+        };
         windows(self.profile, diff_dst, 0..units, start)?
             .into_iter()
             .map(|window| {
@@ -315,23 +308,19 @@ impl Planner<'_> {
                 bindings.push(window.bind(diff_dst));
                 bindings.push(Binding::workspace());
                 bindings.push(window.bind(diff_src));
-                let mut words = tiles.words(layout, &window, (first, end), workgroups);
-                words.extend([
-                    ("runs", word(runs)),
-                    ("run_block", word(tiles.runs)),
-                    ("lanes", lanes),
-                    ("stats", stats.first),
-                    ("means", means.first),
-                ]);
-                Ok(Dispatch {
+                let range = window.tile_range(diff_dst, first..end, workgroups);
+                Ok(Dispatch::new(
                     kernel,
                     workgroup_size,
-                    sizes: vec![(PACKET_QUADS, packet_quads)],
-                    enabled: enabled.clone(),
                     bindings,
-                    uniforms: Uniforms::new(kernel, &words, &[]),
+                    &ApplyRunsUniforms {
+                        runs: word(runs),
+                        run_block: word(tiles.runs),
+                        tiles: tiles.uniforms(layout, lanes, range, stats),
+                        means: means.first,
+                    },
                     workgroups,
-                })
+                ))
             })
             .collect()
     }

@@ -7,10 +7,10 @@ use super::rows::{Rows, Walk};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, enabled, word};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
-use crate::kernels::{Kernel, Tensor, Uniforms};
+use crate::kernels::{ApplyRows, ApplyRowsUniforms, ReduceRows, ReduceRowsUniforms, TileRange};
 use std::ops::Range;
 
 /// Quads of a row that an invocation holds at most: more do not pay on the software drivers measured. And at least:
@@ -66,15 +66,21 @@ pub(crate) enum Weights {
     Packed(Part),
 }
 
-/// In what the two kernels over split rows differ.
-struct Pass<'a> {
-    kernel: Kernel,
-    /// Beside the rows' own.
-    sizes: Vec<(&'static str, u32)>,
-    /// Bound as far as the window reaches, in the kernel's order, around the workspace.
-    tensors: &'a [Tensor],
-    enabled: Vec<&'static str>,
-    words: Vec<(&'static str, u32)>,
+impl Weights {
+    fn binding(&self) -> Option<Binding> {
+        match self {
+            Self::Bound(gamma) => Some(Binding::whole(gamma)),
+            _ => None,
+        }
+    }
+
+    /// Where they are in the workspace.
+    fn place(&self) -> u32 {
+        match self {
+            Self::Packed(part) => part.first,
+            _ => 0,
+        }
+    }
 }
 
 impl Planner<'_> {
@@ -225,36 +231,45 @@ impl Planner<'_> {
             )
         };
         let subgroup = self.subgroup(rows.workgroup_size);
-        let mut bound = vec![
-            Tensor::Src,
-            Tensor::DiffDst,
-            Tensor::Gamma,
-            Tensor::Workspace,
-        ];
-        if split.direct {
-            bound.extend([Tensor::DiffGamma, Tensor::DiffBeta]);
-        }
+        let kernel = ReduceRows {
+            lanes: word(rows.lanes),
+            joined: word(split.joined),
+            column_packets: word(rows.column_packets),
+            packet_quads: word(rows.packet_quads),
+            subgroups: (2..=subgroup).contains(&split.joined),
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: !matches!(weights, Weights::None),
+            weighted: matches!(weights, Weights::Packed(_)),
+            summed: tensors.param_grads(),
+            stacked: split.walk.stacked && tensors.param_grads(),
+            direct: split.direct,
+        };
         let reduce = |part: Part, splits: Range<u64>| {
-            let pass = Pass {
-                kernel: match (2..=subgroup).contains(&split.joined) {
-                    true => Kernel::ReduceRowsSubgroup,
-                    false => Kernel::ReduceRows,
-                },
-                sizes: vec![("joined", word(split.joined))],
-                tensors: &bound,
-                enabled: enabled(&[
-                    ("summed", tensors.param_grads()),
-                    ("stacked", split.walk.stacked && tensors.param_grads()),
-                    ("direct", split.direct),
-                ]),
-                words: vec![
-                    ("row_parts", word(row_parts)),
-                    ("stats", stats.first),
-                    ("row_partials", of_rows.part.first),
-                    ("partials", part.first),
-                ],
-            };
-            self.pass_over_rows(split, tensors, weights, splits, &pass)
+            self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+                bindings.extend(weights.binding());
+                bindings.push(Binding::workspace());
+                if split.direct {
+                    bindings.extend(tensors.diff_gamma.as_ref().map(Binding::whole));
+                    bindings.extend(tensors.diff_beta.as_ref().map(Binding::whole));
+                }
+                Dispatch::new(
+                    kernel,
+                    rows.workgroup_size,
+                    bindings,
+                    &ReduceRowsUniforms {
+                        tiles: split.walk.uniforms(rows, window, range),
+                        column_tiles: word(split.column_tiles),
+                        row_parts: word(row_parts),
+                        stats: stats.first,
+                        weights: weights.place(),
+                        row_partials: of_rows.part.first,
+                        partials: part.first,
+                    },
+                    workgroups,
+                )
+            })
         };
         let (dispatches, of_columns) =
             self.in_rounds(&split.rounds, workspace, reduce, |part, splits| {
@@ -274,35 +289,46 @@ impl Planner<'_> {
         weights: Weights,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
-        let mut enabled = enabled(&[
-            ("narrow", rows.columns < 4),
-            ("whole", rows.elements().is_multiple_of(rows.packet())),
-        ]);
-        enabled.extend(self.apply_backwards());
-        let pass = Pass {
-            kernel: Kernel::ApplyRows,
-            sizes: vec![],
-            tensors: &[
-                Tensor::Src,
-                Tensor::DiffDst,
-                Tensor::Gamma,
-                Tensor::Workspace,
-                Tensor::DiffSrc,
-            ],
-            enabled,
-            words: vec![("stats", stats.first), ("means", means.first)],
+        let kernel = ApplyRows {
+            lanes: word(rows.lanes),
+            column_packets: word(rows.column_packets),
+            packet_quads: word(rows.packet_quads),
+            backwards: self.apply_backwards(),
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: !matches!(weights, Weights::None),
+            weighted: matches!(weights, Weights::Packed(_)),
+            narrow: rows.columns < 4,
+            whole: rows.elements().is_multiple_of(rows.packet()),
         };
         let splits = 0..split.walk.splits(rows);
-        self.pass_over_rows(split, tensors, weights, splits, &pass)
+        self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+            let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+            bindings.extend(weights.binding());
+            bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
+            Dispatch::new(
+                kernel,
+                rows.workgroup_size,
+                bindings,
+                &ApplyRowsUniforms {
+                    tiles: split.walk.uniforms(rows, window, range),
+                    column_tiles: word(split.column_tiles),
+                    stats: stats.first,
+                    means: means.first,
+                    weights: weights.place(),
+                },
+                workgroups,
+            )
+        })
     }
 
+    /// A dispatch for each window of some splits.
     fn pass_over_rows(
         &self,
         split: &SplitRows,
         tensors: &Tensors,
-        weights: Weights,
         splits: Range<u64>,
-        pass: &Pass<'_>,
+        dispatch: impl Fn(&Window, TileRange, [u32; 2]) -> Dispatch,
     ) -> Result<Vec<Dispatch>, Error> {
         let (rows, walk) = (&split.rows, &split.walk);
         // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
@@ -319,57 +345,13 @@ impl Planner<'_> {
             let inside = (tile * rows.tile_packets() * rows.packet()).min(rows.columns);
             (first + inside).min(rows.elements())
         };
-        let mut enabled = enabled(&[
-            ("aligned", rows.aligned()),
-            ("complete", rows.complete()),
-            ("scaled", !matches!(weights, Weights::None)),
-            ("weighted", matches!(weights, Weights::Packed(_))),
-        ]);
-        enabled.extend(&pass.enabled);
-        let bind = |window: &Window, tensor: &Tensor| match tensor {
-            Tensor::Src => Some(window.bind(&tensors.src)),
-            Tensor::DiffDst => Some(window.bind(&tensors.diff_dst)),
-            Tensor::DiffSrc => Some(window.bind(&tensors.diff_src)),
-            Tensor::Gamma => match &weights {
-                Weights::Bound(gamma) => Some(Binding::whole(gamma)),
-                _ => None,
-            },
-            Tensor::DiffGamma => tensors.diff_gamma.as_ref().map(Binding::whole),
-            Tensor::DiffBeta => tensors.diff_beta.as_ref().map(Binding::whole),
-            _ => Some(Binding::workspace()),
-        };
-        let weights_at = match weights {
-            Weights::Packed(part) => part.first,
-            _ => 0,
-        };
         windows(self.profile, &tensors.src, units, start)?
-            .into_iter()
+            .iter()
             .map(|window| {
-                let first = window.units.start * unit_tiles;
-                let end = window.units.end * unit_tiles;
-                let workgroups = self.workgroups(end - first)?;
-                let words = [
-                    ("column_tiles", word(split.column_tiles)),
-                    ("weights", weights_at),
-                ];
-                let shared = walk.words(rows, &window, &(first..end), workgroups);
-                Ok(Dispatch {
-                    kernel: pass.kernel,
-                    workgroup_size: rows.workgroup_size,
-                    sizes: [rows.sizes(), pass.sizes.clone()].concat(),
-                    enabled: enabled.clone(),
-                    bindings: pass
-                        .tensors
-                        .iter()
-                        .filter_map(|t| bind(&window, t))
-                        .collect(),
-                    uniforms: Uniforms::new(
-                        pass.kernel,
-                        &[&shared[..], &words, &pass.words].concat(),
-                        &[],
-                    ),
-                    workgroups,
-                })
+                let tiles = window.units.start * unit_tiles..window.units.end * unit_tiles;
+                let workgroups = self.workgroups(tiles.end - tiles.start)?;
+                let range = window.tile_range(&tensors.src, tiles, workgroups);
+                Ok(dispatch(window, range, workgroups))
             })
             .collect()
     }

@@ -5,6 +5,7 @@ mod counted;
 
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
+use crate::kernels::Value;
 use crate::{ParamGrads, Statistics, Tuning};
 use std::collections::HashMap;
 
@@ -165,40 +166,13 @@ fn cases() -> u64 {
     }
 }
 
-/// Numbers that one accumulator of a dispatch adds one after another, at most.
-fn serial_adds(dispatch: &Dispatch) -> u64 {
-    let word = |name| u64::from(dispatch.uniforms.word(dispatch.kernel, name).unwrap());
-    let workgroup = u64::from(dispatch.workgroup_size);
-    let size = |name| dispatch.sizes.iter().find(|(size, _)| *size == name);
-    let packet_quads = size("packet_quads").map_or(1, |&(_, size)| u64::from(size));
-    // Of a run's elements one accumulator adds every fourth.
-    let of_run = |elements, lanes| div_ceil(elements, 4 * packet_quads * lanes) * packet_quads;
-    match dispatch.kernel {
-        Kernel::ReduceRuns => {
-            let lanes = word("lanes");
-            div_ceil(word("outer_block"), workgroup / lanes) * of_run(word("chunk"), lanes)
-        }
-        Kernel::FusedRuns => {
-            let runs = div_ceil(word("outer"), word("outer_lanes"));
-            runs * of_run(word("inner"), word("lanes"))
-        }
-        Kernel::ReduceColumns => div_ceil(word("tile_rows"), workgroup / word("column_lanes")),
-        // In blocks of 64 rows.
-        Kernel::FusedColumns => {
-            div_ceil(word("rows"), 64 * workgroup / word("column_lanes")).max(64)
-        }
-        Kernel::FusedRows
-        | Kernel::FusedRowsSubgroup
-        | Kernel::FusedUnalignedRows
-        | Kernel::FusedUnalignedRowsSubgroup
-        | Kernel::ReduceRows
-        | Kernel::ReduceRowsSubgroup => div_ceil(word("tile_rows"), word("row_step")),
-        // In tiers of 32.
-        Kernel::Finish => {
-            let lanes = size("lanes").map_or(1, |&(_, size)| u64::from(size));
-            div_ceil(word("group_parts"), lanes * 1024).max(32)
-        }
-        _ => 0,
+/// Where the finishing kernel leaves the sums of groups.
+fn groups_of(dispatch: &Dispatch) -> u32 {
+    let fields = dispatch.kernel.entry().uniforms.fields("");
+    let place = fields.iter().position(|(name, _)| *name == "groups");
+    match dispatch.uniforms.values()[place.unwrap()] {
+        Value::Word(word) => word,
+        Value::Real(_) => panic!("{dispatch:?}"),
     }
 }
 
@@ -214,9 +188,9 @@ fn check_loops(
             let mut rounds = HashMap::new();
             for (_, dispatch) in &plan.dispatches {
                 if dispatch.kernel == Kernel::Finish {
-                    let at = dispatch.uniforms.word(dispatch.kernel, "groups");
-                    let added: &mut u64 = rounds.entry(at).or_default();
-                    *added = match dispatch.enabled.contains(&"added") {
+                    let added: &mut u64 = rounds.entry(groups_of(dispatch)).or_default();
+                    let adds = ("added", Constant::Flag(true));
+                    *added = match dispatch.constants.contains(&adds) {
                         true => *added + 1,
                         false => 1,
                     };
@@ -229,12 +203,12 @@ fn check_loops(
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                let adds = serial_adds(dispatch);
+                let adds = dispatch.serial_adds;
                 assert!(
                     adds <= MAX_SERIAL,
                     "{adds} in a row by {dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                let iterations = dispatch.iterations();
+                let iterations = dispatch.iterations;
                 assert!(
                     iterations <= MOST_ITERATIONS,
                     "{iterations} of {dispatch:?}\n{what:?}\n{profile:?}"

@@ -2,6 +2,7 @@
 //! geometry fixed before: a window never changes which elements are added in which order.
 
 use super::{Binding, Requirement, word};
+use crate::kernels::TileRange;
 use crate::{Error, Profile};
 use std::ops::Range;
 
@@ -16,6 +17,22 @@ impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
         Binding::elements(tensor, &self.elements)
+    }
+
+    /// What a kernel is told of the tiles of a tensor that it does.
+    pub fn tile_range(
+        &self,
+        tensor: &Requirement,
+        tiles: Range<u64>,
+        workgroups: [u32; 2],
+    ) -> TileRange {
+        TileRange {
+            first_tile: word(tiles.start),
+            end_tile: word(tiles.end),
+            grid_width: workgroups[0],
+            window: word(self.elements.start),
+            length: word(tensor.elements.saturating_sub(self.elements.start)),
+        }
     }
 
     /// The last packet of so many elements that is bound.

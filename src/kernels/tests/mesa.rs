@@ -24,7 +24,7 @@ fn writes_the_kernels_of_gpus_for_mesa() {
                 if !written.insert(variant.clone()) {
                     continue;
                 }
-                let parsed = Parsed::new(&variant).and_then(|p| p.with_constants(&variant));
+                let parsed = Parsed::new(&variant);
                 let spirv = translate(&variant, &parsed.unwrap(), Target::SpirV);
                 let Ok(Translation::Words(words)) = spirv else {
                     panic!("{} has no SPIR-V", variant.label());

@@ -33,8 +33,7 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
                 access: Access::Quads,
                 exact: vec![],
                 workgroup_size: dispatch.workgroup_size,
-                sizes: dispatch.sizes.clone(),
-                enabled: dispatch.enabled.clone(),
+                constants: dispatch.constants.clone(),
             };
             planned.push((format!("{data} {what}"), variant.normalized()));
         }

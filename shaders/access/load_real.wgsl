@@ -1,4 +1,0 @@
-// Four reals at once.
-fn load_TENSOR(quad: u32) -> real4 {
-    return ARRAY[quad];
-}

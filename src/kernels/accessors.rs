@@ -1,0 +1,318 @@
+//! How a tensor lies in storage, and the functions by which kernels read and write it.
+//!
+//! * `load_TENSOR(quad) -> real4`, `store_TENSOR(quad, value)`
+//! * `store_part_TENSOR(quad, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
+//!   odd count's last 16-bit word the upper half is padding that belongs to the tensor; it becomes 0.
+//! * `store_some_TENSOR(quad, value, some)`: the words of which all elements are among `some`.
+//! * `load_packet_TENSOR`, `store_packet_TENSOR`, `store_part_packet_TENSOR`: the same of packets.
+
+use super::source::Access;
+use crate::DType;
+use std::fmt::Write;
+
+/// How a tensor lies in storage.
+pub(super) struct Storage {
+    pub dtype: DType,
+    pub access: Access,
+    /// An element of the binding's array is a packet of two quads.
+    pub wide: bool,
+}
+
+/// A tensor's functions.
+pub(super) struct Accessors<'a> {
+    pub storage: Storage,
+    /// The tensor, and the binding that it is read and written through.
+    pub tensor: &'a str,
+    pub array: &'a str,
+    /// The uniform with its length.
+    pub length: &'a str,
+}
+
+impl Storage {
+    /// Elements of a word of 32 bits, or for f64 of 64.
+    fn elements_of_a_word(&self) -> usize {
+        match self.dtype {
+            DType::F16 | DType::Bf16 => 2,
+            DType::F32 | DType::F64 => 1,
+        }
+    }
+
+    fn is_half(&self) -> bool {
+        self.elements_of_a_word() == 2
+    }
+
+    /// WGSL's type of an element of the binding's array.
+    pub fn element(&self) -> &'static str {
+        match (self.is_half(), self.access, self.wide) {
+            (false, Access::Exact, _) => "real",
+            (false, Access::Quads, _) => "real4",
+            (false, Access::LongWords, false) => "vec2<u64>",
+            (false, Access::LongWords, true) => "vec4<u64>",
+            (true, Access::Exact, _) => "u32",
+            (true, Access::Quads, false) => "vec2<u32>",
+            (true, Access::Quads, true) => "vec4<u32>",
+            (true, Access::LongWords, false) => "u64",
+            (true, Access::LongWords, true) => "vec2<u64>",
+        }
+    }
+
+    /// Four elements as reals, of what storage holds.
+    fn decode(&self, stored: &str) -> String {
+        let dtype = self.dtype;
+        match (self.is_half(), self.access) {
+            (false, Access::LongWords) => format!("real_of_longs({stored})"),
+            (false, _) => stored.to_owned(),
+            (true, Access::LongWords) => format!("decode_{dtype}(split_long({stored}))"),
+            (true, _) => format!("decode_{dtype}({stored})"),
+        }
+    }
+
+    /// Four reals as storage holds them.
+    fn encode(&self, value: &str) -> String {
+        let dtype = self.dtype;
+        match (self.is_half(), self.access) {
+            (false, Access::LongWords) => format!("longs_of_real({value})"),
+            (false, _) => value.to_owned(),
+            (true, Access::LongWords) => format!("join_long(encode_{dtype}({value}))"),
+            (true, _) => format!("encode_{dtype}({value})"),
+        }
+    }
+
+    /// The two quads of a wide element, and what joins them.
+    fn halves(&self) -> ([&'static str; 2], &'static str) {
+        match (self.is_half(), self.access) {
+            (true, Access::LongWords) => (["x", "y"], "vec2"),
+            _ => (["xy", "zw"], "vec4"),
+        }
+    }
+}
+
+impl Accessors<'_> {
+    /// Reads of four elements; none where they are read by packets alone.
+    pub fn load(&self) -> String {
+        let Self { tensor, array, .. } = self;
+        let storage = &self.storage;
+        if storage.wide {
+            let ([first, second], _) = storage.halves();
+            return format!(
+                "fn load_packet_{tensor}(packet: u32) -> Packet {{
+    let stored = {array}[packet];
+    return Packet({}, {});
+}}
+",
+                storage.decode(&format!("stored.{first}")),
+                storage.decode(&format!("stored.{second}"))
+            );
+        }
+        let body = match storage.access {
+            Access::Exact => {
+                let of_a_word = storage.elements_of_a_word();
+                let words = 4 / of_a_word;
+                let reads = (0..words).map(|i| format!("{array}[min(first + {i}u, last)]"));
+                let vector = if storage.is_half() { "vec2" } else { "real4" };
+                let reads = reads.collect::<Vec<_>>().join(", ");
+                format!(
+                    "    // No word beyond the tensor's end is touched.
+    let first = {words}u * quad;
+    let last = (max(uniforms.{}, 1u) - 1u) / {of_a_word}u;
+    return {};
+",
+                    self.length,
+                    storage.decode(&format!("{vector}({reads})"))
+                )
+            }
+            _ => format!(
+                "    return {};\n",
+                storage.decode(&format!("{array}[quad]"))
+            ),
+        };
+        format!("fn load_{tensor}(quad: u32) -> real4 {{\n{body}}}\n")
+    }
+
+    /// Writes of four elements, and of some.
+    pub fn store(&self) -> String {
+        let Self { tensor, array, .. } = self;
+        let storage = &self.storage;
+        if storage.wide {
+            let (_, join) = storage.halves();
+            return format!(
+                "fn store_packet_{tensor}(packet: u32, value: Packet) {{
+    {array}[packet] = {join}({}, {});
+}}
+
+// A tensor that is stored by packets of two quads ends with one.
+fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
+    store_packet_{tensor}(packet, value);
+}}
+",
+                storage.encode("value[0]"),
+                storage.encode("value[1]")
+            );
+        }
+        let all = match storage.access {
+            Access::Exact => format!("store_part_{tensor}(quad, value, 4u)"),
+            _ => format!("{array}[quad] = {}", storage.encode("value")),
+        };
+        format!(
+            "fn store_{tensor}(quad: u32, value: real4) {{
+    {all};
+}}
+
+fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
+{}}}
+",
+            match storage.access {
+                Access::LongWords => self.store_some_of_long_words(),
+                _ => self.store_words(|first| format!("count > {first}u")),
+            }
+        )
+    }
+
+    /// Stores the words for whose first element `condition` holds, each by itself.
+    fn store_words(&self, condition: impl Fn(usize) -> String) -> String {
+        let storage = &self.storage;
+        let of_a_word = storage.elements_of_a_word();
+        let words = 4 / of_a_word;
+        let mut text = match storage.is_half() {
+            true => {
+                let inside = "select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count))";
+                format!("    let words = encode_{}({inside});\n", storage.dtype)
+            }
+            false => "    let words = value;\n".to_owned(),
+        };
+        for (i, component) in ["x", "y", "z", "w"].into_iter().take(words).enumerate() {
+            let place = match storage.access {
+                Access::Exact => format!("{}[{words}u * quad + {i}u]", self.array),
+                _ => format!("{}[quad].{component}", self.array),
+            };
+            let condition = condition(i * of_a_word);
+            let _ = writeln!(
+                text,
+                "    if {condition} {{ {place} = words.{component}; }}"
+            );
+        }
+        text
+    }
+
+    /// What is behind the first `count` elements' words stays.
+    fn store_some_of_long_words(&self) -> String {
+        let array = self.array;
+        match self.storage.is_half() {
+            true => format!(
+                "    var words = encode_{}(select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count)));
+    if count < 3u {{ words.y = split_long({array}[quad]).y; }}
+    if count > 0u {{ {array}[quad] = join_long(words); }}
+",
+                self.storage.dtype
+            ),
+            false => format!(
+                "    let behind = vec4(0u, 1u, 2u, 3u) >= vec4(count);
+    let words = select(bitcast<vec4<u32>>(value), bitcast<vec4<u32>>(real_of_longs({array}[quad])), behind);
+    if count > 0u {{ {array}[quad] = vec2(join_long(words.xy), join_long(words.zw)); }}
+"
+            ),
+        }
+    }
+
+    /// Writes of some words of four elements, for quads that others store words of.
+    pub fn store_some(&self) -> String {
+        let tensor = self.tensor;
+        let inside = match self.storage.is_half() {
+            true => "vec2(some.x && some.y, some.z && some.w)",
+            false => "some",
+        };
+        let of_a_word = self.storage.elements_of_a_word();
+        let component = |first: usize| ["x", "y", "z", "w"].get(first / of_a_word).copied();
+        let condition = |first| format!("inside.{}", component(first).unwrap_or_default());
+        format!(
+            "fn store_some_{tensor}(quad: u32, value: real4, some: vec4<bool>) {{
+    let inside = {inside};
+    let count = 4u;
+{}}}
+",
+            self.store_words(condition)
+        )
+    }
+
+    /// Packets of one quad or of two, one by one. No loop: lavapipe unrolls loops around at most one.
+    pub fn load_packets(&self, quads: u32) -> String {
+        let tensor = self.tensor;
+        let loads = match quads {
+            1 => format!("load_{tensor}(packet)"),
+            _ => format!("load_{tensor}(2u * packet), load_{tensor}(2u * packet + 1u)"),
+        };
+        format!(
+            "fn load_packet_{tensor}(packet: u32) -> Packet {{\n    return Packet({loads});\n}}\n"
+        )
+    }
+
+    /// The same for writing.
+    pub fn store_packets(&self, quads: u32) -> String {
+        let tensor = self.tensor;
+        let (all, some) = match quads {
+            1 => (
+                format!("    store_{tensor}(packet, value[0]);\n"),
+                format!("    store_part_{tensor}(packet, value[0], count);\n"),
+            ),
+            _ => (
+                format!(
+                    "    store_{tensor}(2u * packet, value[0]);
+    store_{tensor}(2u * packet + 1u, value[1]);
+"
+                ),
+                format!(
+                    "    store_part_{tensor}(2u * packet, value[0], min(count, 4u));
+    store_part_{tensor}(2u * packet + 1u, value[1], max(count, 4u) - 4u);
+"
+                ),
+            ),
+        };
+        format!(
+            "fn store_packet_{tensor}(packet: u32, value: Packet) {{
+{all}}}
+
+fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
+{some}}}
+"
+        )
+    }
+
+    /// Of a tensor that is not bound every element reads as 1; nothing is written.
+    pub fn absent(&self, is_output: bool) -> String {
+        let tensor = self.tensor;
+        match is_output {
+            false => {
+                format!("fn load_{tensor}(quad: u32) -> real4 {{\n    return real4(1.0);\n}}\n")
+            }
+            true => format!(
+                "fn store_{tensor}(quad: u32, value: real4) {{}}
+fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{}}
+"
+            ),
+        }
+    }
+}
+
+/// The sums of all channels, one by one.
+pub(super) fn sums(bound: bool) -> &'static str {
+    match bound {
+        true => {
+            "fn load_sum(index: u32) -> real {
+    return sums[index];
+}
+
+fn store_sum(index: u32, value: real) {
+    sums[index] = value;
+}
+"
+        }
+        false => {
+            "fn load_sum(index: u32) -> real {
+    return real();
+}
+
+fn store_sum(index: u32, value: real) {}
+"
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The kernel that adds partial sums.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::{Entry, Kernel, Part, Tensor, parts, tree};
+
+constants! {
+    struct Finish {
+        /// Invocations that share four channels, a power of two.
+        lanes: u32,
+        /// Parts are `part_stride` apart.
+        plain: bool,
+        /// So are they, in whole quads, and two channels share a record.
+        paired: bool,
+        /// Sums of groups of parts, for another dispatch to add.
+        grouped: bool,
+        /// They are added to those that are there.
+        added: bool,
+        /// The sums come from the buffer `sums`, or go there.
+        from_sums: bool,
+        to_sums: bool,
+        /// Also write the means.
+        derive: bool,
+    }
+}
+
+uniforms! {
+    struct FinishUniforms {
+        channels: u32,
+        channel_stride: u32,
+        /// Workgroups for all channels.
+        channel_tiles: u32,
+        /// Partial sums of a channel.
+        parts: u32,
+        part_stride: u32,
+        /// Of which a workgroup adds so many, all unless `grouped`.
+        group_parts: u32,
+        /// Where a part is not `plain`: outer indices of a row,
+        repeats: u32,
+        /// and columns of a channel that are side by side in it.
+        inner: u32,
+        /// Workgroups along x.
+        grid_width: u32,
+        partials: u32,
+        groups: u32,
+        means: u32,
+        /// Elements of a channel.
+        count: f64,
+        inverse_count: f64,
+    }
+}
+
+impl Describe for Finish {
+    const KERNEL: Kernel = Kernel::Finish;
+    type Uniforms = FinishUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        u64::from(uniforms.group_parts.div_ceil(self.lanes.max(1))) + tree(self.lanes) + 4
+    }
+
+    /// In tiers of 32.
+    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        let lanes = u64::from(self.lanes.max(1));
+        u64::from(uniforms.group_parts)
+            .div_ceil(lanes * 1024)
+            .max(32)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "finish",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(include_str!("../../shaders/finish.wgsl")),
+    ],
+    tensors: &[
+        Tensor::Workspace,
+        Tensor::Sums,
+        Tensor::DiffGamma,
+        Tensor::DiffBeta,
+    ],
+    optional: &[Tensor::Sums, Tensor::DiffGamma, Tensor::DiffBeta],
+    constants: Finish::SAMPLES,
+    uniforms: FinishUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

@@ -1,0 +1,46 @@
+//! The kernel that gathers statistics in the workspace.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::{Entry, Kernel, Part, Tensor, parts};
+
+constants! {
+    struct PackStatistics {}
+}
+
+uniforms! {
+    struct PackStatisticsUniforms {
+        channels: u32,
+        /// Where the records begin in the workspace.
+        stats: u32,
+        /// Workgroups along x.
+        grid_width: u32,
+        epsilon: f64,
+    }
+}
+
+impl Describe for PackStatistics {
+    const KERNEL: Kernel = Kernel::PackStatistics;
+    type Uniforms = PackStatisticsUniforms;
+
+    fn iterations(&self, _: &Self::Uniforms, _: u64) -> u64 {
+        4
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "pack_statistics",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(include_str!("../../shaders/pack_statistics.wgsl")),
+    ],
+    tensors: &[
+        Tensor::Mean,
+        Tensor::Variance,
+        Tensor::Gamma,
+        Tensor::Workspace,
+    ],
+    optional: &[Tensor::Gamma],
+    constants: PackStatistics::SAMPLES,
+    uniforms: PackStatisticsUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

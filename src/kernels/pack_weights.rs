@@ -1,0 +1,40 @@
+//! The kernel that gathers gamma in the workspace.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::{Entry, Kernel, Part, Tensor, parts};
+
+constants! {
+    struct PackWeights {}
+}
+
+uniforms! {
+    struct PackWeightsUniforms {
+        columns: u32,
+        /// Where the weights begin in the workspace.
+        weights: u32,
+        /// Workgroups along x.
+        grid_width: u32,
+    }
+}
+
+impl Describe for PackWeights {
+    const KERNEL: Kernel = Kernel::PackWeights;
+    type Uniforms = PackWeightsUniforms;
+
+    fn iterations(&self, _: &Self::Uniforms, _: u64) -> u64 {
+        0
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "pack_weights",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(include_str!("../../shaders/pack_weights.wgsl")),
+    ],
+    tensors: &[Tensor::Gamma, Tensor::Workspace],
+    constants: PackWeights::SAMPLES,
+    uniforms: PackWeightsUniforms::KIND,
+    gamma_length: "columns",
+    ..Entry::OVER_CHANNELS
+};

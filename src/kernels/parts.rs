@@ -1,0 +1,30 @@
+//! The files of `shaders/parts/`. A file's opening comment says which others it needs.
+
+macro_rules! parts {
+    ($($name:ident = $file:literal;)*) => {
+        $(pub(super) const $name: &str = include_str!(concat!("../../shaders/parts/", $file, ".wgsl"));)*
+    };
+}
+
+parts! {
+    ALIGNED_ROWS = "aligned_rows";
+    APPLY_RUN = "apply_run";
+    APPLY_TILES = "apply_tiles";
+    AXES = "axes";
+    COLUMN_SUMS = "column_sums";
+    COLUMNS = "columns";
+    GRADIENT = "gradient";
+    LANES = "lanes";
+    PACKETS = "packets";
+    PAIRED_SUMS = "paired_sums";
+    QUADS = "quads";
+    ROW_SUM_SUBGROUP = "row_sum_subgroup";
+    ROW_SUM_WORKGROUP = "row_sum_workgroup";
+    ROWS = "rows";
+    RUNS = "runs";
+    SPLIT_ROWS = "split_rows";
+    STACKED_SUM = "stacked_sum";
+    TILES = "tiles";
+    UNALIGNED_ROWS = "unaligned_rows";
+    WORKGROUP_SUM = "workgroup_sum";
+}
