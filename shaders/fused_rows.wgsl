@@ -1,8 +1,7 @@
 // The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
 // share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
 // of diff_dst and diff_dst · x̂ per column stay in registers over a walk of rows and are then written. A quad that
-// two rows share is read for both, and each row's elements of it are stored by themselves; but of a word that two rows
-// share, if they are of an `odd` number of 16-bit elements, each leaves its half in the workspace, for join_rows.
+// two rows share is read for both, and each row's words of it are stored by themselves: no two rows share a word.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
@@ -95,7 +94,7 @@ fn fused_rows(
                 result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
             }
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
-                store_in_row(row, row_start + column, result, columns_of(column, shift), end);
+                store_in_row(row_start + column, result, columns_of(column, shift), end);
             }
         }
     }

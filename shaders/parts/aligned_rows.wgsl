@@ -8,6 +8,6 @@ fn gamma_of(quad: u32, shift: u32) -> real4 {
 }
 
 // Stores a packet that is in the row.
-fn store_in_row(row: u32, packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
+fn store_in_row(packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
     store_packet_diff_src(packet, value);
 }

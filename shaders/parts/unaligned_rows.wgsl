@@ -15,17 +15,7 @@ fn gamma_of(quad: u32, shift: u32) -> real4 {
     return select(real4(), columns, columns_of(quad, shift) < vec4(uniforms.columns));
 }
 
-// Stores the elements of a packet that are in the row, below `end`; the others are its neighbours' or nobody's. If
-// `odd`, the row shares a word with one of them, and leaves its half in the workspace.
-fn store_in_row(row: u32, packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
-    let inside = columns < vec4(end);
-    store_some_diff_src(packet, value[0], inside);
-    if odd {
-        // One word of a row, at its end or its start: rows begin at even and odd elements in turns.
-        let halves = select(value[0].yw, value[0].xz, inside.xz);
-        let lower = inside.x != inside.y;
-        if lower || inside.z != inside.w {
-            store_workspace(uniforms.halves + row, real4(select(halves.y, halves.x, lower), 0.0, 0.0, 0.0));
-        }
-    }
+// Stores the elements of a packet that are in the row, below `end`; the others are its neighbours' or nobody's.
+fn store_in_row(packet: u32, value: Packet, columns: vec4<u32>, end: u32) {
+    store_some_diff_src(packet, value[0], columns < vec4(end));
 }

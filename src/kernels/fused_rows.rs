@@ -23,8 +23,6 @@ constants! {
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
         stacked: bool,
-        /// Rows are of an odd number of 16-bit elements.
-        odd: bool,
     }
 }
 
@@ -32,8 +30,6 @@ uniforms! {
     struct FusedRowsUniforms {
         tiles: RowTiles,
         partials: u32,
-        /// workspace[halves + row] = (its half of a word, 0, 0, 0)
-        halves: u32,
         epsilon: f64,
         inverse_count: f64,
     }

@@ -33,8 +33,7 @@
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
-//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns, halves of words by row,
-//!   sums of groups by (group, quad of channels). Where sums are added up in
+//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns, sums of groups by (group, quad of channels). Where sums are added up in
 //!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back: the records of
 //!   all rounds together may be more than 2³², but both sums are taken modulo 2³², and what they name is in the part.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
@@ -52,9 +51,7 @@
 //! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
 //! * Where two rows share a quad, in the fused kernel over rows that do not begin at quads, each row's invocation
-//!   stores its own elements of it, by `exact` accessors: word by word. Of a word that holds elements of both each
-//!   leaves its half in a record of its row, and join_rows has an invocation for each such word, one of each pair of
-//!   rows.
+//!   stores its own elements of it, word by word. It takes no rows that share a word.
 //! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
@@ -70,7 +67,6 @@ mod fused_columns;
 mod fused_rows;
 mod fused_runs;
 mod groups;
-mod join_rows;
 mod pack_statistics;
 mod pack_weights;
 mod parts;
@@ -93,7 +89,6 @@ pub(crate) use fused_columns::{FusedColumns, FusedColumnsUniforms};
 pub(crate) use fused_rows::{FusedRows, FusedRowsUniforms};
 pub(crate) use fused_runs::{FusedRuns, FusedRunsUniforms};
 pub(crate) use groups::{AxisSizes, ColumnTiles, RowTiles, RunTiles, TileRange};
-pub(crate) use join_rows::{JoinRows, JoinRowsUniforms};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use reduce_columns::{ReduceColumns, ReduceColumnsUniforms};
@@ -162,7 +157,6 @@ pub(crate) enum Kernel {
     FusedRuns,
     FusedColumns,
     FusedRows,
-    JoinRows,
     ReduceRows,
     ApplyRows,
 }
@@ -226,7 +220,7 @@ impl Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 12] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ReduceRuns,
@@ -237,7 +231,6 @@ impl Kernel {
         Self::FusedRuns,
         Self::FusedColumns,
         Self::FusedRows,
-        Self::JoinRows,
         Self::ReduceRows,
         Self::ApplyRows,
     ];
@@ -254,7 +247,6 @@ impl Kernel {
             Self::FusedRuns => &fused_runs::ENTRY,
             Self::FusedColumns => &fused_columns::ENTRY,
             Self::FusedRows => &fused_rows::ENTRY,
-            Self::JoinRows => &join_rows::ENTRY,
             Self::ReduceRows => &reduce_rows::ENTRY,
             Self::ApplyRows => &apply_rows::ENTRY,
         }

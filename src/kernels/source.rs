@@ -114,10 +114,7 @@ impl Variant {
 
     /// Whether a quad of diff_src is stored by several, each some words of it.
     fn shares_quads(&self) -> bool {
-        match self.kernel {
-            Kernel::FusedRows => !self.is("aligned"),
-            kernel => kernel == Kernel::JoinRows,
-        }
+        self.kernel == Kernel::FusedRows && !self.is("aligned")
     }
 
     /// A name that tells variants of a kernel apart.

@@ -1,15 +1,14 @@
 //! The fused kernels over rows: when registers hold them, tiles and windows.
 
 use super::finish::Partials;
-use super::pack::PACK_WORKGROUP;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, packets_held};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, lanes, most_packets, word};
+use super::{Binding, Dispatch, Planner, lanes, most_packets, word};
 use crate::geometry::Grid;
-use crate::kernels::{FusedRows, FusedRowsUniforms, JoinRows, JoinRowsUniforms, Kernel};
+use crate::kernels::{FusedRows, FusedRowsUniforms, Kernel};
 use crate::{DType, Error};
 use std::ops::Range;
 
@@ -23,6 +22,9 @@ impl Planner<'_> {
                 "{} elements of a row are more than a workgroup's registers hold",
                 rows.columns
             ));
+        }
+        if shares_words(&rows, self.data) {
+            return Some("two rows share a word of 32 bits".to_owned());
         }
         if !self
             .rounds_of_rows(&rows, &self.walk(&rows, 1), tensors)
@@ -39,13 +41,9 @@ impl Planner<'_> {
             true => walk.column_records(rows),
             false => 0,
         };
-        let halves = match shares_words(rows, self.data) {
-            true => rows.rows,
-            false => 0,
-        };
         let room = self
             .partial_records(&tensors.src, 0)
-            .min(self.held_records(halves));
+            .min(self.held_records(0));
         Rounds::new(walk.splits(rows), records, rows.columns, room)
     }
 
@@ -90,12 +88,6 @@ impl Planner<'_> {
         let walk = self.walk(rows, 1);
         let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
         let gamma = tensors.used_gamma();
-        // Rows that share words.
-        let odd = shares_words(rows, self.data);
-        let halves = match odd {
-            true => Some(workspace.reserve(rows.rows)?),
-            false => None,
-        };
         let kernel = FusedRows {
             lanes: word(rows.lanes),
             column_packets: word(rows.column_packets),
@@ -106,7 +98,6 @@ impl Planner<'_> {
             scaled: gamma.is_some(),
             summed: tensors.param_grads(),
             stacked: walk.stacked && tensors.param_grads(),
-            odd,
         };
         let reduce = |part: Part, splits: Range<u64>| {
             let dispatch = |window: Window| {
@@ -128,7 +119,6 @@ impl Planner<'_> {
                     &FusedRowsUniforms {
                         tiles: walk.uniforms(rows, &window, range),
                         partials: part.first,
-                        halves: halves.map_or(0, |part| part.first),
                         epsilon,
                         inverse_count: 1.0 / rows.columns as f64,
                     },
@@ -139,47 +129,11 @@ impl Planner<'_> {
             windows.into_iter().map(dispatch).collect()
         };
         let rounds = self.rounds_of_rows(rows, &walk, tensors);
-        let (mut dispatches, partials) =
+        let (dispatches, partials) =
             self.in_rounds(&rounds, workspace, reduce, |part, splits| {
                 walk.column_partials(rows, part, splits)
             })?;
-        if let Some(halves) = halves {
-            dispatches.extend(self.join_rows(rows, &tensors.diff_src, halves)?);
-        }
         Ok((dispatches, partials))
-    }
-
-    /// The words of diff_src that two rows share.
-    fn join_rows(
-        &self,
-        rows: &Rows,
-        diff_src: &Requirement,
-        halves: Part,
-    ) -> Result<Vec<Dispatch>, Error> {
-        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let start = |pair: u64| (2 * pair * rows.columns).min(rows.elements());
-        windows(self.profile, diff_src, 0..div_ceil(rows.rows, 2), start)?
-            .into_iter()
-            .map(|window| {
-                let pairs = window.units.end - window.units.start;
-                let workgroups = self.workgroups(div_ceil(pairs, u64::from(workgroup_size)))?;
-                Ok(Dispatch::new(
-                    JoinRows {},
-                    workgroup_size,
-                    vec![Binding::workspace(), window.bind(diff_src)],
-                    &JoinRowsUniforms {
-                        rows: word(rows.rows),
-                        columns: word(rows.columns),
-                        first_pair: word(window.units.start),
-                        end_pair: word(window.units.end),
-                        grid_width: workgroups[0],
-                        window: word(window.elements.start),
-                        halves: halves.first,
-                    },
-                    workgroups,
-                ))
-            })
-            .collect()
     }
 }
 

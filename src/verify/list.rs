@@ -45,13 +45,13 @@ batch_norm_backward/2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4/f32/general/no_gamma
 
 # Rows in registers: rows that begin at four elements, at two, anywhere; shorter than four; shared by several.
 layer_norm_backward/{16x192,23x101,23x50,301x3}/f32/rows_in_registers/{gpu,software}
-layer_norm_backward/{301x3,301x5}/bf16/rows_in_registers/in_place
-layer_norm_backward/{9x129,9x131}/bf16/rows_in_registers/tiny/in_place
-layer_norm_backward/{33x28,5x1,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
-layer_norm_backward/9x67/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
+layer_norm_backward/{301x2,301x6}/bf16/rows_in_registers/in_place
+layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
+layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
+layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{33x96,9x101}/{f32,bf16}/rows_in_registers/row_lane_quads=2
+layer_norm_backward/{33x96/{f32,bf16},9x101/f32,9x102/bf16}/rows_in_registers/row_lane_quads=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
@@ -60,6 +60,8 @@ layer_norm_backward/70x3/f32/rows_read_twice/{gpu,tiny/in_place}
 layer_norm_backward/5x1002/f32/rows_read_twice/software
 layer_norm_backward/{9x37,15x72}/f16-f32/rows_read_twice/{gpu,software}
 layer_norm_backward/{5x42,7x1}/bf16/rows_read_twice/{gpu,software}
+# Rows that share words.
+layer_norm_backward/{5x1,301x3,301x5,9x67}/{f16,bf16-f32}/in_place
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
@@ -70,7 +72,8 @@ batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
 batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
-layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place,bf16/exact/in_place}/rows_in_registers
+layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place}/rows_in_registers
+layer_norm_backward/{5x6,8x12,21x30,5x7/rows_read_twice}/bf16/exact/in_place
 layer_norm_backward/{5x7,8x12}/{f32,f16}/rows_read_twice/{exact/in_place,pooled}
 
 # Two halves, and the sums of two parts of the samples.
@@ -101,7 +104,7 @@ batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/softwar
 batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,apply_tile=64,max_workgroups=60/in_place/windows=131072
 batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
-layer_norm_backward/{9000x68/f32,9001x67/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/apply_tile=1024,min_split=1024,window_unit=4096,max_workgroups=255/windows=65536
 
 # What is not a number, or infinite, stays where it is.
@@ -122,7 +125,7 @@ layer_norm_backward/9x14/f32/checked
 batch_norm_backward/2000x63/nxc/f32/channels_last/tiny/max_binding=16384{,/two_shards}
 batch_norm_backward/2000x63/nxc/constant/f32/channels_last/tiny/max_binding=16384/halves
 batch_norm_backward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
-layer_norm_backward/2001x67/bf16/rows_in_registers/gpu/max_binding=65536
+layer_norm_backward/2001x66/bf16/rows_in_registers/gpu/max_binding=65536
 layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
 layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
@@ -143,7 +146,9 @@ batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,4x70x300/params_4x1x3
 batch_norm_backward/{3x4x5x37/params_3x1x5x1,3x4x5x20/params_3x1x5x1,4x5x70x130/params_4x1x70x1}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
 batch_norm_backward/{3x4x5x6/params_1x4x1x6,3x4x5x9/params_1x4x1x9}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
 batch_norm_backward/2x2x2x2x2x2x2x2/params_2x1x2x1x2x1x2x1/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
-layer_norm_backward/{15x3,30x300,57x768,5x1,1x9,1000x2,90x20,70x12,7x4,35x66,21x129,23x250,9x517}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
+layer_norm_backward/{30x300,57x768,1000x2,90x20,70x12,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
+layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
+layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f16,f16-f32,bf16,bf16-f32}/{software,tiny/row_quads=32}
 layer_norm_backward/{15x3,30x300,5x1,1x9,300x2,90x20,70x12,7x4,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
 layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
 
@@ -193,7 +198,9 @@ batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32
 batch_norm_backward/{3x7x5,9x7,5x12}/nxc/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite}
 batch_norm_backward/{1x6x7,3x4x7,3x5x12}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite}
 batch_norm_backward/{9x8,5x12}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{nan,infinite}
-layer_norm_backward/{5x7,8x12,3x66}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+layer_norm_backward/{8x12,3x66}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+layer_norm_backward/5x7/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+layer_norm_backward/5x7/{f16,f16-f32,bf16,bf16-f32}/rows_read_twice/{nan,infinite}
 
 # The same bits again, and with shader checks.
 batch_norm_backward/{2x64x19x19,64x3x100,3x2x5001,3001x5x1,70x132x1}/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
