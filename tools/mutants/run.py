@@ -96,6 +96,8 @@ UNSEEN = [
     ("access/store_real_long.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
     ("elements/bf16.wgsl", "encode_bf16", "vec4(0x40u)", "0x48u", "any NaN will do"),
     ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
+    ("apply_rows.wgsl", "apply_rows", "for (var p = 0u", "p <= column_packets", OUTSIDE),
+    ("finish.wgsl", "finish", "if group * uniforms.group_parts >=", "", "below 65,536 of them every workgroup has a tile"),
     ("fused_columns.wgsl", "fused_columns", "min(own, width - 1u)", "width + 1u", MASKED),
     ("fused_rows.wgsl", "fused_rows", "min(own, uniforms.rows - 1u)", "", MASKED),
     ("parts/apply_tiles.wgsl", "apply_tile_of", "if index >=", "", OUTSIDE),
@@ -110,11 +112,8 @@ UNSEEN = [
     ("parts/axes.wgsl", "join_axes", "var digits", "kept, 2u", UNUSED),
     ("reduce_rows.wgsl", "reduce_rows", "weights = select", "", "what it multiplies is 0 there"),
     ("reduce_rows.wgsl", "reduce_rows", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
-    ("pack_weights.wgsl", "pack_weights", "let before", "columns + 1u", MASKED),
     ("pack_weights.wgsl", "pack_weights", "return;", "", LATER),
-    ("pack_weights.wgsl", "pack_weights", "copy < 4u", "copy <= 4u", LATER),
     ("pack_statistics.wgsl", "pack_statistics", "if quad >=", "if quad >", LATER),
-    ("pack_weights.wgsl", "pack_weights", "turn < 3u", "turn <= 3u", "a turn more finds nothing to do"),
     ("reduce_runs.wgsl", "reduce_runs", "if local == 0u", "if local == 1u", "any invocation may write what all have"),
 ]
 
