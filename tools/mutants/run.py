@@ -103,6 +103,7 @@ UNSEEN = [
     ("parts/apply_tiles.wgsl", "apply_tile_of", "if index >=", "", OUTSIDE),
     ("parts/aligned_rows.wgsl", "gamma_of", "min(quad, uniforms.row_quads - 1u)", "", MASKED),
     ("parts/unaligned_rows.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
+    ("parts/split_rows.wgsl", "gamma_quad", "let inside", "", MASKED),
     ("parts/columns.wgsl", "packet_of", "return min(packet", "", MASKED),
     ("fused_rows.wgsl", "fused_rows", "[p][k] = real4();", "", ZEROS),
     ("reduce_rows.wgsl", "reduce_rows", "[p][k] = real4();", "", ZEROS),
