@@ -50,6 +50,7 @@ layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
 layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
+layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
 layer_norm_backward/{33x96/{f32,bf16},9x101/f32,9x102/bf16}/rows_in_registers/row_lane_quads=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
