@@ -98,8 +98,8 @@ else
     skip "clippy is not installed (rustup component add clippy)"
 fi
 
-heading "the library alone"
-cargo check --lib --no-default-features --features native
+heading "the library without a backend"
+cargo check -p wgpu-norm --lib --no-default-features
 
 heading "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --no-deps

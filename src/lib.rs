@@ -79,7 +79,6 @@
 //!
 //! # Features
 //!
-//! * `command` (default): the `wgpu-norm` command and its dependencies.
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
 //! * `web`: the backend WebGPU.
 //!

@@ -3,14 +3,15 @@
 
     tools/mutants/run.py [--each N] [--jobs N] [--only TEXT] [--list]
 
-Takes every function of shaders/**/*.wgsl and makes N changes in it (2 unless told): a + becomes a -, a < a <=, a 0u a 1u,
-an x a y, and so on; the last rule takes a statement out. For each change it runs the default `verify`, on the adapter
+Takes every function of shaders/**/*.wgsl, and of the functions that read and write storage, which are generated, one of
+each kind. In each it makes N changes (2 unless told): a + becomes a -, a < a <=, a 0u a 1u, an x a y, and so on; the last
+rule takes a statement out. For each change it runs the default `verify`, on the adapter
 that WGPU_BACKEND and WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a
 survivor: a hole in the list of cases (src/verify/list.rs), or a change that cannot be seen, which then belongs to
 UNSEEN below, with the reason. Exits 1 if there is a survivor.
 
-Builds the command once, with debug assertions in this crate: such a build reads the damaged text from the file that
-WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
+Builds the command once, with debug assertions in this crate: such a build writes kernels' texts to the folder that
+WGPU_NORM_TEXTS names, and damages them as the file says that WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
 """
 
 import argparse
@@ -78,23 +79,22 @@ UNUSED = "the function does not use it"
 ZEROS = "a variable begins with zeros"
 LATER = "what it writes besides is written again before it is read"
 UNSEEN = [
-    ("access/load_pair.wgsl", "load_packet_TENSOR", "", "", ABSENT),
-    ("access/store_pair.wgsl", "store_packet_TENSOR", "", "", ABSENT),
-    ("access/store_pair.wgsl", "store_part_packet_TENSOR", "", "", ABSENT),
-    ("access/store_half_exact.wgsl", "store_TENSOR", "", "", ENDS),
-    ("access/store_real_exact.wgsl", "store_TENSOR", "", "", ENDS),
-    ("access/store_wide_part.wgsl", "store_part_packet_TENSOR", "", "", "a tensor in such packets ends with one"),
-    ("access/load_real_exact.wgsl", "load_TENSOR", "let last", "max(uniforms.LENGTH, 2u)", OUTSIDE),
-    ("access/load_real_exact.wgsl", "load_TENSOR", "let last", "1u) + 1u", OUTSIDE),
-    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "max(uniforms.LENGTH, 2u)", OUTSIDE),
-    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "/ 1u", OUTSIDE),
-    ("access/load_half_exact.wgsl", "load_TENSOR", "let last", "* 2u", OUTSIDE),
-    ("access/store_half.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "only a pair has a count of 0"),
-    ("access/store_half_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
-    ("access/store_real_exact.wgsl", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
-    ("access/store_half.wgsl", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 1u, 3u)", "that word is not stored"),
-    ("access/store_half_exact.wgsl", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "2u, 2u)", "with three the buffer holds four"),
-    ("access/store_real_long.wgsl", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
+    ("generated/real", "load_packet_TENSOR", "2u * packet", "", ABSENT),
+    ("generated/real", "store_packet_TENSOR", "2u * packet", "", ABSENT),
+    ("generated/real", "store_part_packet_TENSOR", "2u * packet", "", ABSENT),
+    ("generated/real", "store_part_packet_TENSOR", "store_packet_TENSOR", "", "a tensor in such packets ends with one"),
+    ("generated/real", "store_TENSOR", "store_part_TENSOR", "", ENDS),
+    ("generated/real_exact", "load_TENSOR", "let last", "2u) - 1u", OUTSIDE),
+    ("generated/real_exact", "load_TENSOR", "let last", "1u) + 1u", OUTSIDE),
+    ("generated/half_exact", "load_TENSOR", "let last", "2u) - 1u", OUTSIDE),
+    ("generated/half_exact", "load_TENSOR", "let last", "/ 1u", OUTSIDE),
+    ("generated/half_exact", "load_TENSOR", "let last", "* 2u", OUTSIDE),
+    ("generated/half", "store_part_TENSOR", "count > 0u", "count >= 0u", "only a pair has a count of 0"),
+    ("generated/half_exact", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
+    ("generated/real_exact", "store_part_TENSOR", "count > 2u", "count > 1u", OUTSIDE),
+    ("generated/half", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 1u, 3u)", "that word is not stored"),
+    ("generated/half_exact", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "2u, 2u)", "with three the buffer holds four"),
+    ("generated/real_long", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
     ("elements/bf16.wgsl", "encode_bf16", "vec4(0x40u)", "0x48u", "any NaN will do"),
     ("apply_rows.wgsl", "apply_rows", "next = coefficients_of(min(row + 1u", "uniforms.rows + 1u", MASKED),
     ("apply_rows.wgsl", "apply_rows", "for (var p = 0u", "p <= column_packets", OUTSIDE),
@@ -146,9 +146,10 @@ def functions(text):
 class Mutant:
     """One change of a function."""
 
-    def __init__(self, path, function, text, start, end, new):
-        self.path, self.function, self.text = path, function, text
-        self.damaged = text[:start] + new + text[end:]
+    def __init__(self, path, function, text, start, end, new, named=lambda text: text):
+        """`named` makes of a generated function's text, in which TENSOR stands for a tensor, that of one tensor."""
+        self.path, self.function, self.text = path, function, named(text)
+        self.damaged = named(text[:start] + new + text[end:])
         self.number = text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
         first = text.rfind("\n", 0, start) + 1
         last = text.find("\n", end)
@@ -156,35 +157,70 @@ class Mutant:
         self.changed = (text[first:start] + new + text[end:last]).strip()
 
     def __str__(self):
-        name = self.path.relative_to(ROOT)
-        return f"{name}:{self.number} {self.function}: {self.line}  -->  {self.changed}"
+        return f"{self.path}:{self.number} {self.function}: {self.line}  -->  {self.changed}"
 
     def unseen(self):
-        name = str(self.path.relative_to(SHADERS))
         for path, function, line, changed, why in UNSEEN:
-            known = (path, function) == (name, self.function)
+            known = (path, function) == (self.path, self.function)
             if known and line in self.line and changed in self.changed:
                 return why
         return None
 
 
-def mutants(each):
-    """Each function's changes, spread over the rules and over its text."""
+def changes(path, name, text, start, end, **more):
+    """All changes of a function that can be seen."""
+    code = without_comments(text)
+    found = []
+    for pattern, new in RULES:
+        for place in re.finditer(pattern, code[start:end]):
+            a, b = start + place.start(), start + place.end()
+            found.append(Mutant(path, name, text, a, b, place.expand(new), **more))
+    return [mutant for mutant in found if mutant.unseen() is None]
+
+
+def some(each, name, found):
+    """So many of them, spread over the rules and over the text."""
+    count = min(each, len(found))
+    # Evenly over the list, which is sorted by rule: by the function's name, so that functions begin elsewhere.
+    offset = sum(name.encode()) % max(len(found), 1)
+    return [found[(offset + i * len(found) // count) % len(found)] for i in range(count)]
+
+
+def written(each):
+    """Changes of the functions in shaders/."""
     for path in sorted(SHADERS.rglob("*.wgsl")):
         text = path.read_text()
-        code = without_comments(text)
-        for name, start, end in functions(code):
-            found = []
-            for pattern, new in RULES:
-                for place in re.finditer(pattern, code[start:end]):
-                    a, b = start + place.start(), start + place.end()
-                    found.append(Mutant(path, name, text, a, b, place.expand(new)))
-            found = [mutant for mutant in found if mutant.unseen() is None]
-            count = min(each, len(found))
-            # Evenly over the list, which is sorted by rule: by the function's name, so that functions begin elsewhere.
-            offset = sum(name.encode()) % max(len(found), 1)
-            for i in range(count):
-                yield found[(offset + i * len(found) // count) % len(found)]
+        for name, start, end in functions(without_comments(text)):
+            yield from some(each, name, changes(str(path.relative_to(SHADERS)), name, text, start, end))
+
+
+TENSORS = "src|diff_dst|mean|variance|gamma|diff_src|diff_gamma|diff_beta|workspace"
+
+
+def generated(each, texts):
+    """Changes of the functions that read and write storage: one tensor's of each kind."""
+    kinds = {}
+    for path in sorted(texts.glob("*.wgsl")):
+        text = path.read_text()
+        for name, start, end in functions(text):
+            of = re.fullmatch(rf"((?:load|store)(?:_part|_packet|_part_packet|_some)?)_({TENSORS})", name)
+            if not of:
+                continue
+            body = text[text.rfind("fn ", 0, start) : end]
+            tensor = of[2]
+            kind = re.sub(rf"\b({TENSORS})\b", "ARRAY", body.replace(f"_{tensor}(", "_TENSOR("))
+            kind = re.sub(r"uniforms\.\w+", "uniforms.LENGTH", kind)
+            # Of a kind that data and parameters have, the data's.
+            known = kinds.get(kind)
+            if known is None or TENSORS.split("|").index(tensor) < TENSORS.split("|").index(known[1]):
+                kinds[kind] = (of[1], tensor, body)
+    for _, (name, tensor, body) in sorted(kinds.items()):
+        half = "half" if "code_" in body else "real"
+        form = "_exact" if "u * quad" in body else "_long" if "long" in body else ""
+        text = body.replace(f"_{tensor}(", "_TENSOR(")
+        back = lambda text, tensor=tensor: text.replace("_TENSOR(", f"_{tensor}(")
+        found = changes(f"generated/{half}{form}", f"{name}_TENSOR", text, text.index("{"), len(text), named=back)
+        yield from some(each, name, found)
 
 
 def build():
@@ -249,11 +285,15 @@ def main():
     parser.add_argument("--only", default="", help="a part of the mutants' lines, as --list prints them")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     arguments = parser.parse_args()
-    chosen = [mutant for mutant in mutants(arguments.each) if arguments.only in str(mutant)]
+    command = build()
+    with tempfile.TemporaryDirectory() as texts:
+        environment = dict(os.environ, WGPU_NORM_TEXTS=texts)
+        subprocess.run([str(command), "verify"], env=environment, capture_output=True)
+        chosen = [*written(arguments.each), *generated(arguments.each, pathlib.Path(texts))]
+    chosen = [mutant for mutant in chosen if arguments.only in str(mutant)]
     if arguments.list:
         print("\n".join(map(str, chosen)))
         return 0
-    command = build()
     ill = {case_of(line) for line in failures(command) if isinstance(line, str)}
     for case in sorted(ill):
         print(f"fails without any damage, and does not count: {case}")

@@ -1,6 +1,4 @@
 //! The `wgpu-norm` command, run as a process, on the adapter that the environment chooses.
-#![cfg(feature = "command")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use half::{bf16, f16};
 use safetensors::tensor::TensorView;
@@ -10,16 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
-#[path = "command/broadcast.rs"]
 mod broadcast;
-#[path = "command/files.rs"]
 mod files;
-#[path = "command/hostile.rs"]
 mod hostile;
-#[path = "command/layer_norm.rs"]
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
-#[path = "command/memory.rs"]
 mod memory;
 
 /// The subcommand of most tests here.
@@ -100,7 +93,7 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 fn vector(name: &str) -> PathBuf {
-    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/vectors");
     vectors.join(format!("{name}.safetensors"))
 }
 

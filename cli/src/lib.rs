@@ -1,4 +1,4 @@
-//! The `wgpu-norm` command: gradients of normalization layers for tensors in safetensors files.
+//! The command `wgpu-norm`: gradients of normalization layers for tensors in safetensors files.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage).
 
@@ -37,7 +37,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use text::visible;
 
-fn main() -> ExitCode {
+/// Runs the command with the process's arguments. To be called first in a program's `main`.
+pub fn main() -> ExitCode {
     quiet_wayland();
     let cli = Cli::parse();
     init_log();

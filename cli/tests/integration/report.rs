@@ -1,6 +1,4 @@
 //! `wgpu-norm report`, run as a process on the adapter that the environment chooses. Times are never asserted.
-#![cfg(feature = "command")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};

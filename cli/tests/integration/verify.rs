@@ -1,6 +1,4 @@
 //! `wgpu-norm verify`, run as a process on the adapter that the environment chooses.
-#![cfg(feature = "command")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -59,7 +57,7 @@ fn a_case_alone_is_a_row_and_an_entry() {
 #[cfg(debug_assertions)]
 #[test]
 fn damage_is_seen() {
-    let text = include_str!("../shaders/reduce_runs.wgsl");
+    let text = include_str!("../../../shaders/reduce_runs.wgsl");
     let damaged = text.replacen("sum += only_inside", "sum -= only_inside", 1);
     assert_ne!(text, damaged);
     let swap = file("damaged.wgsl");

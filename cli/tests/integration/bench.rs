@@ -1,7 +1,5 @@
 //! `wgpu-norm bench`, run as a process on the adapter that the environment chooses. Times are never
 //! asserted.
-#![cfg(feature = "command")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};
