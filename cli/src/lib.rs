@@ -31,15 +31,12 @@ mod verify;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
-use std::ffi::OsString;
 use std::io::Write;
-use std::path::Path;
 use std::process::ExitCode;
 use text::visible;
 
-/// Runs the command with the process's arguments. To be called first in a program's `main`.
+/// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
-    quiet_wayland();
     let cli = Cli::parse();
     init_log();
     match run(&cli) {
@@ -50,21 +47,6 @@ pub fn main() -> ExitCode {
             let _ = writeln!(std::io::stderr(), "error: {failure}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Keeps an error that is none off stderr: on Linux, Mesa's Vulkan layer for choosing devices asks for the desktop, if
-/// only to know its GPU, and libwayland prints an error where the variable that leads there is not set.
-fn quiet_wayland() {
-    const VARIABLE: &str = "XDG_RUNTIME_DIR";
-    let leads = |folder: OsString| Path::new(&folder).is_absolute();
-    if cfg!(target_os = "linux") && !std::env::var_os(VARIABLE).is_some_and(leads) {
-        // No desktop can be found either way: this is no folder.
-        //
-        // SAFETY: nothing reads or writes the environment meanwhile, for this is the process's only thread: it is the
-        // first thing that `main` does, and before it Rust's runtime starts none, nor do the C libraries that are
-        // loaded then (the C library itself; drivers are loaded later).
-        unsafe { std::env::set_var(VARIABLE, "/dev/null") };
     }
 }
 

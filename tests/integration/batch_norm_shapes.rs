@@ -1,5 +1,5 @@
 //! Batch norm against the reference: the shapes that people run, both layouts, every pair of element
-//! types, and random small shapes. Every kernel whatever the shape: tests/verify.rs.
+//! types, and random small shapes. Every kernel whatever the shape: `verify.rs`.
 
 use crate::common::data::{Case, FORMATS, Random, all_choices, in_format, options_in};
 use crate::common::{Subject, every_pair, subjects, takes};

@@ -324,7 +324,7 @@ fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
     let output = Command::new("sh")
         .args([
             "-c",
-            &format!("{shell} exec \"$0\" --ignored --exact {test}"),
+            &format!("{shell} exec \"$0\" --ignored --exact devices::{test}"),
         ])
         .arg(program)
         .envs(environment.iter().copied())

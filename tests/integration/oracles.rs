@@ -1,6 +1,6 @@
 //! What must hold whatever a reference says: identities of the gradient, exact cases, and the limits of
 //! the element types. Where NaN and infinities spread, and how numbers are rounded: the cases `nan`, `infinite` and
-//! `roundings` of tests/verify.rs.
+//! `roundings` of `verify.rs`.
 
 use crate::common::data::{Case, FORMATS, Random, all_choices, bits, in_format, options_in};
 use crate::common::{every_pair, subjects};
