@@ -52,7 +52,7 @@ layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/s
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
 layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{33x96/{f32,bf16},9x101/f32,9x102/bf16}/rows_in_registers/row_lane_quads=2
+layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/row_lane_quads=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
@@ -74,7 +74,8 @@ batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
 layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place}/rows_in_registers
-layer_norm_backward/{5x6,8x12,21x30,5x7/rows_read_twice}/bf16/exact/in_place
+layer_norm_backward/{5x6,8x12,21x30}/bf16/rows_in_registers/exact/in_place
+layer_norm_backward/5x7/bf16/exact/in_place
 layer_norm_backward/{5x7,8x12}/{f32,f16}/rows_read_twice/{exact/in_place,pooled}
 
 # Two halves, and the sums of two parts of the samples.
