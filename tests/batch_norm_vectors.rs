@@ -1,7 +1,10 @@
 //! Every batch-norm vector with parameters of shape `[C]`, the three real layers included.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::data::{Case, assert_close};
-use crate::common::vectors::{Vector, of_operator};
+mod common;
+
+use common::data::{Case, assert_close};
+use common::vectors::{Vector, of_operator};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
 use wgpu_norm::{BatchNormOptions, DType, DataFormat, Element, ParamOf, Statistics};
@@ -54,7 +57,7 @@ fn check<T: Element, P: ParamOf<T>>(vector: &Vector) -> usize {
         diff_beta: vector.tensor("expected.diff_beta"),
         ..case.reference()
     };
-    for subject in crate::common::subjects() {
+    for subject in common::subjects() {
         if !subject.gpu.supports(T::DTYPE) {
             println!("{}: {} is not supported", subject.name, T::DTYPE);
             continue;

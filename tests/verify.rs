@@ -1,6 +1,9 @@
 //! The library's list of cases, on every adapter found.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::common::{subjects, takes_every_one};
+mod common;
+
+use common::{subjects, takes_every_one};
 use pollster::block_on;
 use std::collections::BTreeSet;
 use wgpu_norm::verify::{Case, Outcome, cases};
@@ -61,7 +64,7 @@ fn long_loops() {
     let long: Vec<_> = long.collect();
     assert!(long.len() >= 10, "{}", long.len());
     let first = "batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike";
-    let one = crate::common::one(false);
+    let one = common::one(false);
     for subject in subjects().iter().filter(|subject| !subject.checked) {
         let own = long
             .iter()
@@ -128,7 +131,7 @@ fn an_id_that_makes_no_sense_is_refused() {
 /// What a case says of a plan that it cannot have, and of shapes that no operator takes.
 #[test]
 fn what_cannot_run_is_not_passed() {
-    let gpu = &crate::common::one(false).gpu;
+    let gpu = &common::one(false).gpu;
     let run = |id: &str| block_on(id.parse::<Case>().unwrap().run(gpu));
     let outcome = run("batch_norm_backward/2x3/nxc/f32/rows_in_registers").unwrap();
     let Outcome::Unsupported { reason } = outcome else {
