@@ -67,8 +67,9 @@ fn apply_rows(
 
 fn coefficients_of(row: u32) -> Coefficients {
     let stats = load_workspace(uniforms.stats + row);
-    let means = load_workspace(uniforms.means + row);
-    return Coefficients(stats.x, stats.y, means.x, means.y, stats.z);
+    var means = stats.zw;
+    if !one_part { means = load_workspace(uniforms.means + row).xy; }
+    return Coefficients(stats.x, stats.y, means.x, means.y, stats.y);
 }
 
 // gamma of the elements of a row's quad, where rows do not begin at quads; behind the row's end begins the next one.

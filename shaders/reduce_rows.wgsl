@@ -1,8 +1,9 @@
-// Partial sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for
-// each row workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for
-// `joined` invocations side by side, and in the end Σ and Σ·x̂ of diff_dst for each column: as partial sums, or if
-// a workgroup walks all rows as diff_beta and diff_gamma. Where rows do not begin at quads, an invocation puts its
-// four columns together from two quads.
+// Sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for each row
+// workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for `joined` invocations
+// side by side; or if these have the whole row (`one_part`), the means of its sums behind its statistics,
+// workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m). In the end it writes Σ and Σ·x̂ of diff_dst for each column:
+// as partial sums, or if a workgroup walks all rows as diff_beta and diff_gamma. Where rows do not begin at quads, an
+// invocation puts its four columns together from two quads.
 //
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
 // diff_beta (optional) written.
@@ -77,7 +78,11 @@ fn reduce_rows(
         ));
         let counts = (complete || part < uniforms.row_parts) && (lanes == workgroup_size || own < uniforms.rows);
         if local % joined == 0u && counts {
-            store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(joint, real2()));
+            if one_part {
+                store_workspace(uniforms.stats + row, real4(stats.xy, joint * uniforms.inverse_count));
+            } else {
+                store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(joint, real2()));
+            }
         }
     }
 

@@ -109,7 +109,7 @@ pub struct Tuning {
     /// Invocations side by side whose sums of a row that registers do not hold are added up, behind barriers, before
     /// they are written, where no subgroup can do that. A power of two.
     pub row_joined: u32,
-    /// Fewest rows that an invocation of the kernels over rows walks, though never more than 256, a window or
+    /// Fewest rows that an invocation of the kernels over rows walks, though never more than 192, a window or
     /// `walk_pages` allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Rows from which on such a walk's sums of columns are written by each invocation, one for as many elements;

@@ -12,6 +12,8 @@ constants! {
         column_packets: u32,
         packet_quads: u32,
         backwards: bool,
+        /// The means of a row's sums are behind its statistics.
+        one_part: bool,
         /// Every row begins at a quad.
         aligned: bool,
         /// Every invocation's packets are in the row.

@@ -15,6 +15,8 @@ constants! {
         packet_quads: u32,
         /// Those that write one partial sum are of one subgroup.
         subgroups: bool,
+        /// So many hold a row: it has one sum, which is complete.
+        one_part: bool,
         /// Every row begins at a quad.
         aligned: bool,
         /// Every invocation's packets are in the row.
@@ -43,6 +45,8 @@ uniforms! {
         weights: u32,
         row_partials: u32,
         partials: u32,
+        /// 1 / columns.
+        inverse_count: f64,
     }
 }
 

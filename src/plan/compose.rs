@@ -272,22 +272,24 @@ impl Planner<'_> {
         let mut dispatches = vec![self.pack_statistics(tensors, None, epsilon, stats)?];
         let (weights, pack) = self.weights(tensors, workspace)?;
         dispatches.extend(pack);
-        let means = workspace.reserve(tensors.mean.elements)?;
-        let (reduce, of_rows, of_columns) =
-            self.reduce_rows(&split, tensors, stats, weights, workspace)?;
-        dispatches.extend(reduce);
-        let derived = Derived {
-            diff_gamma: None,
-            diff_beta: None,
-            means: Some(means),
-        };
-        let columns = u64::from(by_row.inner);
-        let (groups, of_rows) = self.group(of_rows, workspace)?;
-        dispatches.extend(groups);
-        dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
+        let reduced = self.reduce_rows(&split, tensors, stats, weights, workspace)?;
+        dispatches.extend(reduced.dispatches);
+        let mut means = None;
+        if let Some(of_rows) = reduced.of_rows {
+            means = Some(workspace.reserve(tensors.mean.elements)?);
+            let derived = Derived {
+                diff_gamma: None,
+                diff_beta: None,
+                means,
+            };
+            let columns = u64::from(by_row.inner);
+            let (groups, of_rows) = self.group(of_rows, workspace)?;
+            dispatches.extend(groups);
+            dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
+        }
         let apply = self.apply_rows(&split, tensors, stats, means, weights)?;
         dispatches.extend(self.apply_order(apply));
-        Ok((dispatches, of_columns))
+        Ok((dispatches, reduced.of_columns))
     }
 
     fn complete(

@@ -226,9 +226,10 @@ impl Plan {
 /// after 65,535, all its loops together, without an error: what is left is not added, or not written.
 const MOST_ITERATIONS: u64 = 49_152;
 
-/// Numbers that one accumulator adds one after another, at most about: where all are alike, their
-/// roundings are too, and the error is a quarter of this in units of the last place.
-const MAX_SERIAL: u64 = 256;
+/// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
+/// and the error is a quarter of this in unit roundoffs: three quarters of what
+/// [`SUM_ULPS`](crate::reference::SUM_ULPS) allows, which leaves the rest to a kernel's other steps.
+const MAX_SERIAL: u64 = 192;
 
 /// What the planning functions share.
 pub(crate) struct Planner<'a> {

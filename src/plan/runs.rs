@@ -356,7 +356,7 @@ mod tests {
         assert_eq!(runs(&software, 32, 256, 196), 16);
         assert_eq!(runs(&software, 12, 256, 196), 12);
         assert_eq!(runs(&software, 36, 256, 196), 12); // three equal blocks
-        assert_eq!(runs(&software, 64, 4, 128), 64); // two of each channel in a page
+        assert_eq!(runs(&software, 64, 4, 128), 32); // no more than an accumulator adds
         assert_eq!(runs(&Profile::usual(), 32, 2048, 49), 32);
     }
 }

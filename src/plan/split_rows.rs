@@ -83,6 +83,15 @@ impl Weights {
     }
 }
 
+/// A reduction of rows and columns.
+pub(crate) struct Reduced {
+    pub dispatches: Vec<Dispatch>,
+    /// Partial sums of rows, where they have several.
+    pub of_rows: Option<Partials>,
+    /// Partial sums of columns, if the reduction does not write their sums.
+    pub of_columns: Option<Partials>,
+}
+
 impl Planner<'_> {
     /// How rows are cut, with room for the sums that `tensors` ask for.
     pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors) -> SplitRows {
@@ -209,8 +218,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The reduction of rows and columns into partial sums: dispatches, partial sums of rows, and of columns if the
-    /// reduction does not write their sums.
+    /// The reduction of rows and columns.
     pub fn reduce_rows(
         &self,
         split: &SplitRows,
@@ -218,17 +226,20 @@ impl Planner<'_> {
         stats: Part,
         weights: Weights,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Partials, Option<Partials>), Error> {
+    ) -> Result<Reduced, Error> {
         let rows = &split.rows;
         let row_parts = row_parts(rows, split.joined);
-        let of_rows = Partials {
-            channel_stride: row_parts,
-            ..Partials::plain(
-                workspace.reserve(rows.rows * row_parts)?,
-                word(rows.rows),
-                row_parts,
-                1,
-            )
+        let of_rows = match row_parts {
+            1 => None,
+            _ => Some(Partials {
+                channel_stride: row_parts,
+                ..Partials::plain(
+                    workspace.reserve(rows.rows * row_parts)?,
+                    word(rows.rows),
+                    row_parts,
+                    1,
+                )
+            }),
         };
         let subgroup = self.subgroup(rows.workgroup_size);
         let kernel = ReduceRows {
@@ -237,6 +248,7 @@ impl Planner<'_> {
             column_packets: word(rows.column_packets),
             packet_quads: word(rows.packet_quads),
             subgroups: (2..=subgroup).contains(&split.joined),
+            one_part: row_parts == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),
             scaled: !matches!(weights, Weights::None),
@@ -264,8 +276,9 @@ impl Planner<'_> {
                         row_parts: word(row_parts),
                         stats: stats.first,
                         weights: weights.place(),
-                        row_partials: of_rows.part.first,
+                        row_partials: of_rows.as_ref().map_or(0, |sums| sums.part.first),
                         partials: part.first,
+                        inverse_count: 1.0 / rows.columns.max(1) as f64,
                     },
                     workgroups,
                 )
@@ -276,7 +289,11 @@ impl Planner<'_> {
                 split.column_partials(part, splits)
             })?;
         let unfinished = tensors.param_grads() && !split.direct;
-        Ok((dispatches, of_rows, unfinished.then_some(of_columns)))
+        Ok(Reduced {
+            dispatches,
+            of_rows,
+            of_columns: unfinished.then_some(of_columns),
+        })
     }
 
     /// The elementwise pass over rows.
@@ -285,7 +302,7 @@ impl Planner<'_> {
         split: &SplitRows,
         tensors: &Tensors,
         stats: Part,
-        means: Part,
+        means: Option<Part>,
         weights: Weights,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
@@ -294,6 +311,7 @@ impl Planner<'_> {
             column_packets: word(rows.column_packets),
             packet_quads: word(rows.packet_quads),
             backwards: self.apply_backwards(),
+            one_part: means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),
             scaled: !matches!(weights, Weights::None),
@@ -314,7 +332,7 @@ impl Planner<'_> {
                     tiles: split.walk.uniforms(rows, window, range),
                     column_tiles: word(split.column_tiles),
                     stats: stats.first,
-                    means: means.first,
+                    means: means.map_or(0, |part| part.first),
                     weights: weights.place(),
                 },
                 workgroups,
@@ -397,7 +415,7 @@ mod tests {
         assert!(long.column_tiles > 1);
         assert_eq!(long.walk.tile_rows, 16);
         // So many that the sums of columns would outgrow a binding.
-        assert_eq!(split(65536, 8192).walk.tile_rows, 256);
+        assert_eq!(split(65536, 8192).walk.tile_rows, 192);
         assert_eq!(split(512, 4097).walk.tile_rows, 16);
         // One part a row: wider workgroups would leave no fewer.
         assert_eq!(split(200_000, 3).rows.workgroup_size, 8);
