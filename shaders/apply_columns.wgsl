@@ -24,46 +24,35 @@ fn apply_columns(
     let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, lane_of(local, uniforms.column_lanes));
 
-    var mean: array<Packet, column_packets>;
-    var r: array<Packet, column_packets>;
-    var a: array<Packet, column_packets>;
-    var b: array<Packet, column_packets>;
-    var scale: array<Packet, column_packets>;
+    var cells: array<array<Cell, packet_quads>, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         var place = place_of(batch, column_of(first, p));
         for (var k = 0u; k < packet_quads; k++) {
-            for (var i = 0u; i < 4u; i++) {
-                let stats = load_workspace(uniforms.stats + place.channel);
-                var means = real4();
-                if batch_statistics { means = load_workspace(uniforms.means + place.channel); }
-                mean[p][k][i] = stats.x;
-                r[p][k][i] = stats.y;
-                a[p][k][i] = means.x;
-                b[p][k][i] = means.y;
-                scale[p][k][i] = stats.z;
-                place = next_place(place);
-            }
+            let channels = four_channels(&place);
+            var cell = cell_of(load_records(vec4(uniforms.stats) + channels));
+            if batch_statistics { cell = combine(cell, load_records(vec4(uniforms.means) + channels)); }
+            cells[p][k] = cell;
         }
     }
 
     let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
     for (var row = row_tile * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-        let row_start = row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
+        let row_start = row_start_of(batch, row);
         for (var p = 0u; p < column_packets; p++) {
             let packet = packet_of(row_start, first, p);
             var diff_dst = load_packet_diff_dst(packet);
             var src = Packet();
             if batch_statistics { src = load_packet_src(packet); }
-            var result = Packet();
+            var written = Packet();
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst[k];
+                let element = element_of(src[k], diff_dst[k], cells[p][k]);
                 if batch_statistics {
-                    let xhat = (src[k] - mean[p][k]) * r[p][k];
-                    d = (d - a[p][k]) - xhat * b[p][k];
+                    written[k] = result(element, cells[p][k]);
+                } else {
+                    written[k] = result_of_constants(element, cells[p][k]);
                 }
-                result[k] = d * scale[p][k];
             }
-            store_in_row(row_start, first, p, result);
+            store_in_row(row_start, first, p, written);
         }
     }
 }

@@ -23,9 +23,9 @@ fn apply_rows(
     }
 
     for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
-        let own = coefficients_of(row);
+        let own = applied_cell(row);
         var next = own;
-        if !aligned { next = coefficients_of(min(row + 1u, uniforms.rows - 1u)); }
+        if !aligned { next = applied_cell(min(row + 1u, uniforms.rows - 1u)); }
         let shift = shift_of(row);
         let first = first_packet_of(row);
         for (var p = 0u; p < column_packets; p++) {
@@ -33,43 +33,49 @@ fn apply_rows(
             let packet = packet_in_window(first, own_packet);
             var diff_dst = load_packet_diff_dst(packet);
             var src = load_packet_src(packet);
-            var result = Packet();
+            var written = Packet();
             for (var k = 0u; k < packet_quads; k++) {
                 let quad_of_row = own_packet * packet_quads + k;
                 let columns = columns_of(quad_of_row, shift);
                 var weights = gamma[p][k];
                 if !aligned { weights = gamma_of(quad_of_row, shift); }
-                let d = diff_dst[k] * weights;
-                var quad = gradient(d, src[k], own);
+                var quad = result_of(src[k], diff_dst[k], own, weights);
                 if narrow {
                     // By `select`, as for runs.
                     for (var i = 0u; i < 4u; i++) {
-                        let other = min(row + columns[i] / uniforms.columns, uniforms.rows - 1u);
-                        let result_of_other = gradient(d, src[k], coefficients_of(other));
+                        let other = applied_cell(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
+                        let result_of_other = result_of(src[k], diff_dst[k], other, weights);
                         quad = select(quad, result_of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
                     }
                 } else if !aligned {
-                    quad = select(quad, gradient(d, src[k], next), columns >= vec4(uniforms.columns));
+                    let result_of_next = result_of(src[k], diff_dst[k], next, weights);
+                    quad = select(quad, result_of_next, columns >= vec4(uniforms.columns));
                 }
-                result[k] = quad;
+                written[k] = quad;
             }
             if complete || columns_of(own_packet * packet_quads, shift).x < uniforms.columns {
                 if whole {
-                    store_packet_diff_src(packet, result);
+                    store_packet_diff_src(packet, written);
                 } else {
                     let left = uniforms.length - packet * packet_elements;
-                    store_part_packet_diff_src(packet, result, min(packet_elements, left));
+                    store_part_packet_diff_src(packet, written, min(packet_elements, left));
                 }
             }
         }
     }
 }
 
-fn coefficients_of(row: u32) -> Coefficients {
-    let stats = load_workspace(uniforms.stats + row);
-    var means = stats.zw;
-    if !one_part { means = load_workspace(uniforms.means + row).xy; }
-    return Coefficients(stats.x, stats.y, means.x, means.y, stats.y);
+fn applied_cell(row: u32) -> Cell {
+    let record = load_workspace(uniforms.stats + row);
+    var means = real4(record.zw, real2());
+    if !one_part { means = load_workspace(uniforms.means + row); }
+    return combine(row_cell(record), splat(means));
+}
+
+fn result_of(src: real4, diff_dst: real4, row: Cell, gamma: real4) -> real4 {
+    var cell = row;
+    cell.gamma = gamma;
+    return result(element_of(src, diff_dst, cell), cell);
 }
 
 // gamma of the elements of a row's quad, where rows do not begin at quads; behind the row's end begins the next one.

@@ -26,23 +26,23 @@ fn apply_runs(
     let run_end = min(uniforms.runs, (block + 1u) * uniforms.run_block);
     for (var run = block * uniforms.run_block + sublane; run < run_end; run += sublanes) {
         let run_start = run * uniforms.inner - uniforms.window;
-        let own = coefficients_of(run);
+        let own = run_cell(run);
         var next = own;
-        if !packet_aligned { next = coefficients_of(run + 1u); }
+        if !packet_aligned { next = run_cell(run + 1u); }
         apply_to_run(run, own, next, run_start, chunk_range(run, chunk), lane);
     }
 }
 
 // Of the run's channel; past the last run there is nothing to write, so any will do.
-fn coefficients_of(run: u32) -> Coefficients {
+fn run_cell(run: u32) -> Cell {
     let channel = channel_of(min(run, uniforms.runs - 1u));
-    let stats = load_workspace(uniforms.stats + channel);
-    var means = real4();
-    if batch_statistics { means = load_workspace(uniforms.means + channel); }
-    return Coefficients(stats.x, stats.y, means.x, means.y, stats.z);
+    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
+    if !batch_statistics { return cell; }
+    return combine(cell, splat(load_workspace(uniforms.means + channel)));
 }
 
-fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {
-    if !batch_statistics { return d * c.scale; }
-    return gradient(d, src, c);
+fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
+    let element = element_of(src, diff_dst, cell);
+    if !batch_statistics { return result_of_constants(element, cell); }
+    return result(element, cell);
 }

@@ -11,8 +11,7 @@
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
 
-var<workgroup> shared_sums: array<real4, workgroup_size>;
-var<workgroup> shared_sums_xhat: array<real4, workgroup_size>;
+var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn finish(
@@ -27,82 +26,60 @@ fn finish(
     // Past the last channel, that one stands in.
     let channel = min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(channels - 1u));
 
-    var sum = real4();
-    var sum_xhat = real4();
+    var sums = Sums();
     if !from_sums {
         // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
         // sign: 32 parts, 32 times such a sum, all the rest.
         let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
         let first_pair = uniforms.partials + 2u * min(quad, quads - 1u);
-        var some = real4();
-        var some_xhat = real4();
-        var many = real4();
-        var many_xhat = real4();
+        var some = Sums();
+        var many = Sums();
         var count_added = 0u;
         let start = group * uniforms.group_parts;
         let end = min(uniforms.parts, start + uniforms.group_parts);
         for (var part = start + local % lanes; part < end; part += lanes) {
             if paired {
                 let index = first_pair + part * uniforms.part_stride;
-                let a = load_workspace(index);
-                let b = load_workspace(index + 1u);
-                some += real4(a.x, a.z, b.x, b.z);
-                some_xhat += real4(a.y, a.w, b.y, b.w);
+                some = merge(some, sums_of_pairs(load_workspace(index), load_workspace(index + 1u)));
             } else {
-                let index = first + vec4(offset_of(part));
-                let a = load_workspace(index.x);
-                let b = load_workspace(index.y);
-                let c = load_workspace(index.z);
-                let d = load_workspace(index.w);
-                some += real4(a.x, b.x, c.x, d.x);
-                some_xhat += real4(a.y, b.y, c.y, d.y);
+                some = merge(some, sums_of(load_records(first + vec4(offset_of(part)))));
             }
             count_added++;
             if count_added % 32u == 0u {
-                many += some;
-                many_xhat += some_xhat;
-                some = real4();
-                some_xhat = real4();
+                many = merge(many, some);
+                some = Sums();
             }
             if count_added % 1024u == 0u {
-                sum += many;
-                sum_xhat += many_xhat;
-                many = real4();
-                many_xhat = real4();
+                sums = merge(sums, many);
+                many = Sums();
             }
         }
-        sum += many + some;
-        sum_xhat += many_xhat + some_xhat;
+        sums = merge(sums, merge(many, some));
     }
 
     if lanes > 1u {
-        shared_sums[local] = sum;
-        shared_sums_xhat[local] = sum_xhat;
+        shared_sums[local] = sums;
         workgroupBarrier();
         for (var stride = lanes / 2u; stride > 0u; stride /= 2u) {
             if local % lanes < stride {
-                shared_sums[local] += shared_sums[local + stride];
-                shared_sums_xhat[local] += shared_sums_xhat[local + stride];
+                shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
             }
             workgroupBarrier();
         }
-        sum = shared_sums[local];
-        sum_xhat = shared_sums_xhat[local];
+        sums = shared_sums[local];
     }
     if local % lanes > 0u || quad >= quads { return; }
+    if from_sums {
+        sums = sums_of(Words(load_four_sums(channel), load_four_sums(channel + vec4(channels)), real4(), real4()));
+    }
 
     let count = min(4u, channels - 4u * quad);
     if grouped {
         if group * uniforms.group_parts >= uniforms.parts { return; }
         let to = uniforms.groups + 2u * (group * quads + quad);
-        var first = real4(sum.x, sum_xhat.x, sum.y, sum_xhat.y);
-        var second = real4(sum.z, sum_xhat.z, sum.w, sum_xhat.w);
-        if added {
-            first += load_workspace(to);
-            second += load_workspace(to + 1u);
-        }
-        store_workspace(to, first);
-        store_workspace(to + 1u, second);
+        if added { sums = merge(sums_of_pairs(load_workspace(to), load_workspace(to + 1u)), sums); }
+        store_workspace(to, pair_of(sums, 0u));
+        store_workspace(to + 1u, pair_of(sums, 1u));
         return;
     }
     // A workgroup without a tile.
@@ -113,23 +90,20 @@ fn finish(
     } else if to_sums && quad == 0u {
         store_sum(2u * channels, uniforms.count);
     }
-    for (var i = 0u; i < 4u; i++) {
-        if i >= count { continue; }
+    for (var i = 0u; i < count; i++) {
         let c = 4u * quad + i;
-        if from_sums {
-            sum[i] = load_sum(c);
-            sum_xhat[i] = load_sum(channels + c);
-        } else if to_sums {
-            store_sum(c, sum[i]);
-            store_sum(channels + c, sum_xhat[i]);
+        let words = words_of_record(record_of(sums, i));
+        if to_sums {
+            store_sum(c, words.x);
+            store_sum(channels + c, words.y);
         }
-        if derive {
-            let means = real2(sum[i], sum_xhat[i]) * inverse_count;
-            store_workspace(uniforms.means + c, real4(means, real2()));
-        }
+        if derive { store_workspace(uniforms.means + c, words * inverse_count); }
     }
-    store_part_diff_beta(quad, sum, count);
-    store_part_diff_gamma(quad, sum_xhat, count);
+    store_parameter_gradients(quad, sums, count);
+}
+
+fn load_four_sums(index: vec4<u32>) -> real4 {
+    return real4(load_sum(index.x), load_sum(index.y), load_sum(index.z), load_sum(index.w));
 }
 
 fn offset_of(part: u32) -> u32 {

@@ -20,60 +20,50 @@ fn fused_columns(
     // Beside the last packet of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);
-    var mean: Packet;
-    var r: Packet;
+    var cells: array<Cell, packet_quads>;
+    var sums: array<Sums, packet_quads>;
     for (var k = 0u; k < packet_quads; k++) {
         let quad = column * packet_quads + k;
-        mean[k] = load_mean(quad);
-        r[k] = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
+        cells[k] = statistics_of(quad, uniforms.epsilon);
+        cells[k].gamma = load_gamma(quad);
+        sums[k] = Sums();
     }
 
-    // In blocks of 64 rows, so that the roundings of equal terms do not pile up.
-    var sum: Packet;
-    var sum_xhat: Packet;
-    for (var block = row_lane; block < rows; block += 64u * row_lanes) {
-        let end = min(rows, block + 64u * row_lanes);
-        var some = Packet();
-        var some_xhat = Packet();
-        for (var row = block; row < end; row += row_lanes) {
-            let packet = row * width + column;
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
+    // In blocks, so that the roundings of equal terms do not pile up.
+    for (var start = row_lane; start < rows; start += block_rows * row_lanes) {
+        let end = min(rows, start + block_rows * row_lanes);
+        var blocks = array<Block, packet_quads>();
+        var first = Packet();
+        if in_blocks { first = load_packet_src(start * width + column); }
+        for (var k = 0u; k < packet_quads; k++) {
+            blocks[k] = begin(first[k]);
+        }
+        for (var row = start; row < end; row += row_lanes) {
+            var diff_dst = load_packet_diff_dst(row * width + column);
+            var src = load_packet_src(row * width + column);
             for (var k = 0u; k < packet_quads; k++) {
-                let d = diff_dst[k];
-                some[k] += d;
-                some_xhat[k] += d * ((src[k] - mean[k]) * r[k]);
+                blocks[k] = accumulate(blocks[k], element_of(src[k], diff_dst[k], cells[k]), vec4(true));
             }
         }
         for (var k = 0u; k < packet_quads; k++) {
-            sum[k] += some[k];
-            sum_xhat[k] += some_xhat[k];
+            sums[k] = end_block(sums[k], blocks[k]);
         }
     }
 
-    var a: Packet;
-    var b: Packet;
-    var scale: Packet;
     for (var k = 0u; k < packet_quads; k++) {
         let quad = column * packet_quads + k;
-        let total = stacked_sum(local, sum[k], sum_xhat[k]);
-        if row_lane == 0u && own < width {
-            store_diff_beta(quad, total.sum);
-            store_diff_gamma(quad, total.sum_xhat);
-        }
-        a[k] = total.sum * uniforms.inverse_count;
-        b[k] = total.sum_xhat * uniforms.inverse_count;
-        scale[k] = load_gamma(quad) * r[k];
+        let total = stacked_sum(local, sums[k]);
+        if row_lane == 0u && own < width { store_parameter_gradients(quad, total, 4u); }
+        cells[k] = combine(cells[k], means_of(total, uniforms.inverse_count));
     }
     for (var row = row_lane; row < rows; row += row_lanes) {
         let packet = row * width + column;
         var diff_dst = load_packet_diff_dst(packet);
         var src = load_packet_src(packet);
-        var result = Packet();
+        var written = Packet();
         for (var k = 0u; k < packet_quads; k++) {
-            let xhat = (src[k] - mean[k]) * r[k];
-            result[k] = ((diff_dst[k] - a[k]) - xhat * b[k]) * scale[k];
+            written[k] = result(element_of(src[k], diff_dst[k], cells[k]), cells[k]);
         }
-        store_packet_diff_src(packet, result);
+        store_packet_diff_src(packet, written);
     }
 }

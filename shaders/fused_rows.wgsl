@@ -21,80 +21,62 @@ fn fused_rows(
     let shift = shift_of(rows.x + local / lanes);
 
     var gamma: array<Packet, column_packets>;
-    var sum: array<Packet, column_packets>;
-    var sum_xhat: array<Packet, column_packets>;
+    var sums: array<array<Sums, packet_quads>, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
+            gamma[p][k] = real4(1.0);
             if scaled { gamma[p][k] = gamma_of((lane + p * lanes) * packet_quads + k, shift); }
-            sum[p][k] = real4();
-            sum_xhat[p][k] = real4();
+            sums[p][k] = Sums();
         }
     }
 
-    var d: array<Packet, column_packets>;
-    var xhat: array<Packet, column_packets>;
+    var elements: array<array<Element, packet_quads>, column_packets>;
     for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
         // Past the last row, that one stands in and counts 0: barriers want all invocations.
         let own = first + local / lanes;
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);
-        let mean = load_mean(row / 4u)[row % 4u];
-        let r = real(1.0) / sqrt(load_variance(row / 4u)[row % 4u] + uniforms.epsilon);
+        var cell = cell_of(splat(record_of_cell(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_packet_of(row);
-        var row_total = real4();
-        var row_total_xhat = real4();
+        var total = Sums();
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
             var packet = row_start + min(column, row_packets - 1u);
             if !aligned { packet = min(packet, uniforms.last_packet); }
-            var diff_dst_packet = load_packet_diff_dst(packet);
-            var src_packet = load_packet_src(packet);
+            var diff_dst = load_packet_diff_dst(packet);
+            var src = load_packet_src(packet);
             for (var k = 0u; k < packet_quads; k++) {
-                var diff_dst = diff_dst_packet[k];
-                let own_xhat = (src_packet[k] - real4(mean)) * r;
-                var diff_dst_xhat = diff_dst * own_xhat;
-                xhat[p][k] = own_xhat;
+                let element = element_of(src[k], diff_dst[k], cell);
+                elements[p][k] = element;
+                var inside = vec4(true);
                 if !aligned {
-                    let inside = columns_of(column, shift) < vec4(end);
-                    diff_dst = select(real4(), diff_dst, inside);
-                    diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
+                    inside = columns_of(column, shift) < vec4(end);
+                } else if !complete {
+                    inside = vec4(column < row_packets);
                 }
-                d[p][k] = diff_dst;
+                let own_terms = terms(element, inside);
                 if summed {
-                    var counted = diff_dst;
-                    var counted_xhat = diff_dst_xhat;
+                    // Rows past the last have no columns where they are not aligned.
+                    var counted = own_terms;
                     if aligned && lanes < workgroup_size {
-                        counted = select(real4(), counted, own < uniforms.rows);
-                        counted_xhat = select(real4(), counted_xhat, own < uniforms.rows);
+                        counted = terms(element, inside & vec4(own < uniforms.rows));
                     }
-                    sum[p][k] += counted;
-                    sum_xhat[p][k] += counted_xhat;
+                    sums[p][k] = merge(sums[p][k], counted);
                 }
-                if scaled {
-                    diff_dst *= gamma[p][k];
-                    d[p][k] = diff_dst;
-                    diff_dst_xhat *= gamma[p][k];
-                }
-                if aligned && !complete {
-                    diff_dst = select(real4(), diff_dst, column < row_packets);
-                    diff_dst_xhat = select(real4(), diff_dst_xhat, column < row_packets);
-                }
-                row_total += diff_dst;
-                row_total_xhat += diff_dst_xhat;
+                total = merge(total, weigh(own_terms, gamma[p][k]));
             }
         }
-        let means = row_sum(local, lanes, real2(
-            (row_total.x + row_total.y) + (row_total.z + row_total.w),
-            (row_total_xhat.x + row_total_xhat.y) + (row_total_xhat.z + row_total_xhat.w),
-        )) * uniforms.inverse_count;
+        let means = means_of(sums_of(splat(words_of_record(row_sum(local, lanes, total)))), uniforms.inverse_count);
+        cell = combine(cell, means);
         for (var p = 0u; p < column_packets; p++) {
             let column = lane + p * lanes;
-            var result = Packet();
+            var written = Packet();
             for (var k = 0u; k < packet_quads; k++) {
-                result[k] = ((d[p][k] - real4(means.x)) - xhat[p][k] * means.y) * r;
+                cell.gamma = gamma[p][k];
+                written[k] = result(elements[p][k], cell);
             }
             if (complete || column < row_packets) && (lanes == workgroup_size || own < uniforms.rows) {
-                store_in_row(row_start + column, result, columns_of(column, shift), end);
+                store_in_row(row_start + column, written, columns_of(column, shift), end);
             }
         }
     }
@@ -103,7 +85,7 @@ fn fused_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let column = columns_of((lane + p * lanes) * packet_quads + k, shift).x;
-            write_columns(local, tile, column, sums_of_columns(local, sum[p][k], sum_xhat[p][k]));
+            write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
         }
     }
 }

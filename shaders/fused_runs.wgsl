@@ -10,9 +10,9 @@
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
 
-var<workgroup> scratch: array<real2, workgroup_size>;
-var<workgroup> stats: array<real4, workgroup_size>;   // mean, r, gamma · r, 0
-var<workgroup> totals: array<real2, workgroup_size>;
+var<workgroup> scratch: array<Record, workgroup_size>;
+var<workgroup> stats: array<real4, workgroup_size>; // records of cells
+var<workgroup> totals: array<Record, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn fused_runs(
@@ -34,17 +34,15 @@ fn fused_runs(
     // barriers for divergent.
     if local < uniforms.block {
         let channel = min(first + local, uniforms.channels - 1u);
-        let mean = load_mean(channel / 4u)[channel % 4u];
-        let variance = load_variance(channel / 4u)[channel % 4u];
-        let r = real(1.0) / sqrt(variance + uniforms.epsilon);
-        let gamma = load_gamma(channel / 4u)[channel % 4u];
-        stats[local] = real4(mean, r, gamma * r, 0.0);
+        var cell = statistics_of(channel / 4u, uniforms.epsilon);
+        cell.gamma = load_gamma(channel / 4u);
+        stats[local] = record_of_cell(cell, channel % 4u);
     }
     workgroupBarrier();
 
     for (var turn = 0u; turn < uniforms.block; turn += sublanes) {
         let i = turn + sublane;
-        var sum = real2();
+        var sum = Record();
         if i < present {
             sum = sums_of_channel(first + i, i, member);
         }
@@ -52,7 +50,7 @@ fn fused_runs(
         workgroupBarrier();
         for (var stride = group / 2u; stride > 0u; stride /= 2u) {
             if member < stride {
-                scratch[local] += scratch[local + stride];
+                scratch[local] = merge_records(scratch[local], scratch[local + stride]);
             }
             workgroupBarrier();
         }
@@ -69,10 +67,13 @@ fn fused_runs(
     for (var quad = local; quad < (present + 3u) / 4u; quad += workgroup_size) {
         let count = min(4u, present - 4u * quad);
         let i = 4u * quad;
-        let diff_beta = real4(totals[i].x, totals[i + 1u].x, totals[i + 2u].x, totals[i + 3u].x);
-        let diff_gamma = real4(totals[i].y, totals[i + 1u].y, totals[i + 2u].y, totals[i + 3u].y);
-        store_part_diff_beta(first / 4u + quad, diff_beta, count);
-        store_part_diff_gamma(first / 4u + quad, diff_gamma, count);
+        let sums = sums_of(side_by_side(
+            words_of_record(totals[i]),
+            words_of_record(totals[i + 1u]),
+            words_of_record(totals[i + 2u]),
+            words_of_record(totals[i + 3u]),
+        ));
+        store_parameter_gradients(first / 4u + quad, sums, count);
     }
     if !in_turns {
         storageBarrier(); // diff_dst was read before diff_src is written in its place
@@ -88,47 +89,37 @@ fn run_start_of(n: u32, channel: u32) -> u32 {
 }
 
 // This invocation's share of a channel's sums.
-fn sums_of_channel(channel: u32, i: u32, member: u32) -> real2 {
+fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
     let lane = lane_of(member, uniforms.lanes);
-    let mean = stats[i].x;
-    let r = stats[i].y;
-    var sum = real4();
-    var sum_xhat = real4();
+    let cell = cell_of(splat(stats[i]));
+    var sums = Sums();
     for (var n = group_of(member, uniforms.lanes); n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         let range = vec2(start, start + uniforms.inner);
         let end = (range.y + packet_elements - 1u) / packet_elements;
-        for (var packet = start / packet_elements + lane; packet < end; packet += uniforms.lanes) {
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
-            for (var k = 0u; k < packet_quads; k++) {
-                let quad = packet * packet_quads + k;
-                let d = diff_dst[k];
-                let d_xhat = d * ((src[k] - real4(mean)) * r);
-                sum += only_inside(range, quad, d);
-                sum_xhat += only_inside(range, quad, d_xhat);
-            }
+        for (var packet = start / packet_elements + lane; packet < end; packet += block_packets * uniforms.lanes) {
+            sums = sums_of_block(sums, range, packet, end, cell);
         }
     }
-    return real2((sum.x + sum.y) + (sum.z + sum.w), (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w));
+    return across(sums);
 }
 
 // Of the block's channel i; past the last there is nothing to write, so any will do.
-fn coefficients_of(i: u32) -> Coefficients {
+fn run_cell(i: u32) -> Cell {
     let k = min(i, uniforms.block - 1u);
-    let means = totals[k] * uniforms.inverse_count;
-    return Coefficients(stats[k].x, stats[k].y, means.x, means.y, stats[k].z);
+    let means = means_of(sums_of(splat(words_of_record(totals[k]))), uniforms.inverse_count);
+    return combine(cell_of(splat(stats[k])), means);
 }
 
-fn result_of(d: real4, src: real4, c: Coefficients) -> real4 {
-    return gradient(d, src, c);
+fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
+    return result(element_of(src, diff_dst, cell), cell);
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {
     let lane = lane_of(member, uniforms.lanes);
-    let own = coefficients_of(i);
+    let own = run_cell(i);
     var next = own;
-    if !packet_aligned { next = coefficients_of(i + 1u); }
+    if !packet_aligned { next = run_cell(i + 1u); }
     for (var n = group_of(member, uniforms.lanes); n < uniforms.outer; n += uniforms.outer_lanes) {
         let start = run_start_of(n, channel);
         // Where the last packet ends behind the run, that is in the run of the block's next channel, or past

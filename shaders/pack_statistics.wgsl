@@ -1,4 +1,4 @@
-// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma · r, 0) with
+// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma, 0) with
 // r = 1 / sqrt(variance + epsilon). An invocation does four groups.
 //
 // Bindings: mean, variance, gamma (optional: 1) read; workspace written.
@@ -12,10 +12,9 @@ fn pack_statistics(
     let quad = tile_of(workgroup) * workgroup_size + local;
     if quad >= (uniforms.channels + 3u) / 4u { return; }
 
-    let mean = load_mean(quad);
-    let r = real4(1.0) / sqrt(load_variance(quad) + real4(uniforms.epsilon));
-    let scale = load_gamma(quad) * r;
+    var cell = statistics_of(quad, uniforms.epsilon);
+    cell.gamma = load_gamma(quad);
     for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
-        store_workspace(uniforms.stats + 4u * quad + i, real4(mean[i], r[i], scale[i], 0.0));
+        store_workspace(uniforms.stats + 4u * quad + i, record_of_cell(cell, i));
     }
 }

@@ -32,62 +32,62 @@ fn reduce_columns(
     let split = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, lane_of(local, uniforms.column_lanes));
 
-    var sum: array<Packet, column_packets>;
-    var sum_xhat: array<Packet, column_packets>;
-    var mean: array<Packet, column_packets>;
-    var r: array<Packet, column_packets>;
-    var scale: array<Packet, column_packets>;
+    var cells: array<array<Cell, packet_quads>, column_packets>;
+    var sums: array<array<Sums, packet_quads>, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         var place = place_of(batch, column_of(first, p));
         for (var k = 0u; k < packet_quads; k++) {
-            sum[p][k] = real4();
-            sum_xhat[p][k] = real4();
-            for (var i = 0u; i < 4u; i++) {
-                let stats = load_workspace(uniforms.stats + place.channel);
-                mean[p][k][i] = stats.x;
-                r[p][k][i] = stats.y;
-                scale[p][k][i] = stats.z;
-                place = next_place(place);
-            }
+            cells[p][k] = cell_of(load_records(vec4(uniforms.stats) + four_channels(&place)));
+            sums[p][k] = Sums();
         }
     }
 
     let row_end = min(uniforms.rows, (split + 1u) * uniforms.tile_rows);
-    for (var row = split * uniforms.tile_rows + row_lane; row < row_end; row += row_lanes) {
-        let row_start = row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
+    for (var row = split * uniforms.tile_rows + row_lane; row < row_end;) {
+        var block_end = row_end;
+        if in_blocks { block_end = min(row_end, row + block_rows * row_lanes); }
+        var blocks = array<array<Block, packet_quads>, column_packets>();
         for (var p = 0u; p < column_packets; p++) {
-            let packet = packet_of(row_start, first, p);
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
-            var result = Packet();
+            var src = Packet();
+            if in_blocks { src = load_packet_src(packet_of(row_start_of(batch, row), first, p)); }
             for (var k = 0u; k < packet_quads; k++) {
-                var d = diff_dst[k];
-                var d_xhat = d * ((src[k] - mean[p][k]) * r[p][k]);
-                result[k] = d * scale[p][k];
-                if !complete {
-                    let inside = inside_tensor((row_start + column_of(first, p)) * packet_quads + k);
-                    d = select(real4(), d, inside);
-                    d_xhat = select(real4(), d_xhat, inside);
-                }
-                sum[p][k] += d;
-                sum_xhat[p][k] += d_xhat;
+                blocks[p][k] = begin(src[k]);
             }
-            store_in_row(row_start, first, p, result);
         }
+        for (; row < block_end; row += row_lanes) {
+            let row_start = row_start_of(batch, row);
+            for (var p = 0u; p < column_packets; p++) {
+                let packet = packet_of(row_start, first, p);
+                var diff_dst = load_packet_diff_dst(packet);
+                var src = load_packet_src(packet);
+                var written = Packet();
+                for (var k = 0u; k < packet_quads; k++) {
+                    let element = element_of(src[k], diff_dst[k], cells[p][k]);
+                    let inside = inside_tensor((row_start + column_of(first, p)) * packet_quads + k);
+                    blocks[p][k] = accumulate(blocks[p][k], element, inside);
+                    written[k] = result_of_constants(element, cells[p][k]);
+                }
+                store_in_row(row_start, first, p, written);
+            }
+        }
+        for (var p = 0u; p < column_packets; p++) {
+            for (var k = 0u; k < packet_quads; k++) {
+                sums[p][k] = end_block(sums[p][k], blocks[p][k]);
+            }
+        }
+        if !in_blocks { break; }
     }
 
     for (var p = 0u; p < column_packets; p++) {
         let column = first + p * uniforms.column_lanes;
         for (var k = 0u; k < packet_quads; k++) {
-            let total = stacked_sum(local, sum[p][k], sum_xhat[p][k]);
-            sum[p][k] = total.sum;
-            sum_xhat[p][k] = total.sum_xhat;
+            sums[p][k] = stacked_sum(local, sums[p][k]);
             if !folded && row_lane == 0u && column < uniforms.end_packet {
                 var to = packet_elements * (split * uniforms.width_packets + column);
                 if general {
                     to = split * uniforms.channels + packet_elements * (batch * uniforms.width_packets + column);
                 }
-                store_columns(to + 4u * k, total);
+                store_columns(to + 4u * k, sums[p][k]);
             }
         }
     }
@@ -97,34 +97,31 @@ fn reduce_columns(
         let column = first + p * uniforms.column_lanes;
         if row_lane == 0u && column < uniforms.end_packet {
             for (var k = 0u; k < packet_quads; k++) {
-                sums[column * packet_quads + k] = sum[p][k];
-                sums_xhat[column * packet_quads + k] = sum_xhat[p][k];
+                shared_sums[column * packet_quads + k] = sums[p][k];
             }
         }
     }
     workgroupBarrier();
-    let row = uniforms.channels * uniforms.inner;
+    let row_length = uniforms.channels * uniforms.inner;
     for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
-        var total = real2();
+        var total = Record();
         let width = packet_elements * uniforms.width_packets;
-        for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row) {
+        for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row_length) {
             for (var j = start; j < start + uniforms.inner; j++) {
-                total += real2(sums[j / 4u][j % 4u], sums_xhat[j / 4u][j % 4u]);
+                total = merge_records(total, record_of(shared_sums[j / 4u], j % 4u));
             }
         }
-        let to = uniforms.partials + split * uniforms.channels + channel;
-        store_workspace(to, real4(total, real2()));
+        store_workspace(uniforms.partials + split * uniforms.channels + channel, words_of_record(total));
     }
 }
 
 // Writes the sums of four columns, the first of which is number `to` of all splits'.
-fn store_columns(to: u32, total: Sums) {
+fn store_columns(to: u32, sums: Sums) {
     if paired {
-        store_paired(uniforms.partials, to, total.sum, total.sum_xhat);
+        store_paired(uniforms.partials, to, sums);
         return;
     }
     for (var i = 0u; i < 4u; i++) {
-        let record = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
-        store_workspace(uniforms.partials + to + i, record);
+        store_workspace(uniforms.partials + to + i, words_of_record(record_of(sums, i)));
     }
 }

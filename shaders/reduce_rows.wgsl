@@ -19,8 +19,7 @@ fn reduce_rows(
     let tile = tile_at(index, local);
 
     var gamma: array<Packet, column_packets>;
-    var sum: array<Packet, column_packets>;
-    var sum_xhat: array<Packet, column_packets>;
+    var sums: array<array<Sums, packet_quads>, column_packets>;
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
@@ -29,8 +28,7 @@ fn reduce_rows(
                 weights = select(real4(), weights, columns_of(quad, 0u) < vec4(uniforms.columns));
             }
             gamma[p][k] = weights;
-            sum[p][k] = real4();
-            sum_xhat[p][k] = real4();
+            sums[p][k] = Sums();
         }
     }
 
@@ -43,10 +41,10 @@ fn reduce_rows(
         let own = base + local / lanes;
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);
-        let stats = load_workspace(uniforms.stats + row);
+        let record = load_workspace(uniforms.stats + row);
+        let cell = row_cell(record);
         let first = first_packet_of(row);
-        var total = real4();
-        var total_xhat = real4();
+        var total = Sums();
         for (var p = 0u; p < column_packets; p++) {
             let own_packet = tile.packet + p * lanes;
             let packet = packet_in_window(first, own_packet);
@@ -59,29 +57,22 @@ fn reduce_rows(
                 src_packet[0] = shifted(src_packet[0], load_packet_src(next)[0], shift);
             }
             for (var k = 0u; k < packet_quads; k++) {
-                var diff_dst = diff_dst_packet[k];
-                var diff_dst_xhat = diff_dst * ((src_packet[k] - real4(stats.x)) * stats.y);
+                var inside = vec4(true);
                 if !complete || lanes < workgroup_size {
-                    let inside = columns_of(own_packet * packet_quads + k, 0u) < vec4(end);
-                    diff_dst = select(real4(), diff_dst, inside);
-                    diff_dst_xhat = select(real4(), diff_dst_xhat, inside);
+                    inside = columns_of(own_packet * packet_quads + k, 0u) < vec4(end);
                 }
-                sum[p][k] += diff_dst;
-                sum_xhat[p][k] += diff_dst_xhat;
-                total += diff_dst * gamma[p][k];
-                total_xhat += diff_dst_xhat * gamma[p][k];
+                let own_terms = terms(element_of(src_packet[k], diff_dst_packet[k], cell), inside);
+                sums[p][k] = merge(sums[p][k], own_terms);
+                total = merge(total, weigh(own_terms, gamma[p][k]));
             }
         }
-        let joint = row_sum(local, joined, real2(
-            (total.x + total.y) + (total.z + total.w),
-            (total_xhat.x + total_xhat.y) + (total_xhat.z + total_xhat.w),
-        ));
+        let joint = words_of_record(row_sum(local, joined, total));
         let counts = (complete || part < uniforms.row_parts) && (lanes == workgroup_size || own < uniforms.rows);
         if local % joined == 0u && counts {
             if one_part {
-                store_workspace(uniforms.stats + row, real4(stats.xy, joint * uniforms.inverse_count));
+                store_workspace(uniforms.stats + row, real4(record.xy, joint.xy * uniforms.inverse_count));
             } else {
-                store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, real4(joint, real2()));
+                store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, joint);
             }
         }
     }
@@ -90,13 +81,11 @@ fn reduce_rows(
     for (var p = 0u; p < column_packets; p++) {
         for (var k = 0u; k < packet_quads; k++) {
             let quad = (tile.packet + p * lanes) * packet_quads + k;
-            let total = sums_of_columns(local, sum[p][k], sum_xhat[p][k]);
+            let total = sums_of_columns(local, sums[p][k]);
             if !direct {
                 write_columns(local, group, 4u * quad, total);
             } else if local < lanes && 4u * quad < uniforms.columns {
-                let count = min(4u, uniforms.columns - 4u * quad);
-                store_part_diff_beta(quad, total.sum, count);
-                store_part_diff_gamma(quad, total.sum_xhat, count);
+                store_parameter_gradients(quad, total, min(4u, uniforms.columns - 4u * quad));
             }
         }
     }

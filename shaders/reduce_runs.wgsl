@@ -24,38 +24,34 @@ fn reduce_runs(
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
     let block = tile / uniforms.chunks / uniforms.channels;
-    let stats = load_workspace(uniforms.stats + channel);
+    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
 
-    var sum = real4();
-    var sum_xhat = real4();
+    var sums = Sums();
     let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
     for (var n = block * uniforms.outer_block + sublane; n < outer_end; n += sublanes) {
         let run = run_of(n, channel);
         let range = chunk_range(run, chunk);
         let end = (range.y + packet_elements - 1u) / packet_elements;
-        for (var packet = range.x / packet_elements + lane; packet < end; packet += uniforms.lanes) {
-            var diff_dst = load_packet_diff_dst(packet);
-            var src = load_packet_src(packet);
-            var result = Packet();
-            for (var k = 0u; k < packet_quads; k++) {
-                let quad = packet * packet_quads + k;
-                let d = diff_dst[k];
-                let d_xhat = d * ((src[k] - real4(stats.x)) * stats.y);
-                sum += only_inside(range, quad, d);
-                sum_xhat += only_inside(range, quad, d_xhat);
-                result[k] = d * stats.z;
-            }
-            store_packet_diff_src(packet, result);
+        for (var packet = range.x / packet_elements + lane; packet < end; packet += block_packets * uniforms.lanes) {
+            sums = sums_of_block(sums, range, packet, end, cell);
+            store_packet_diff_src(packet, result_in_passing(packet, cell));
         }
     }
 
-    workgroup_sum(local, real2(
-        (sum.x + sum.y) + (sum.z + sum.w),
-        (sum_xhat.x + sum_xhat.y) + (sum_xhat.z + sum_xhat.w),
-    ));
+    workgroup_sum(local, across(sums));
     if local == 0u {
         let split = block * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;
-        store_workspace(to, real4(scratch[0], real2()));
+        store_workspace(to, words_of_record(scratch[0]));
     }
+}
+
+// A packet's diff_src where mean and variance are constants: nothing but the cell is needed, and diff_dst again.
+fn result_in_passing(packet: u32, cell: Cell) -> Packet {
+    var diff_dst = load_packet_diff_dst(packet);
+    var written = Packet();
+    for (var k = 0u; k < packet_quads; k++) {
+        written[k] = result_of_constants(element_of(real4(), diff_dst[k], cell), cell);
+    }
+    return written;
 }

@@ -1,12 +1,6 @@
 // Sums of columns that the kernels over rows write.
 
-var<workgroup> sums: array<real4, workgroup_size>;
-var<workgroup> sums_xhat: array<real4, workgroup_size>;
-
-struct ColumnSums {
-    sum: real4,
-    sum_xhat: real4,
-}
+var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
 // Invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
@@ -17,28 +11,25 @@ fn writers() -> u32 {
 
 // The sums of four columns: if `stacked`, invocations that have the same ones add theirs up in a fixed order, and the
 // first of them get them. Every invocation calls it.
-fn sums_of_columns(local: u32, own: real4, own_xhat: real4) -> ColumnSums {
+fn sums_of_columns(local: u32, own: Sums) -> Sums {
     let keep = writers();
-    if keep == workgroup_size { return ColumnSums(own, own_xhat); }
-    sums[local] = own;
-    sums_xhat[local] = own_xhat;
+    if keep == workgroup_size { return own; }
+    shared_sums[local] = own;
     workgroupBarrier();
     for (var stride = workgroup_size / 2u; stride >= keep; stride /= 2u) {
         if local < stride {
-            sums[local] += sums[local + stride];
-            sums_xhat[local] += sums_xhat[local + stride];
+            shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
         }
         workgroupBarrier();
     }
-    let total = ColumnSums(sums[local], sums_xhat[local]);
+    let total = shared_sums[local];
     workgroupBarrier(); // they are written again for the next columns
     return total;
 }
 
 // Writes a group's partial sums of the four columns from `column` on, of those in the row: `paired`, in rows of whole
-// quads of columns, or where invocations' columns differ as
-// workspace[partials + part · columns + column] = (Σ, Σ·x̂, 0, 0).
-fn write_columns(local: u32, group: u32, column: u32, total: ColumnSums) {
+// quads of columns, or where invocations' columns differ as records workspace[partials + part · columns + column].
+fn write_columns(local: u32, group: u32, column: u32, total: Sums) {
     let keep = writers();
     if local >= keep { return; }
     let count = uniforms.columns;
@@ -46,13 +37,13 @@ fn write_columns(local: u32, group: u32, column: u32, total: ColumnSums) {
     if same_columns {
         let quads = (count + 3u) / 4u;
         if column < count {
-            store_paired(uniforms.partials + part * 2u * quads, column, total.sum, total.sum_xhat);
+            store_paired(uniforms.partials + part * 2u * quads, column, total);
         }
         return;
     }
     for (var i = 0u; i < 4u; i++) {
         if column + i < count {
-            let record = real4(total.sum[i], total.sum_xhat[i], 0.0, 0.0);
+            let record = words_of_record(record_of(total, i));
             store_workspace(uniforms.partials + part * count + column + i, record);
         }
     }

@@ -38,6 +38,21 @@ fn next_place(place: Place) -> Place {
     return next;
 }
 
+// The channels of four columns from a place on, which moves behind them.
+fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
+    let first = *place;
+    let second = next_place(first);
+    let third = next_place(second);
+    let fourth = next_place(third);
+    *place = next_place(fourth);
+    return vec4(first.channel, second.channel, third.channel, fourth.channel);
+}
+
+// A row's first packet, relative to the window.
+fn row_start_of(batch: u32, row: u32) -> u32 {
+    return row_of(batch, row) * uniforms.width_packets - uniforms.window / packet_elements;
+}
+
 // The packet of a row in the p-th column; past the tensor's end, its last.
 fn packet_of(row_start: u32, first: u32, p: u32) -> u32 {
     let packet = row_start + column_of(first, p);
@@ -48,6 +63,7 @@ fn packet_of(row_start: u32, first: u32, p: u32) -> u32 {
 // Which of a quad's elements are in the tensor. A quad may be so far behind that its elements' numbers
 // would wrap.
 fn inside_tensor(quad: u32) -> vec4<bool> {
+    if complete { return vec4(true); }
     let count = select(uniforms.length - 4u * quad, 0u, quad > (uniforms.length - 1u) / 4u);
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }

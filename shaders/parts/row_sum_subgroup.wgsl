@@ -4,11 +4,10 @@
 // Invocations are packed into subgroups by their index, as all compilers do where a workgroup has one dimension
 // and is made of whole subgroups of one size.
 
-fn row_sum(local: u32, count: u32, own: real2) -> real2 {
-    if count == workgroup_size { return real2(subgroupAdd(own.x), subgroupAdd(own.y)); }
-    var sum = own;
+fn row_sum(local: u32, count: u32, own: Sums) -> Record {
+    var sum = across(own);
     for (var stride = count / 2u; stride > 0u; stride /= 2u) {
-        sum += real2(subgroupShuffleXor(sum.x, stride), subgroupShuffleXor(sum.y, stride));
+        sum = merge_records(sum, subgroupShuffleXor(sum, stride));
     }
     return sum;
 }

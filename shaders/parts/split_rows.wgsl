@@ -40,3 +40,8 @@ fn shifted(own: real4, next: real4, shift: u32) -> real4 {
     let far = select(next.xy, next.yz, by_odd);
     return select(near, real4(near.zw, far), shift >= 2u);
 }
+
+// Of a row's record, whose last two words are not of the cell. gamma is of the columns.
+fn row_cell(record: real4) -> Cell {
+    return cell_of(splat(real4(record.xy, 1.0, 0.0)));
+}

@@ -1,14 +1,14 @@
 // Sums over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
 
-var<workgroup> scratch: array<real2, workgroup_size>;
+var<workgroup> scratch: array<Record, workgroup_size>;
 
 // Leaves in scratch[0] the sum over all invocations.
-fn workgroup_sum(local: u32, value: real2) {
+fn workgroup_sum(local: u32, value: Record) {
     scratch[local] = value;
     workgroupBarrier();
     for (var stride = workgroup_size / 2u; stride > 0u; stride /= 2u) {
         if local < stride {
-            scratch[local] += scratch[local + stride];
+            scratch[local] = merge_records(scratch[local], scratch[local + stride]);
         }
         workgroupBarrier();
     }

@@ -90,6 +90,7 @@ impl Binder<'_> {
             bound.push((binding, place));
         }
         let mut variant = Variant {
+            body: self.plan.body,
             kernel: self.dispatch.kernel,
             data: self.plan.data,
             params: self.plan.params,

@@ -32,7 +32,7 @@ impl Describe for ApplyColumns {
         let packets = u64::from(self.column_packets);
         let row_lanes = (workgroup_size / u64::from(tiles.column_lanes.max(1))).max(1);
         let rows = u64::from(tiles.tile_rows).div_ceil(row_lanes);
-        let init = packets * (1 + u64::from(self.packet_quads) * (1 + 4));
+        let init = packets * (1 + u64::from(self.packet_quads));
         init + rows * (1 + packets * of_a_packet(self.packet_quads, false))
     }
 }
@@ -41,6 +41,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "apply_columns",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::LANES),
         Part::Always(parts::APPLY_TILES),
         Part::Always(parts::AXES),

@@ -57,11 +57,12 @@ pub(super) const ENTRY: Entry = Entry {
     name: "apply_rows",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::APPLY_TILES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::ROWS),
         Part::Always(parts::SPLIT_ROWS),
-        Part::Always(parts::GRADIENT),
         Part::Always(include_str!("../../shaders/apply_rows.wgsl")),
     ],
     tensors: &[

@@ -70,6 +70,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "finish",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(include_str!("../../shaders/finish.wgsl")),
     ],
     tensors: &[

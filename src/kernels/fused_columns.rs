@@ -43,7 +43,7 @@ impl Describe for FusedColumns {
         let (row_lanes, rows) = self.walk(uniforms, workgroup_size);
         let of_a_packet = of_a_packet(self.packet_quads, false);
         let sums = u64::from(self.packet_quads) * (2 + tree(row_lanes));
-        sums + rows.div_ceil(64) * of_a_packet + 2 * rows * of_a_packet
+        sums + rows.div_ceil(64) * 2 * of_a_packet + 2 * rows * of_a_packet
     }
 
     /// In blocks of 64 rows.
@@ -56,6 +56,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "fused_columns",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::LANES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::STACKED_SUM),

@@ -61,6 +61,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "fused_rows",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::PAIRED_SUMS),
         Part::Always(parts::PACKETS),
         Part::Always(parts::ROWS),

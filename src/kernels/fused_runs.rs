@@ -54,7 +54,7 @@ impl Describe for FusedRuns {
         let block = u64::from(uniforms.block);
         let turns = block.div_ceil((workgroup_size / group).max(1));
         let (runs, touched, begun) = self.walk(uniforms);
-        let reduce = runs * (1 + touched * of_a_packet(self.packet_quads, false));
+        let reduce = runs * (1 + touched * (1 + of_a_packet(self.packet_quads, false)));
         let apply = runs * (1 + begun * of_a_packet(self.packet_quads, self.narrow));
         let stores = block.div_ceil(4).div_ceil(workgroup_size);
         turns * (1 + tree(group) + reduce) + stores + turns * (1 + apply)
@@ -71,11 +71,13 @@ pub(super) const ENTRY: Entry = Entry {
     name: "fused_runs",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::LANES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::QUADS),
-        Part::Always(parts::GRADIENT),
         Part::Always(parts::APPLY_RUN),
+        Part::Always(parts::REDUCE_RUN),
         Part::Always(include_str!("../../shaders/fused_runs.wgsl")),
     ],
     tensors: &[

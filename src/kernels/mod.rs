@@ -61,6 +61,7 @@ mod accessors;
 mod apply_columns;
 mod apply_rows;
 mod apply_runs;
+mod bodies;
 mod describe;
 mod finish;
 mod fused_columns;
@@ -81,6 +82,7 @@ mod uniforms;
 pub(crate) use apply_columns::{ApplyColumns, ApplyColumnsUniforms};
 pub(crate) use apply_rows::{ApplyRows, ApplyRowsUniforms};
 pub(crate) use apply_runs::{ApplyRuns, ApplyRunsUniforms};
+pub(crate) use bodies::Body;
 #[cfg(test)]
 pub(crate) use describe::Value;
 pub(crate) use describe::{Constant, Describe};
@@ -165,6 +167,8 @@ pub(crate) enum Kernel {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
     Always(&'static str),
+    /// The body of the variant's operator.
+    Body,
     /// Where a constant is true.
     If(&'static str, &'static str),
     /// Where it is not.
@@ -176,6 +180,7 @@ impl Part {
     pub fn text(self) -> &'static str {
         match self {
             Self::Always(text) | Self::If(_, text) | Self::Unless(_, text) => text,
+            Self::Body => "",
         }
     }
 }

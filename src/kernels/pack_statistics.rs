@@ -31,6 +31,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(include_str!("../../shaders/pack_statistics.wgsl")),
     ],
     tensors: &[

@@ -13,11 +13,12 @@ parts! {
     AXES = "axes";
     COLUMN_SUMS = "column_sums";
     COLUMNS = "columns";
-    GRADIENT = "gradient";
     LANES = "lanes";
     PACKETS = "packets";
     PAIRED_SUMS = "paired_sums";
     QUADS = "quads";
+    RECORDS = "records";
+    REDUCE_RUN = "reduce_run";
     ROW_SUM_SUBGROUP = "row_sum_subgroup";
     ROW_SUM_WORKGROUP = "row_sum_workgroup";
     ROWS = "rows";

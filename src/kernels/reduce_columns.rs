@@ -39,7 +39,8 @@ impl Describe for ReduceColumns {
         let row_lanes = (workgroup_size / u64::from(tiles.column_lanes.max(1))).max(1);
         let of_packets = packets * of_a_packet(self.packet_quads, false);
         let rows = u64::from(tiles.tile_rows).div_ceil(row_lanes);
-        let init = packets * (1 + quads * (1 + 4));
+        // Cells, then a block's beginning and end.
+        let around = 3 * packets * (1 + quads);
         let sums = packets * (1 + quads * (1 + tree(row_lanes) + 4));
         let folded = u64::from(self.folded) * {
             let row = (u64::from(tiles.channels) * u64::from(tiles.inner)).max(1);
@@ -47,7 +48,7 @@ impl Describe for ReduceColumns {
             let channels = u64::from(tiles.channels).div_ceil(workgroup_size);
             of_packets + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
         };
-        init + rows * (1 + of_packets) + sums + folded
+        around + 1 + rows * (1 + of_packets) + sums + folded
     }
 
     fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
@@ -60,6 +61,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "reduce_columns",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::LANES),
         Part::Always(parts::AXES),
         Part::Always(parts::PACKETS),

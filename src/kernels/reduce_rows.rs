@@ -76,6 +76,8 @@ pub(super) const ENTRY: Entry = Entry {
     name: "reduce_rows",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::PAIRED_SUMS),
         Part::Always(parts::PACKETS),
         Part::Always(parts::ROWS),

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RunTiles;
-use super::{Entry, Kernel, Part, Tensor, parts, tree};
+use super::{Entry, Kernel, Part, Tensor, of_a_packet, parts, tree};
 
 constants! {
     struct ReduceRuns {
@@ -41,7 +41,9 @@ impl Describe for ReduceRuns {
 
     fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (runs, packets, _) = self.walk(uniforms, workgroup_size);
-        runs * (1 + packets * (1 + u64::from(self.packet_quads))) + tree(workgroup_size)
+        // A block of one packet, and its result in passing.
+        let of_a_packet = of_a_packet(self.packet_quads, false) + u64::from(self.packet_quads);
+        runs * (1 + packets * (1 + of_a_packet)) + tree(workgroup_size)
     }
 
     /// A run's neighbours count as 0.
@@ -55,12 +57,15 @@ pub(super) const ENTRY: Entry = Entry {
     name: "reduce_runs",
     text: &[
         Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
         Part::Always(parts::LANES),
         Part::Always(parts::WORKGROUP_SUM),
         Part::Always(parts::AXES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::QUADS),
         Part::Always(parts::RUNS),
+        Part::Always(parts::REDUCE_RUN),
         Part::Always(include_str!("../../shaders/reduce_runs.wgsl")),
     ],
     tensors: &[

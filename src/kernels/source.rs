@@ -1,7 +1,7 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Accessors, Storage};
-use super::{Constant, Kernel, Part, Tensor};
+use super::{Body, Constant, Kernel, Part, Tensor};
 use crate::DType;
 
 /// A language that naga translates kernels to.
@@ -35,6 +35,7 @@ pub(super) const PACKET_QUADS: &str = "packet_quads";
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {
     pub kernel: Kernel,
+    pub body: Body,
     pub data: DType,
     pub params: DType,
     /// The tensors that are bound, in the order of the manifest.
@@ -204,8 +205,15 @@ impl Variant {
         for &tensor in entry.tensors {
             parts.extend(self.accessors(tensor));
         }
+        if entry.text.iter().any(|part| matches!(part, Part::Body)) {
+            let others = self.body.tensors().iter();
+            for &tensor in others.filter(|tensor| !entry.tensors.contains(tensor)) {
+                parts.extend(self.accessors(tensor));
+            }
+        }
         let text = entry.text.iter().filter_map(|&part| match part {
             Part::Always(text) => Some(text),
+            Part::Body => Some(self.body.text()),
             Part::If(name, text) => self.is(name).then_some(text),
             Part::Unless(name, text) => (!self.is(name)).then_some(text),
         });
@@ -262,6 +270,7 @@ impl Variant {
         };
         let is_output = tensor.is_output();
         let mut texts = match tensor {
+            Tensor::Workspace if !bound => vec![accessors.absent(false), accessors.absent(true)],
             _ if !bound => vec![accessors.absent(is_output)],
             Tensor::Workspace => vec![accessors.load(), accessors.store()],
             _ if is_output => vec![accessors.store()],

@@ -8,7 +8,7 @@ mod planned;
 
 use super::describe::Value;
 use super::source::{PACKET_QUADS, Target};
-use super::{Access, Constant, Entry, Kernel, Part, Tensor, Uniforms, Variant};
+use super::{Access, Body, Constant, Entry, Kernel, Part, Tensor, Uniforms, Variant};
 use crate::DType;
 use crate::profile::SHARED_REALS;
 use naga::back;
@@ -41,7 +41,7 @@ fn choices(entry: &Entry) -> Vec<Vec<&'static str>> {
     let flags = flags.filter(|(_, value)| matches!(value, Constant::Flag(_)));
     let chooses = |name: &str| {
         entry.text.iter().any(|part| match part {
-            Part::Always(_) => false,
+            Part::Always(_) | Part::Body => false,
             Part::If(constant, _) | Part::Unless(constant, _) => *constant == name,
         })
     };
@@ -62,6 +62,7 @@ impl Kernel {
         let can_be_in_place = in_place.iter().all(|tensor| entry.tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
+        let body = Body::Gradient;
         for (data, params) in dtypes() {
             for absent in subsets(entry.optional) {
                 for enabled in choices(entry) {
@@ -101,6 +102,7 @@ impl Kernel {
                         let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
                         let variant = Variant {
                             kernel: self,
+                            body,
                             data,
                             params,
                             exact: ends.copied().collect(),
@@ -718,7 +720,12 @@ fn header(text: &str) -> String {
 /// zero it once.
 #[test]
 fn variables_declared_in_loops_have_initializers() {
-    let folders = ["shaders", "shaders/parts", "shaders/elements"];
+    let folders = [
+        "shaders",
+        "shaders/operators",
+        "shaders/parts",
+        "shaders/elements",
+    ];
     let mut declared = 0;
     for (name, text) in folders.into_iter().flat_map(files) {
         let mut blocks = Vec::new(); // whether each block around is a loop's
@@ -799,6 +806,7 @@ fn every_constant_and_uniform_is_read() {
     for kernel in Kernel::ALL {
         let entry = kernel.entry();
         let texts = entry.text.iter().map(|part| part.text());
+        let texts = texts.chain([Body::Gradient.text()]);
         let texts: String = texts.collect::<Vec<_>>().join("\n");
         let code: String = texts
             .lines()
@@ -811,7 +819,7 @@ fn every_constant_and_uniform_is_read() {
         for (name, value) in entry.constants {
             let chooses = matches!(value, Constant::Flag(_))
                 && entry.text.iter().any(|part| match part {
-                    Part::Always(_) => false,
+                    Part::Always(_) | Part::Body => false,
                     Part::If(constant, _) | Part::Unless(constant, _) => constant == name,
                 });
             assert!(chooses || reads(name), "{}: {name}", entry.name);

@@ -5,7 +5,7 @@ use super::tensors::Tensors;
 use super::workspace::Workspace;
 use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::Tensor;
+use crate::kernels::{Body, Tensor};
 use crate::{Algorithm, DType, Error, ParamGrads, Profile, Statistics};
 
 /// Requirements of one element type and length, for a tensor each.
@@ -307,6 +307,7 @@ impl Planner<'_> {
             }
         }
         let plan = Plan {
+            body: Body::Gradient,
             algorithm,
             data: self.data,
             params,

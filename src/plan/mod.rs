@@ -22,7 +22,7 @@ mod workspace;
 pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 
 use crate::geometry::{self, Grid, Layout};
-use crate::kernels::{AxisSizes, Constant, Describe, Kernel, Tensor, Uniforms};
+use crate::kernels::{AxisSizes, Body, Constant, Describe, Kernel, Tensor, Uniforms};
 use crate::{Algorithm, DType, Error, Profile};
 use std::ops::Range;
 
@@ -152,6 +152,7 @@ impl Requirement {
 /// A plan: what to bind and what to dispatch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
+    pub body: Body,
     /// What computes the whole operator.
     pub algorithm: Algorithm,
     pub data: DType,

@@ -24,6 +24,7 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
         let whole = plan.dispatches.iter();
         for (_, dispatch) in whole.filter(|(phases, _)| phases.meets(Phases::WHOLE)) {
             let variant = Variant {
+                body: plan.body,
                 kernel: dispatch.kernel,
                 data,
                 params: DType::F32,

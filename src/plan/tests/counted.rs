@@ -138,6 +138,7 @@ impl Counter {
         let counts = self.buffer(256 * dispatches.len() as u64, &[]);
         for (index, dispatch) in (0..).zip(&dispatches) {
             let variant = Variant {
+                body: plan.body,
                 kernel: dispatch.kernel,
                 data: plan.data,
                 params: plan.params,

@@ -1,0 +1,144 @@
+// The gradient of batch norm and of layer norm, four elements at a time. With x̂ = (src − mean) · r,
+// diff_src = r · ((gamma · diff_dst − a) − x̂ · b), where a and b are the means of gamma · diff_dst and
+// gamma · diff_dst · x̂ over the elements that share a mean; diff_beta = Σ diff_dst, diff_gamma = Σ diff_dst · x̂.
+
+// What an element's result depends on beside the element.
+struct Cell {
+    mean: real4,
+    r: real4,
+    gamma: real4,
+    a: real4,
+    b: real4,
+}
+
+// What sums and result are made of.
+struct Element {
+    d: real4,
+    xhat: real4,
+}
+
+// Four sums side by side, of one cell or of four.
+struct Sums {
+    d: real4,
+    d_xhat: real4,
+}
+
+// The four of one cell added up.
+alias Record = real2;
+
+// Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four cells, without gamma.
+fn statistics_of(quad: u32, epsilon: real) -> Cell {
+    let r = real4(1.0) / sqrt(load_variance(quad) + real4(epsilon));
+    return Cell(load_mean(quad), r, real4(1.0), real4(), real4());
+}
+
+// Of records (mean, r, gamma, 0).
+fn cell_of(words: Words) -> Cell {
+    return Cell(words.x, words.y, words.z, real4(), real4());
+}
+
+fn record_of_cell(cell: Cell, i: u32) -> real4 {
+    return real4(cell.mean[i], cell.r[i], cell.gamma[i], 0.0);
+}
+
+// The same with what follows from the means of the sums.
+fn combine(cell: Cell, means: Words) -> Cell {
+    return Cell(cell.mean, cell.r, cell.gamma, cell.gamma * means.x, cell.gamma * means.y);
+}
+
+fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
+    return Cell(
+        select(f.mean, t.mean, condition),
+        select(f.r, t.r, condition),
+        select(f.gamma, t.gamma, condition),
+        select(f.a, t.a, condition),
+        select(f.b, t.b, condition),
+    );
+}
+
+fn element_of(src: real4, diff_dst: real4, cell: Cell) -> Element {
+    return Element(diff_dst, (src - cell.mean) * cell.r);
+}
+
+fn result(element: Element, cell: Cell) -> real4 {
+    return cell.r * ((cell.gamma * element.d - cell.a) - element.xhat * cell.b);
+}
+
+// Where mean and variance are constants, a and b are 0 and src does not count.
+fn result_of_constants(element: Element, cell: Cell) -> real4 {
+    return cell.r * (cell.gamma * element.d);
+}
+
+// An element's terms, those that are in the cell.
+fn terms(element: Element, inside: vec4<bool>) -> Sums {
+    return Sums(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
+}
+
+fn merge(a: Sums, b: Sums) -> Sums {
+    return Sums(a.d + b.d, a.d_xhat + b.d_xhat);
+}
+
+// The sums with gamma, where it varies between the elements of a row.
+fn weigh(sums: Sums, gamma: real4) -> Sums {
+    return Sums(sums.d * gamma, sums.d_xhat * gamma);
+}
+
+fn across(sums: Sums) -> Record {
+    return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
+}
+
+// Sums of elements one after another, which `terms` of a block are added to: plain sums, whatever the blocks.
+alias Block = Sums;
+
+const in_blocks: bool = false;
+const block_packets: u32 = 1;
+const block_rows: u32 = 64;
+
+fn begin(first: real4) -> Block {
+    return Sums();
+}
+
+fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
+    return merge(block, terms(element, inside));
+}
+
+fn end_block(sums: Sums, block: Block) -> Sums {
+    return merge(sums, block);
+}
+
+// Records of the means of sums, side by side.
+fn means_of(sums: Sums, inverse_count: real) -> Words {
+    return Words(sums.d * inverse_count, sums.d_xhat * inverse_count, real4(), real4());
+}
+
+// Sums as records of the workspace (Σ diff_dst, Σ diff_dst · x̂, 0, 0), and back.
+fn merge_records(a: Record, b: Record) -> Record {
+    return a + b;
+}
+
+fn words_of_record(record: Record) -> real4 {
+    return real4(record, real2());
+}
+
+fn record_of(sums: Sums, i: u32) -> Record {
+    return real2(sums.d[i], sums.d_xhat[i]);
+}
+
+fn sums_of(words: Words) -> Sums {
+    return Sums(words.x, words.y);
+}
+
+// Two cells share a record.
+fn pair_of(sums: Sums, pair: u32) -> real4 {
+    return real4(sums.d[2u * pair], sums.d_xhat[2u * pair], sums.d[2u * pair + 1u], sums.d_xhat[2u * pair + 1u]);
+}
+
+fn sums_of_pairs(first: real4, second: real4) -> Sums {
+    return Sums(real4(first.xz, second.xz), real4(first.yw, second.yw));
+}
+
+// The parameters' gradients of four channels, the first `count`.
+fn store_parameter_gradients(quad: u32, sums: Sums, count: u32) {
+    store_part_diff_beta(quad, sums.d, count);
+    store_part_diff_gamma(quad, sums.d_xhat, count);
+}
