@@ -305,7 +305,7 @@ fn a_plan_of_another_context() {
         wgpu::Features::empty(),
     );
     let wide = wide.subject.with_profile("wide", |profile| {
-        profile.tuning.runs_workgroup = 1024;
+        profile.tuning.workgroup = 1024;
     });
     let narrow = Noop::default();
     let case = Case::<f32, f32>::random(&[2, 3, 500], options_in(DataFormat::Ncx), 1);
@@ -349,7 +349,7 @@ fn a_plan_of_another_context() {
     // Of rows so many that a binding does not hold their means: known when planning.
     let short = narrow.subject.with_profile("short bindings", |profile| {
         profile.max_binding = 4096;
-        profile.tuning.window_unit = 256;
+        profile.window_unit = 256;
     });
     let layer = GpuLayerNorm::new(&short.gpu, LayerNormOptions::default()).unwrap();
     let error = layer.plan(&[2000, 4], DType::F32, DType::F32).unwrap_err();
@@ -364,7 +364,7 @@ fn a_plan_of_another_context() {
     );
     // A profile cannot promise more than the device has.
     let boasting = narrow.subject.with_profile("boasting", |profile| {
-        profile.tuning.runs_workgroup = 1024;
+        profile.tuning.workgroup = 1024;
         profile.max_invocations = 1024;
         profile.max_workgroups = u32::MAX;
         profile.max_binding = u64::MAX;
@@ -372,7 +372,7 @@ fn a_plan_of_another_context() {
         profile.alignment = 1;
         profile.max_storage_buffers = u32::MAX;
         profile.f64 = true;
-        profile.int64 = true;
+        profile.long_words = true;
     });
     let limits = |subject: &Subject| {
         let mut profile = subject.gpu.profile().clone();

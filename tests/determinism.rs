@@ -101,36 +101,28 @@ fn several_threads_on_one_context() {
 
 /// Sizes with which small tensors are cut into many windows.
 const SMALL_UNITS: Tuning = Tuning {
-    runs_workgroup: 16,
-    columns_workgroup: 16,
+    workgroup: 16,
+    fused_workgroup: 16,
+    cheap_barriers: 0,
     column_lanes: 4,
     column_quads: 2,
     lane_quads: 1,
     row_lane_quads: 1,
     row_quads: 2,
-    row_joined: 1,
     row_walk: 1,
-    long_walk: 4,
-    finish_workgroup: 16,
-    finish_lane_quads: 1,
     busy_workgroups: 64,
-    min_split: 1024,
+    tile: 1024,
     walk_pages: 3,
     small_tensor: 8192,
-    apply_tile: 1024,
-    apply_backwards: 1,
-    short_run: 32,
-    word_bits: 64,
-    load_bytes: 32,
-    window_unit: 4096,
-    fused_workgroup: 16,
-    fused_tensor: 4096,
     fused_block: 1024,
-    fused_turn: 4096,
     fused_blocks: 1,
     fused_adds: 256,
-    fused_columns: 4096,
 };
+
+fn small_units(profile: &mut wgpu_norm::Profile) {
+    profile.tuning = SMALL_UNITS;
+    profile.window_unit = 4096;
+}
 
 /// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.
 const WINDOWS: [u64; 4] = [40 << 10, 128 << 10, 512 << 10, 8 << 20];
@@ -228,10 +220,10 @@ fn windows_give_the_bits_of_the_whole<T: Element, P: ParamOf<T>>() {
     let unchecked = subjects().iter().filter(|subject| !subject.checked);
     let subjects = unchecked.chain([one(true)]);
     for subject in subjects.filter(|subject| subject.supports::<T>()) {
-        let whole = subject.with_tuning("whole", SMALL_UNITS);
+        let whole = subject.with_profile("whole", small_units);
         let cut = WINDOWS.map(|window| {
             subject.with_profile(&format!("in windows of {window} bytes"), |profile| {
-                profile.tuning = SMALL_UNITS;
+                small_units(profile);
                 profile.max_binding = window;
                 // Folded, so that there are workgroups without a tile beside a window.
                 profile.max_workgroups = 255;
@@ -307,12 +299,10 @@ fn more_tiles_than_workgroups() {
     for subject in subjects() {
         for algorithm in [Algorithm::ChannelsFirst, Algorithm::ChannelsLast] {
             let tuning = Tuning {
-                runs_workgroup: 4,
-                columns_workgroup: 4,
+                workgroup: 4,
                 column_lanes: 1,
-                apply_tile: 64,
+                tile: 64,
                 busy_workgroups: 1 << 20,
-                min_split: 1,
                 ..Tuning::SOFTWARE
             };
             for (shape, max_workgroups) in [
@@ -335,7 +325,7 @@ fn more_tiles_than_workgroups() {
         let folded = subject.with_profile("7 workgroups", |profile| {
             profile.max_workgroups = 7;
             profile.tuning = Tuning {
-                columns_workgroup: 4,
+                workgroup: 4,
                 column_lanes: 1,
                 ..Tuning::SOFTWARE
             };
@@ -402,7 +392,7 @@ fn every_choice_in_windows() {
             let shape = in_format(&[9, 60, 49], data_format);
             let case = Case::<f32, f32>::random(&shape, options, 7);
             let cut = one(true).with_profile("in windows", |profile| {
-                profile.tuning = SMALL_UNITS;
+                small_units(profile);
                 profile.max_binding = WINDOWS[1];
             });
             case.check(&cut, &format!("{options:?}"));

@@ -188,15 +188,14 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     };
     let splits = Tuning {
         busy_workgroups: 512,
-        min_split: 64,
-        apply_tile: 64,
+        tile: 64,
         ..Tuning::SOFTWARE
     };
     // Rows of 193 to 768 elements are held by the wider workgroups.
     let narrow = Tuning {
-        runs_workgroup: 16,
+        workgroup: 16,
         fused_workgroup: 64,
-        row_joined: 4,
+        cheap_barriers: 1,
         lane_quads: 2,
         row_lane_quads: 2,
         row_quads: 3,
@@ -402,14 +401,13 @@ fn windows_change_nothing<T: Element + PartialEq, P: ParamOf<T> + PartialEq>(
     let with_binding = |subject: &Subject, max_binding| {
         subject.with_profile("in windows", |profile| {
             profile.tuning = Tuning {
-                apply_tile: 1024,
-                min_split: 1024,
+                tile: 1024,
                 busy_workgroups: 64,
-                window_unit,
                 fused_block: 0,
                 ..Tuning::SOFTWARE
             };
             profile.max_binding = max_binding;
+            profile.window_unit = window_unit;
         })
     };
     let reference = case.reference();

@@ -325,11 +325,10 @@ fn a_pooled_buffer_in_windows() {
         let cut = subject.with_profile("in windows", |profile| {
             profile.max_binding = 64 << 10;
             profile.tuning = Tuning {
-                apply_tile: 1024,
-                min_split: 4096, // the partial sums must fit the binding
-                window_unit: 4096,
+                tile: 4096, // the partial sums must fit the binding
                 ..Tuning::SOFTWARE
             };
+            profile.window_unit = 4096;
         });
         for shape in [&[9, 7, 1003][..], &[20_011, 3]] {
             let case = Case::<f32, f32>::random(shape, options_in(DataFormat::Ncx), 9);
@@ -526,7 +525,7 @@ fn layers_in_one_pass() {
                 DataFormat::Nxc => (Algorithm::ChannelsLast, Algorithm::FusedChannelsLast),
             };
             // Split, fused by whole blocks, and fused in turns.
-            for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 0)] {
+            for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 800)] {
                 let fits = statistics == Statistics::Batch
                     && subject.gpu.profile().max_storage_buffers >= 8;
                 if algorithm == fused && !fits {
@@ -535,9 +534,12 @@ fn layers_in_one_pass() {
                 }
                 let subject = subject.with_profile("layers", |profile| {
                     profile.algorithm = Some(algorithm);
-                    profile.tuning.fused_block = fused_block;
-                    profile.tuning.fused_turn = u32::MAX;
-                    profile.tuning.min_split = 512;
+                    profile.tuning = Tuning {
+                        cheap_barriers: 1,
+                        fused_block,
+                        tile: 512,
+                        ..Tuning::SOFTWARE
+                    };
                 });
                 let options = BatchNormOptions {
                     statistics,

@@ -107,7 +107,7 @@ fn an_id_that_makes_no_sense_is_refused() {
         ("batch_norm_backward/2x-3/nxc/f32", "shape"),
         ("batch_norm_backward/2x3/nxc/f32/fast", "fast"),
         ("batch_norm_backward/2x3/nxc/f32-f16", "f32-f16"),
-        ("batch_norm_backward/2x3/nxc/f32/min_split=0", "min_split=0"),
+        ("batch_norm_backward/2x3/nxc/f32/tile=0", "tile=0"),
         ("batch_norm_backward/2x3/nxc/f32/windows=x", "windows=x"),
         ("layer_norm_backward/2x3/axis_2", "axis_2"),
         (

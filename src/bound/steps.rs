@@ -99,7 +99,7 @@ impl Binder<'_> {
             pooled: false,
             // A plan may have been made for another context, whose adapter has longer words.
             access: match self.plan.word_bits {
-                64 if self.gpu.profile().int64 => Access::LongWords,
+                64 if self.gpu.profile().long_words => Access::LongWords,
                 _ => Access::Quads,
             },
             exact,

@@ -8,7 +8,6 @@ constants! {
     struct ApplyColumns {
         column_packets: u32,
         packet_quads: u32,
-        backwards: bool,
         general: bool,
         complete: bool,
         whole: bool,
@@ -44,11 +43,10 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::RECORDS),
         Part::Body,
         Part::Always(parts::LANES),
-        Part::Always(parts::APPLY_TILES),
         Part::Always(parts::AXES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::COLUMNS),
-        Part::Always(include_str!("../../shaders/apply_columns.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/apply_columns.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

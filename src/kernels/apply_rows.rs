@@ -11,7 +11,6 @@ constants! {
         /// Packets of a row that each of them holds.
         column_packets: u32,
         packet_quads: u32,
-        backwards: bool,
         /// The means of a row's sums are behind its statistics.
         one_part: bool,
         /// Every row begins at a quad.
@@ -59,11 +58,10 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::TILES),
         Part::Always(parts::RECORDS),
         Part::Body,
-        Part::Always(parts::APPLY_TILES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::ROWS),
         Part::Always(parts::SPLIT_ROWS),
-        Part::Always(include_str!("../../shaders/apply_rows.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/apply_rows.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

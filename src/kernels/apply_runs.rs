@@ -7,7 +7,6 @@ use super::{Entry, Kernel, Part, Tensor, of_a_packet, parts};
 constants! {
     struct ApplyRuns {
         packet_quads: u32,
-        backwards: bool,
         general: bool,
         packet_aligned: bool,
         quad_aligned: bool,
@@ -50,13 +49,12 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::RECORDS),
         Part::Body,
         Part::Always(parts::LANES),
-        Part::Always(parts::APPLY_TILES),
         Part::Always(parts::AXES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::QUADS),
         Part::Always(parts::RUNS),
         Part::Always(parts::APPLY_RUN),
-        Part::Always(include_str!("../../shaders/apply_runs.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/apply_runs.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

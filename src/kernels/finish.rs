@@ -72,7 +72,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::TILES),
         Part::Always(parts::RECORDS),
         Part::Body,
-        Part::Always(include_str!("../../shaders/finish.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/finish.wgsl")),
     ],
     tensors: &[
         Tensor::Workspace,

@@ -61,7 +61,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::LANES),
         Part::Always(parts::PACKETS),
         Part::Always(parts::STACKED_SUM),
-        Part::Always(include_str!("../../shaders/fused_columns.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/fused_columns.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

@@ -71,7 +71,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Unless("aligned", parts::UNALIGNED_ROWS),
         Part::If("subgroups", parts::ROW_SUM_SUBGROUP),
         Part::Unless("subgroups", parts::ROW_SUM_WORKGROUP),
-        Part::Always(include_str!("../../shaders/fused_rows.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/fused_rows.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

@@ -78,7 +78,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::QUADS),
         Part::Always(parts::APPLY_RUN),
         Part::Always(parts::REDUCE_RUN),
-        Part::Always(include_str!("../../shaders/fused_runs.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/fused_runs.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

@@ -146,7 +146,7 @@ impl Tensor {
     }
 }
 
-/// A kernel of `shaders/`.
+/// A kernel of `shaders/traversals/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kernel {
     PackStatistics,

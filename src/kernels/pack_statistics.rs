@@ -33,7 +33,9 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::TILES),
         Part::Always(parts::RECORDS),
         Part::Body,
-        Part::Always(include_str!("../../shaders/pack_statistics.wgsl")),
+        Part::Always(include_str!(
+            "../../shaders/traversals/pack_statistics.wgsl"
+        )),
     ],
     tensors: &[
         Tensor::Mean,

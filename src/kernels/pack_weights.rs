@@ -30,7 +30,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "pack_weights",
     text: &[
         Part::Always(parts::TILES),
-        Part::Always(include_str!("../../shaders/pack_weights.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/pack_weights.wgsl")),
     ],
     tensors: &[Tensor::Gamma, Tensor::Workspace],
     constants: PackWeights::SAMPLES,

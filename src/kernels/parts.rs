@@ -9,7 +9,6 @@ macro_rules! parts {
 parts! {
     ALIGNED_ROWS = "aligned_rows";
     APPLY_RUN = "apply_run";
-    APPLY_TILES = "apply_tiles";
     AXES = "axes";
     COLUMN_SUMS = "column_sums";
     COLUMNS = "columns";

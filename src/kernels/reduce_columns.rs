@@ -69,7 +69,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::COLUMNS),
         Part::Always(parts::STACKED_SUM),
         Part::Always(parts::PAIRED_SUMS),
-        Part::Always(include_str!("../../shaders/reduce_columns.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/reduce_columns.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

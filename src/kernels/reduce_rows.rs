@@ -85,7 +85,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::If("subgroups", parts::ROW_SUM_SUBGROUP),
         Part::Unless("subgroups", parts::ROW_SUM_WORKGROUP),
         Part::Always(parts::SPLIT_ROWS),
-        Part::Always(include_str!("../../shaders/reduce_rows.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/reduce_rows.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

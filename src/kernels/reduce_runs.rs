@@ -66,7 +66,7 @@ pub(super) const ENTRY: Entry = Entry {
         Part::Always(parts::QUADS),
         Part::Always(parts::RUNS),
         Part::Always(parts::REDUCE_RUN),
-        Part::Always(include_str!("../../shaders/reduce_runs.wgsl")),
+        Part::Always(include_str!("../../shaders/traversals/reduce_runs.wgsl")),
     ],
     tensors: &[
         Tensor::Src,

@@ -121,7 +121,8 @@ impl Variant {
     /// A name that tells variants of a kernel apart.
     #[cfg(test)]
     pub fn label(&self) -> String {
-        let mut label = format!("{}-{}-{}", self.kernel.entry().name, self.data, self.params);
+        let name = self.kernel.entry().name;
+        let mut label = format!("{name}-{}-{}-{}", self.body.name(), self.data, self.params);
         for tensor in self.kernel.entry().optional {
             if !self.bound.contains(tensor) {
                 label += &format!("-no_{}", tensor.name());

@@ -721,7 +721,7 @@ fn header(text: &str) -> String {
 #[test]
 fn variables_declared_in_loops_have_initializers() {
     let folders = [
-        "shaders",
+        "shaders/traversals",
         "shaders/operators",
         "shaders/parts",
         "shaders/elements",
@@ -753,7 +753,7 @@ fn variables_declared_in_loops_have_initializers() {
 
 #[test]
 fn every_file_says_what_it_is() {
-    for folder in ["shaders/elements", "shaders/parts"] {
+    for folder in ["shaders/elements", "shaders/operators", "shaders/parts"] {
         for (name, text) in files(folder) {
             assert!(!header(&text).is_empty(), "{folder}/{name}: no header");
         }
@@ -774,7 +774,7 @@ fn every_part_is_of_a_kernel() {
 #[test]
 fn headers_name_the_bindings() {
     let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
-    for (name, text) in files("shaders") {
+    for (name, text) in files("shaders/traversals") {
         let header = header(&text);
         let index = entries.iter().position(|entry| entry.name == name);
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));

@@ -299,7 +299,7 @@ impl Planner<'_> {
     fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let workgroup_size = self.profile.workgroup(tuning.workgroup);
         let columns = self.columns(layout, workgroup_size);
         let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
         let folded = self.folds(layout, &columns, workgroup_size);
@@ -319,7 +319,7 @@ impl Planner<'_> {
             None => (unit / columns.width()).max(1),
         };
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
-            .min(div_ceil(tile_elements, u64::from(tuning.min_split)))
+            .min(div_ceil(tile_elements, u64::from(tuning.tile)))
             .min((room / records.max(1)).max(1))
             .max(div_ceil(columns.rows, row_lanes * MAX_SERIAL))
             .max(1);
@@ -431,7 +431,7 @@ impl Planner<'_> {
         means: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let workgroup_size = self.profile.workgroup(tuning.workgroup);
         let columns = self.columns(layout, workgroup_size);
         // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
         let cut = columns.width_packets > columns.tile();
@@ -439,7 +439,7 @@ impl Planner<'_> {
         // An invocation makes so many loop iterations a row.
         let of_a_row = 1 + columns.column_packets * (1 + columns.packet_quads);
         let row_lanes = u64::from(workgroup_size) / columns.column_lanes;
-        let tile_rows = (u64::from(tuning.apply_tile) / (columns.packet() * columns.tile()))
+        let tile_rows = (u64::from(tuning.tile) / (columns.packet() * columns.tile()))
             .min(row_lanes * (MOST_ITERATIONS / 2 / of_a_row))
             .min(self.most_apart(apart))
             .min(self.window_unit(layout.grid.elements()) / columns.width())
@@ -447,7 +447,6 @@ impl Planner<'_> {
         let kernel = ApplyColumns {
             column_packets: word(columns.column_packets),
             packet_quads: word(columns.packet_quads),
-            backwards: self.apply_backwards(),
             general: layout.general.is_some(),
             complete: columns.complete(layout),
             whole: columns.whole(layout),

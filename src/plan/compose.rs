@@ -172,10 +172,14 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     planner.complete(algorithm, problem.params, &tensors, &workspace, dispatches)
 }
 
+/// Channels with fewer elements side by side are read as columns, unless one dispatch does it all: of a small tensor, or
+/// of runs of 8 elements and more that are channels of their own.
+const SHORT_RUN: u32 = 32;
+
 impl Planner<'_> {
     /// Whether runs are long enough to be read as such; else they are read as columns.
     pub fn reads_runs(&self, layout: &Layout) -> bool {
-        layout.grid.inner >= self.profile.tuning.short_run.max(1)
+        layout.grid.inner >= SHORT_RUN
     }
 
     /// Reduction, sums, elementwise pass: the whole of them and the two halves.
@@ -252,7 +256,7 @@ impl Planner<'_> {
                 true => self.apply_runs(layout, src, diff_dst, diff_src, stats, means)?,
                 false => self.apply_columns(layout, src, diff_dst, diff_src, stats, means)?,
             };
-            let apply = self.apply_order(apply).into_iter();
+            let apply = apply.into_iter();
             dispatches.extend(apply.map(|dispatch| (applies, dispatch)));
         }
         Ok(dispatches)
@@ -288,7 +292,7 @@ impl Planner<'_> {
             dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
         }
         let apply = self.apply_rows(&split, tensors, stats, means, weights)?;
-        dispatches.extend(self.apply_order(apply));
+        dispatches.extend(apply);
         Ok((dispatches, reduced.of_columns))
     }
 

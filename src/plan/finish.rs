@@ -98,7 +98,7 @@ impl Planner<'_> {
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let mut dispatches = Vec::new();
         let mut partials = partials;
-        let lanes = u64::from(self.profile.workgroup(self.profile.tuning.finish_workgroup));
+        let lanes = u64::from(self.profile.workgroup(self.profile.tuning.workgroup));
         let group_parts = lanes * MOST_PARTS;
         while partials.parts > group_parts {
             let groups = div_ceil(partials.parts, group_parts);
@@ -142,7 +142,7 @@ impl Planner<'_> {
     }
 
     fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
-        let most = self.profile.workgroup(self.profile.tuning.finish_workgroup);
+        let most = self.profile.workgroup(self.profile.tuning.workgroup);
         let none = Partials::none(partials.channels, partials.part);
         let partials = match sums {
             Sums::OfChannels(_, _, Route::FromSums) => &none,
@@ -153,7 +153,7 @@ impl Planner<'_> {
             Sums::OfChannels(..) => (partials.parts, 0),
         };
         // Four parts count as a quad: both are four additions.
-        let lanes = lanes(most, group_parts, self.profile.tuning.finish_lane_quads);
+        let lanes = lanes(most, group_parts, self.profile.tuning.lane_quads);
         // The bound on a group is for all of them.
         let lanes = match group_parts > u64::from(lanes) * MOST_PARTS {
             true => most,

@@ -20,7 +20,7 @@ impl Planner<'_> {
     /// all of it.
     fn column_lanes(&self, channels: u32, packet_quads: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.columns_workgroup);
+        let workgroup_size = self.profile.workgroup(tuning.workgroup);
         let lanes = tuning.column_lanes.clamp(1, workgroup_size);
         let packets = (channels / (4 * packet_quads)).max(1);
         let lanes = lanes.min(packets.checked_next_power_of_two().unwrap_or(lanes));
@@ -64,7 +64,7 @@ impl Planner<'_> {
     pub fn fused_columns_pay(&self, grid: &Grid) -> bool {
         let (lanes, _) = self.column_lanes(grid.channels, 1);
         let part = u64::from(grid.outer) * 4 * u64::from(lanes);
-        part <= u64::from(self.profile.tuning.fused_columns) && self.is_small(grid)
+        part <= u64::from(self.profile.tuning.fused_block) && self.is_small(grid)
     }
 
     /// The whole gradient over a grid's columns.

@@ -57,7 +57,7 @@ impl Planner<'_> {
             self.rows(by_row, workgroup_size, sharing, most)
         };
         let held = |rows: &Rows| rows.tile_packets() >= rows.row_packets();
-        let mut rows = divided(self.profile.workgroup(tuning.runs_workgroup));
+        let mut rows = divided(self.profile.workgroup(tuning.workgroup));
         if !held(&rows) {
             rows = divided(self.profile.workgroup(tuning.fused_workgroup));
         }

@@ -56,7 +56,8 @@ impl Planner<'_> {
                 lanes,
                 outer_lanes,
                 in_turns: aligned && !whole,
-                cached: whole || (aligned && fits(side, tuning.fused_turn)),
+                cached: whole
+                    || (aligned && self.cheap_barriers() && fits(side, tuning.fused_block)),
                 adds: div_ceil(u64::from(grid.outer), u64::from(outer_lanes))
                     * u64::from(packet_quads)
                     * div_ceil(u64::from(grid.inner), u64::from(packet * lanes)),
@@ -105,7 +106,7 @@ impl Planner<'_> {
     fn fills(&self, grid: &Grid, block: &Block) -> bool {
         let tuning = &self.profile.tuning;
         block.count(grid) >= u64::from(tuning.fused_blocks)
-            || grid.elements() <= u64::from(tuning.min_split)
+            || grid.elements() <= u64::from(tuning.tile)
     }
 
     /// Why the kernel cannot take a tensor, if it cannot.
@@ -147,9 +148,17 @@ impl Planner<'_> {
         let lone = grid.inner >= LONE_RUN && grid.outer == 1;
         let block = self.block(grid);
         (small || lone || self.reads_runs(layout))
-            && (grid.outer == 1 || grid.elements() <= u64::from(self.profile.tuning.fused_tensor))
+            && (small || grid.outer == 1 || self.bound_at_once(grid))
             && self.suits(&block)
             && (self.fills(grid, &block) || self.is_small(grid))
+    }
+
+    /// Whether a block with several outer indices is of no more places than are prefetched, and its tensor, which is
+    /// bound at once, is far from what a binding holds.
+    fn bound_at_once(&self, grid: &Grid) -> bool {
+        const MOST: u64 = 1 << 24;
+        let plane = u64::from(grid.channels) * u64::from(grid.inner);
+        u64::from(grid.outer) <= self.most_apart(plane) && grid.elements() <= MOST
     }
 
     /// The whole gradient over a grid's runs.
@@ -224,7 +233,7 @@ mod tests {
     fn blocks_are_whole_packets_that_a_workgroup_keeps() {
         let gpu = Profile::usual();
         let software = Profile {
-            int64: true,
+            long_words: true,
             tuning: Tuning::SOFTWARE,
             ..Profile::usual()
         };

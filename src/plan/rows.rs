@@ -199,7 +199,7 @@ impl Planner<'_> {
             step,
             shifts: step / at_once,
             tile_rows: walked * step,
-            stacked: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
+            stacked: at_once > 1 && self.adds_up_walks(walked),
         }
     }
 
@@ -210,7 +210,7 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles);
         let busy = div_ceil(rows.rows, rows.at_once() * splits);
-        let worth = div_ceil(u64::from(tuning.min_split), rows.at_once() * rows.columns);
+        let worth = div_ceil(u64::from(tuning.tile), rows.at_once() * rows.columns);
         let sums = (rows.elements() / SUM_OF).max(FEW_SUMS);
         let few_sums = div_ceil(rows.elements(), sums * rows.at_once());
         let idle = div_ceil(rows.rows, rows.at_once() * div_ceil(splits, 8));

@@ -98,7 +98,7 @@ impl Planner<'_> {
             room
         };
         let wanted = div_ceil(u64::from(tuning.busy_workgroups), channels)
-            .min(div_ceil(count, u64::from(tuning.min_split)));
+            .min(div_ceil(count, u64::from(tuning.tile)));
         let blocks = div_ceil(outer, self.most_apart(apart)).min(outer);
         let mut window = match layout.general {
             Some(_) => u64::MAX,
@@ -184,7 +184,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
         let packet_quads = match one_pass {
             true => self.packet_of_one_run(grid),
             false => self.packet_of_runs(grid),
@@ -264,11 +264,11 @@ impl Planner<'_> {
         means: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let grid = &layout.grid;
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.runs_workgroup);
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
         let inner = u64::from(grid.inner).max(1);
         let packet_quads = self.packet_of_runs(grid);
         // An invocation makes up to 3 loop iterations for a quad, and 7 for a run of less than one.
-        let target = u64::from(self.profile.tuning.apply_tile)
+        let target = u64::from(self.profile.tuning.tile)
             .min(self.window_unit(grid.elements()))
             .min(8192 * u64::from(workgroup_size))
             .max(64);
@@ -291,7 +291,6 @@ impl Planner<'_> {
         let alignment = RunAlignment::of(grid, packet_quads);
         let kernel = ApplyRuns {
             packet_quads,
-            backwards: self.apply_backwards(),
             general: layout.general.is_some(),
             packet_aligned: alignment.packet_aligned,
             quad_aligned: alignment.quad_aligned,

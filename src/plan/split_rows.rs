@@ -92,17 +92,22 @@ pub(crate) struct Reduced {
     pub of_columns: Option<Partials>,
 }
 
+/// Invocations side by side whose sums of a row are added up before they are written, where no subgroup can do that and
+/// barriers are cheap.
+const JOINED: u64 = 16;
+
 impl Planner<'_> {
     /// How rows are cut, with room for the sums that `tensors` ask for.
     pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors) -> SplitRows {
         let tuning = &self.profile.tuning;
         let most = tuning.row_quads.clamp(FEWEST_QUADS, MOST_QUADS);
         let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
-        let mut workgroup_size = self.profile.workgroup(tuning.runs_workgroup);
+        let mut workgroup_size = self.profile.workgroup(tuning.workgroup);
         // As few invocations to a row as there may be: so it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
         let mut joined = match self.subgroup(workgroup_size) {
-            0 => u64::from(tuning.row_joined),
+            0 if self.cheap_barriers() => JOINED,
+            0 => 1,
             subgroup => subgroup,
         };
         joined = joined.clamp(1, rows.lanes);
@@ -155,7 +160,7 @@ impl Planner<'_> {
             step: at_once,
             shifts: 1,
             tile_rows: walked * at_once,
-            stacked: at_once > 1 && walked < u64::from(self.profile.tuning.long_walk),
+            stacked: at_once > 1 && self.adds_up_walks(walked),
         }
     }
 
@@ -310,7 +315,6 @@ impl Planner<'_> {
             lanes: word(rows.lanes),
             column_packets: word(rows.column_packets),
             packet_quads: word(rows.packet_quads),
-            backwards: self.apply_backwards(),
             one_part: means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod counted;
+mod statistics;
 
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
@@ -56,7 +57,7 @@ impl Random {
     }
 
     fn profile(&mut self) -> Profile {
-        let preset = self.of(&[Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU]);
+        let preset = self.of(&[Tuning::SOFTWARE, Tuning::GPU]);
         let tuning = match self.below(3) {
             0 => preset,
             _ => preset.changed(|bounds| self.below(bounds)),
@@ -70,7 +71,7 @@ impl Random {
             max_workgroup_storage: self.of(&[16352, 32768, 65536]),
             subgroup_size: self.of(&[0, 4, 8, 32, 64]),
             f64: true,
-            int64: self.below(2) == 0,
+            long_words: self.below(2) == 0,
             tuning: tuning.within_bounds(),
             ..Profile::usual()
         }
@@ -281,7 +282,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let (rows, columns) = (u64::from(problem.rows), u64::from(problem.columns));
         // Rows that registers do not hold, and those that share words, leave three records each.
         let odd = !(columns * problem.data.size()).is_multiple_of(4);
-        let presets = [Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU];
+        let presets = [Tuning::SOFTWARE, Tuning::GPU];
         let held = columns <= 1024 && !odd && presets.contains(&profile.tuning);
         let records_fit = held || 5 * rows * record + (1 << 22) <= profile.max_binding;
         let sums_fit = records_fit
@@ -303,20 +304,13 @@ fn what_windows_hold_is_planned_with_little_workspace() {
 #[test]
 fn loads_are_as_wide_as_words_and_tensor_allow() {
     let software = Profile {
-        int64: true,
+        long_words: true,
         f64: true,
         tuning: Tuning::SOFTWARE,
         ..Profile::usual()
     };
-    let without_int64 = Profile {
-        int64: false,
-        ..software.clone()
-    };
-    let narrow = Profile {
-        tuning: Tuning {
-            load_bytes: 8,
-            ..Tuning::SOFTWARE
-        },
+    let without_long_words = Profile {
+        long_words: false,
         ..software.clone()
     };
     let quads = |profile: &Profile, data, elements| {
@@ -326,9 +320,8 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     use DType::{Bf16, F16, F32, F64};
     for (profile, wide) in [
         (&software, &[F32, F16, Bf16][..]),
-        (&without_int64, &[F16, Bf16]),
+        (&without_long_words, &[F16, Bf16]),
         (&Profile::usual(), &[F16, Bf16]),
-        (&narrow, &[]),
     ] {
         for data in [F32, F64, F16, Bf16] {
             let expected = if wide.contains(&data) { 2 } else { 1 };
@@ -351,7 +344,7 @@ fn plausible_layers_are_planned() {
             epsilon: 1e-5,
             param_grads: ParamGrads::Both,
         };
-        for tuning in [Tuning::SOFTWARE, Tuning::SOFTWARE_AVX512, Tuning::GPU] {
+        for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
             let profile = Profile {
                 tuning,
                 ..Profile::usual()

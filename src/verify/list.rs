@@ -27,7 +27,9 @@ batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no
 
 # Channels first in one dispatch: blocks of channels, and some of them in turns.
 batch_norm_backward/{1x32x30,3x24x9,4x8x92,1x301x7,2x12x10}/ncx/f32/fused_channels_first/{gpu,software}
-batch_norm_backward/{4x8x92,5x12x16}/ncx/f32/fused_channels_first/{gpu,software}/fused_block=0,fused_turn=65536
+batch_norm_backward/4x8x92/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=800
+batch_norm_backward/5x12x16/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=200
+batch_norm_backward/4x8x{380,384}/ncx/f32/fused_channels_first/gpu/fused_block=4096
 batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/{frozen,no_gamma}
 
 # Channels last in one dispatch.
@@ -103,11 +105,11 @@ batch_norm_backward/4194304x1/nxc/f32/alike/window_unit=256
 
 # Windows give the bits of the whole.
 batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
-batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,apply_tile=64,max_workgroups=60/in_place/windows=131072
+batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,tile=64,max_workgroups=60/in_place/windows=131072
 batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
-layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/min_split=1024,window_unit=16384,max_workgroups=255/windows=1048576
-layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/apply_tile=1024,min_split=1024,window_unit=4096,max_workgroups=255/windows=65536
+layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 
 # What is not a number, or infinite, stays where it is.
 batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite}
@@ -142,7 +144,8 @@ batch_norm_backward/{1x19x4x6x6,13x8x3,1x40x11,5x12x10,3x4x84,3x5x3}/ncx/{f32,f1
 batch_norm_backward/{1x32x30,5x27x7,3x2x17,17x33x9,13x8x3,1x40x11,5x12x10,1x301x7}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
 batch_norm_backward/{1x30x32,9x128,1x1,517x2,71x71x3,33x301,999x5,2x23}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
 batch_norm_backward/{1x32x31,9x128x1,1x19x4x6x6,9x6x20,17x36x8,1x40x11,5x12x10,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{gpu,software}
-batch_norm_backward/{9x6x20,17x36x8,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{gpu,software}/fused_block=0,fused_turn=65536
+batch_norm_backward/{9x6x20,17x36x8,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/software/cheap_barriers=1,fused_block=520
+batch_norm_backward/{3x4x380,4x8x384}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/gpu/fused_block=4096
 batch_norm_backward/{1x30x32,9x124,1x4,517x8,33x300,999x20}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{gpu,software}
 batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,4x70x300/params_4x1x300}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
 batch_norm_backward/{3x4x5x37/params_3x1x5x1,3x4x5x20/params_3x1x5x1,4x5x70x130/params_4x1x70x1}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
@@ -184,16 +187,16 @@ batch_norm_backward/134217728x2/nxc/f16-f32/alike
 batch_norm_backward/268435456x1/nxc/f16-f32/alike
 batch_norm_backward/4870804x1x31/ncx/f16-f32/alike
 batch_norm_backward/50331648x1x3/ncx/f16-f32/alike
-batch_norm_backward/643501x1x1/ncx/f32/alike/short_run=0,apply_tile=524288
-batch_norm_backward/1x1x524288/ncx/f32/alike/short_run=4294967295
-batch_norm_backward/4194304x1/nxc/f32/alike/columns_workgroup=4,column_lanes=4,column_quads=1,finish_workgroup=4,busy_workgroups=16777216,min_split=1
+batch_norm_backward/643501x1x1/ncx/f32/alike/channels_first/tile=524288
+batch_norm_backward/1x1x524288/ncx/f32/alike/channels_last
+batch_norm_backward/4194304x1/nxc/f32/alike/workgroup=4,column_lanes=4,column_quads=1,busy_workgroups=16777216,tile=64
 layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
 
 # Windows.
 batch_norm_backward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/{,constant/frozen}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
 batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{,constant/frozen}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
-layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=1048576
-layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/apply_tile=1024,min_split=1024,window_unit=16384/windows=262144
+layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
+layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # What is not a number, or infinite.
 batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite}

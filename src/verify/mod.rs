@@ -40,7 +40,7 @@
 //! | `equal`, `alike`, `tiny_variance`, `large_mean`, `overflow`, `patterns`, `roundings` | numbers that are not just random: equal diff_dst; tensors of equal elements; extreme statistics; results beyond f16; every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |
 //! | `channels_first` and so on | the [`Algorithm`](crate::Algorithm) that is forced |
 //! | `gpu`, `software`, `tiny` | the [`Tuning`](crate::Tuning) for that kind of adapter, or one with which small tensors are cut like large ones |
-//! | `min_split=64,max_binding=4096` | other fields of the [`Profile`](crate::Profile) and its tuning |
+//! | `tile=64,max_binding=4096` | other fields of the [`Profile`](crate::Profile) and its tuning |
 //! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all; diff_src over diff_dst |
 //! | `halves`, `two_shards` | [`Bound::record_reduce`](crate::Bound::record_reduce) and [`record_apply`](crate::Bound::record_apply), of all samples or of two parts whose sums are added |
 //! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs, with shader checks, with bindings of so many bytes |

@@ -16,10 +16,8 @@ enum Preset {
 }
 
 /// What [`Preset::Tiny`] makes of [`Tuning::GPU`].
-const TINY: &str = "runs_workgroup=16,columns_workgroup=16,column_lanes=2,column_quads=3,lane_quads=2,\
-    row_lane_quads=2,row_quads=3,row_joined=4,row_walk=1,long_walk=4,finish_workgroup=4,finish_lane_quads=2,\
-    busy_workgroups=1048576,min_split=64,walk_pages=2,small_tensor=512,apply_tile=64,apply_backwards=1,\
-    word_bits=64,load_bytes=32,window_unit=256,fused_workgroup=32";
+const TINY: &str = "workgroup=16,fused_workgroup=32,column_lanes=2,column_quads=3,lane_quads=2,row_lane_quads=2,\
+    row_quads=3,row_walk=1,busy_workgroups=1048576,tile=64,walk_pages=2,small_tensor=512";
 
 impl Preset {
     const ALL: [Self; 3] = [Self::Gpu, Self::Software, Self::Tiny];
@@ -38,7 +36,7 @@ impl Preset {
 type Lower = fn(&mut Profile, u32);
 
 /// Limits that can be lowered, by their names in a case's ID: those of [`Profile`]'s fields.
-const LIMITS: [(&str, Lower); 6] = [
+const LIMITS: [(&str, Lower); 8] = [
     ("max_binding", |profile, value| {
         profile.max_binding = value.into();
     }),
@@ -57,9 +55,15 @@ const LIMITS: [(&str, Lower); 6] = [
     ("subgroup_size", |profile, value| {
         profile.subgroup_size = value;
     }),
+    ("long_words", |profile, value| {
+        profile.long_words = value > 0;
+    }),
+    ("window_unit", |profile, value| {
+        profile.window_unit = value;
+    }),
 ];
 
-/// Changes of an adapter's profile, as text `gpu` or `tiny/min_split=64,max_binding=4096`.
+/// Changes of an adapter's profile, as text `gpu` or `tiny/tile=64,max_binding=4096`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Setting {
     preset: Preset,
@@ -94,6 +98,12 @@ impl Setting {
     /// Changes a profile.
     pub fn apply(&self, profile: &mut Profile) {
         let set = |tuning: Tuning, text: &str| tuning.overridden(text).unwrap_or(tuning);
+        if self.preset != Preset::Own {
+            profile.long_words = self.preset != Preset::Gpu;
+        }
+        if self.preset == Preset::Tiny {
+            profile.window_unit = 256;
+        }
         profile.tuning = match self.preset {
             Preset::Own => profile.tuning,
             Preset::Gpu => Tuning::GPU,

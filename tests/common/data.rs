@@ -186,13 +186,9 @@ pub fn sizes() -> [(&'static str, Tuning); 3] {
         column_lanes: 2,
         column_quads: 3,
         lane_quads: 2,
-        finish_workgroup: 4,
-        finish_lane_quads: 2,
         busy_workgroups: 1 << 20,
-        min_split: 64,
+        tile: 64,
         walk_pages: 2,
-        apply_tile: 64,
-        window_unit: 256,
         ..Tuning::SOFTWARE
     };
     [

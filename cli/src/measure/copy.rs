@@ -101,7 +101,7 @@ impl Copier {
             loads.flat_map(move |loads| WORDS.map(|words| (workgroup, loads, words)))
         });
         for (workgroup, loads, words) in sizes {
-            if workgroup <= profile.max_invocations && (words.0 == 32 || profile.int64) {
+            if workgroup <= profile.max_invocations && (words.0 == 32 || profile.long_words) {
                 let text = wgsl(workgroup, loads, words);
                 let pipeline = scoped(device, "copy", 0, || compile(device, &layout, text))?;
                 kernels.push(Kernel {

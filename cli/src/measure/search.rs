@@ -12,10 +12,8 @@ const SIZES: &[(&str, &[u32])] = &[
         "busy_workgroups",
         &[16, 64, 256, 512, 1024, 2048, 4096, 8192],
     ),
-    ("runs_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512]),
-    ("columns_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512]),
-    ("apply_tile", &[1024, 2048, 4096, 8192, 16384, 32768, 65536]),
-    ("fused_turn", &[0, 1024, 4096, 16384, 32768, 131072]),
+    ("workgroup", &[4, 8, 16, 32, 64, 128, 256, 512]),
+    ("tile", &[1024, 2048, 4096, 8192, 16384, 32768, 65536]),
     (
         "fused_block",
         &[0, 1024, 4096, 16384, 32768, 131072, 524288, 2097152],
@@ -29,34 +27,19 @@ const SIZES: &[(&str, &[u32])] = &[
     ("row_walk", &[1, 2, 4, 8, 16]),
     ("fused_adds", &[4, 8, 16, 32, 64, 256]),
     ("fused_blocks", &[1, 4, 16, 64, 256, 1024]),
-    ("min_split", &[1024, 4096, 16384, 65536]),
-    ("apply_backwards", &[0, 1]),
-    ("load_bytes", &[8, 16, 32]),
-    ("word_bits", &[32, 64]),
-    ("short_run", &[4, 16, 32, 64, 128, 256]),
-    ("finish_workgroup", &[4, 8, 16, 32, 64, 128, 256]),
-    ("finish_lane_quads", &[1, 2, 4, 8, 16, 32]),
-    ("fused_tensor", &[0, 1 << 15, 1 << 17, 1 << 20, 1 << 24]),
     ("small_tensor", &[0, 1 << 15, 1 << 17, 1 << 18, 1 << 20]),
-    ("fused_columns", &[0, 1024, 4096, 8192, 16384, 32768]),
-    ("long_walk", &[4, 8, 32, u32::MAX]),
+    ("cheap_barriers", &[0, 1]),
     ("walk_pages", &[8, 16, 32, u32::MAX]),
-    ("row_joined", &[1, 4, 16, 64, 256]),
 ];
 
 /// What comes first on a driver that runs on the CPU.
 const FIRST_ON_SOFTWARE: &[&str] = &[
     "column_quads",
     "lane_quads",
-    "runs_workgroup",
-    "columns_workgroup",
-    "apply_tile",
+    "workgroup",
+    "tile",
     "busy_workgroups",
 ];
-
-/// Sizes that are not searched: they do not bear on speed.
-#[cfg(test)]
-const FIXED: &[&str] = &["window_unit"];
 
 /// Times over all values of all sizes.
 const PASSES: usize = 2;
@@ -270,7 +253,7 @@ mod tests {
             .collect();
         for key in &keys {
             let searched = SIZES.iter().any(|(name, _)| name == key);
-            assert!(searched != FIXED.contains(key), "{key}");
+            assert!(searched, "{key}");
         }
         for (key, values) in SIZES {
             assert!(keys.contains(key), "{key}");

@@ -181,7 +181,7 @@ mod tests {
             version: "0.1.0".to_owned(),
             date: "1970-01-01T00:00:00Z".to_owned(),
             timing: "GPU timestamps".to_owned(),
-            profile: "runs_workgroup=8".to_owned(),
+            profile: "workgroup=8".to_owned(),
             copy_gb_per_s: None,
             around: Some(Around {
                 case: "batch-norm 4x8x16x16 f32 NCX".to_owned(),

@@ -303,7 +303,7 @@ fn what_does_not_fit_is_skipped() {
 fn profiles_by_flag_file_and_environment() {
     let folder = folder("profile");
     let (report, file) = (folder.join("a.json"), folder.join("profile"));
-    std::fs::write(&file, "runs_workgroup=16\nmin_split=128\n").unwrap();
+    std::fs::write(&file, "workgroup=16\ntile=128\n").unwrap();
     let measure = [
         "--shape",
         "4x8x50",
@@ -315,8 +315,8 @@ fn profiles_by_flag_file_and_environment() {
     let profile = || json(&report)["profile"].as_str().unwrap().to_owned();
 
     assert_success(&run(&[&measure[..], &["--profile", text(&file)]].concat()));
-    assert!(profile().starts_with("runs_workgroup=16,"), "{}", profile());
-    assert!(profile().contains(",min_split=128,"), "{}", profile());
+    assert!(profile().starts_with("workgroup=16,"), "{}", profile());
+    assert!(profile().contains(",tile=128,"), "{}", profile());
 
     let mut from_environment = command(&measure);
     from_environment.env("WGPU_NORM_PROFILE", "busy_workgroups=3");
@@ -324,19 +324,19 @@ fn profiles_by_flag_file_and_environment() {
     assert!(profile().contains(",busy_workgroups=3,"), "{}", profile());
 
     // The flag stands in the variable's place, whatever that holds.
-    for variable in ["busy_workgroups=3,min_split=77", "runs_workgroup=12", "?"] {
+    for variable in ["busy_workgroups=3,tile=77", "workgroup=12", "?"] {
         let mut both = command(&[&measure[..], &["--profile", "busy_workgroups=5"]].concat());
         both.env("WGPU_NORM_PROFILE", variable);
         assert_success(&both.output().unwrap());
         let profile = profile();
         assert!(profile.contains(",busy_workgroups=5,"), "{profile}");
-        assert!(!profile.contains(",min_split=77,"), "{profile}");
+        assert!(!profile.contains(",tile=77,"), "{profile}");
     }
 
     let mut wrong = command(&measure);
-    wrong.env("WGPU_NORM_PROFILE", "runs_workgroup=12");
+    wrong.env("WGPU_NORM_PROFILE", "workgroup=12");
     let output = wrong.output().unwrap();
-    assert_failure(&output, 1, &["runs_workgroup", "power of two", "got 12"]);
+    assert_failure(&output, 1, &["workgroup", "power of two", "got 12"]);
 }
 
 #[test]
@@ -359,9 +359,9 @@ fn a_search_without_time_finds_what_it_began_with() {
         "--minutes",
         "0",
         "--profile",
-        "min_split=77",
+        "tile=77",
     ]);
-    assert!(stdout(&begun).contains(",min_split=77,"));
+    assert!(stdout(&begun).contains(",tile=77,"));
 }
 
 #[test]
@@ -381,8 +381,8 @@ fn bad_flags_are_usage_errors() {
         (&["--minutes", "1"], "--tune"),
         (&["--tune", "--minutes", "-1"], "0 to 10080"),
         (&["--from-json", "a", "--rounds", "3"], "--rounds"),
-        (&["--profile", "runs_workgroup=12"], "power of two"),
-        (&["--profile", "lanes=12"], "one of runs_workgroup"),
+        (&["--profile", "workgroup=12"], "power of two"),
+        (&["--profile", "lanes=12"], "one of workgroup"),
         (&["--profile", "/nowhere/at/all"], "no key=value"),
     ] {
         assert_failure(&run(arguments), 2, &[fragment]);

@@ -245,7 +245,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
             tuning: random.profile().tuning,
             algorithm: (case % 2 == 0).then(|| random.of(&Algorithm::ALL)),
             max_storage_buffers: random.of(&[4, 8]),
-            int64: false,
+            long_words: false,
             f64: false,
             ..own.clone()
         };

@@ -18,7 +18,7 @@ fn apply_runs(
     let sublane = group_of(local, uniforms.lanes);
     let sublanes = group_of(workgroup_size, uniforms.lanes);
 
-    let tile = apply_tile_of(workgroup);
+    let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let chunk = tile % uniforms.chunks;

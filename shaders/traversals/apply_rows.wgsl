@@ -11,7 +11,7 @@ fn apply_rows(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let index = apply_tile_of(workgroup);
+    let index = uniforms.first_tile + tile_of(workgroup);
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
 

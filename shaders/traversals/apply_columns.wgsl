@@ -17,7 +17,7 @@ fn apply_columns(
     let row_lanes = group_of(workgroup_size, uniforms.column_lanes);
     let row_lane = group_of(local, uniforms.column_lanes);
 
-    let tile = apply_tile_of(workgroup);
+    let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
