@@ -199,8 +199,7 @@ impl GpuBatchNorm {
             src: args.src,
             diff_dst: args.diff_dst,
             group: "channel",
-            mean: args.mean,
-            variance: args.variance,
+            statistics: &[args.mean, args.variance],
             gamma: args.gamma,
         };
         host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await

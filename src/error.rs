@@ -60,9 +60,11 @@ pub enum Error {
     },
     /// variance + epsilon is not above 0 in a channel (for layer norm: in a row).
     #[error(
-        "variance: expected variance + epsilon above 0, got {variance} + {epsilon} in {group} {channel}"
+        "{argument}: expected {argument} + epsilon above 0, got {variance} + {epsilon} in {group} {channel}"
     )]
     Variance {
+        /// The argument: `variance`.
+        argument: &'static str,
         /// What has a variance of its own: `channel`, for layer norm `row`.
         group: &'static str,
         /// The first such channel or row (for parameters of several axes, the flat index).

@@ -9,6 +9,7 @@ use crate::{DType, Element, Error, GpuContext, ParamOf, memory};
 /// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel.
 fn check_variance<P: Element>(
+    argument: &'static str,
     group: &'static str,
     variance: &[P],
     epsilon: f64,
@@ -20,6 +21,7 @@ fn check_variance<P: Element>(
     match variance.iter().position(bad) {
         None => Ok(()),
         Some(channel) => Err(Error::Variance {
+            argument,
             group,
             channel,
             variance: variance.get(channel).map_or(f64::NAN, |v| v.to_f64()),
@@ -34,8 +36,8 @@ pub(crate) struct Inputs<'a, T, P> {
     pub diff_dst: &'a [T],
     /// What has a mean and a variance of its own, for messages.
     pub group: &'static str,
-    pub mean: &'a [P],
-    pub variance: &'a [P],
+    /// In the order of the plan's body.
+    pub statistics: &'a [&'a [P]],
     /// Given exactly if the plan has it.
     pub gamma: Option<&'a [P]>,
 }
@@ -59,11 +61,16 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
     epsilon: f64,
     inputs: Inputs<'_, T, P>,
 ) -> Result<Grads<T, P>, Error> {
-    let of_params = [
-        (Tensor::Mean, Some(inputs.mean)),
-        (Tensor::Variance, Some(inputs.variance)),
-        (Tensor::Gamma, inputs.gamma),
-    ];
+    let mut statistics = plan
+        .body
+        .statistics()
+        .iter()
+        .copied()
+        .zip(inputs.statistics);
+    let of_params = statistics
+        .clone()
+        .map(|(tensor, &values)| (tensor, Some(values)))
+        .chain([(Tensor::Gamma, inputs.gamma)]);
     plan.check_length(Tensor::Src, "src", inputs.src.len())?;
     plan.check_length(Tensor::DiffDst, "diff_dst", inputs.diff_dst.len())?;
     let mut bytes: Vec<(Tensor, &[u8])> = vec![
@@ -76,7 +83,9 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
             bytes.push((tensor, bytemuck::cast_slice(given)));
         }
     }
-    check_variance(inputs.group, inputs.variance, epsilon)?;
+    if let Some((tensor, variance)) = statistics.next_back() {
+        check_variance(tensor.name(), inputs.group, variance, epsilon)?;
+    }
     run(gpu, plan, &bytes).await
 }
 

@@ -2,7 +2,7 @@
 
 use crate::bound::{self, Bound, BufferRange};
 use crate::geometry;
-use crate::kernels::Tensor;
+use crate::kernels::{Body, Tensor};
 use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem, Plan, Requirement};
 use crate::{Algorithm, DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
@@ -155,8 +155,7 @@ impl GpuLayerNorm {
             src: args.src,
             diff_dst: args.diff_dst,
             group: "row",
-            mean: args.mean,
-            variance: args.variance,
+            statistics: &[args.mean, args.variance],
             gamma: args.gamma,
         };
         host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await
@@ -180,6 +179,7 @@ impl GpuLayerNorm {
         check_epsilon(self.options.epsilon, data)?;
         let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
         let problem = LayerNormProblem {
+            body: Body::Gradient,
             rows,
             columns,
             data,

@@ -126,6 +126,7 @@ fn variances() {
         case.variance[2] = -7.0;
         let error = case.run(&noop.subject).unwrap_err();
         let want = Error::Variance {
+            argument: "variance",
             group: "channel",
             channel: 1,
             variance: f64::from(bad),

@@ -1,5 +1,7 @@
 //! The operators: the bodies of `shaders/operators/`, which say what a kernel computes of the elements that it walks.
 
+#[cfg(test)]
+use super::Kernel;
 use super::Tensor;
 
 /// What a kernel computes.
@@ -13,6 +15,9 @@ pub(crate) enum Body {
 }
 
 impl Body {
+    #[cfg(test)]
+    pub const ALL: [Self; 2] = [Self::Gradient, Self::Statistics];
+
     /// Name of its file.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {
@@ -30,18 +35,38 @@ impl Body {
         }
     }
 
-    /// The tensors that its body names. Those that a kernel does not bind read as 1 and are not written.
-    pub(super) const fn tensors(self) -> &'static [Tensor] {
+    /// The operands that its kernels read and write, but for the statistics. Those that a kernel does not bind read as 1
+    /// and are not written.
+    pub const fn tensors(self) -> &'static [Tensor] {
         match self {
             Self::Gradient => &[
-                Tensor::Mean,
-                Tensor::Variance,
+                Tensor::Src,
+                Tensor::DiffDst,
+                Tensor::Gamma,
+                Tensor::DiffSrc,
                 Tensor::DiffGamma,
                 Tensor::DiffBeta,
-                Tensor::Workspace,
             ],
             #[cfg(test)]
-            Self::Statistics => &[Tensor::Workspace],
+            Self::Statistics => &[Tensor::Src],
+        }
+    }
+
+    /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
+    pub const fn statistics(self) -> &'static [Tensor] {
+        match self {
+            Self::Gradient => &[Tensor::Mean, Tensor::Variance],
+            #[cfg(test)]
+            Self::Statistics => &[],
+        }
+    }
+
+    /// Whether its text fits a kernel.
+    #[cfg(test)]
+    pub fn fits(self, kernel: Kernel) -> bool {
+        match self {
+            Self::Gradient => true,
+            Self::Statistics => matches!(kernel, Kernel::ReduceRuns | Kernel::ReduceColumns),
         }
     }
 }

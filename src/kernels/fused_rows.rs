@@ -76,12 +76,11 @@ pub(super) const ENTRY: Entry = Entry {
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,
-        Tensor::Mean,
-        Tensor::Variance,
         Tensor::Gamma,
         Tensor::Workspace,
         Tensor::DiffSrc,
     ],
+    statistics: true,
     optional: &[Tensor::Gamma],
     constants: FusedRows::SAMPLES,
     uniforms: FusedRowsUniforms::KIND,

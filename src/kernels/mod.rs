@@ -137,6 +137,16 @@ impl Tensor {
         matches!(self, Self::Src | Self::DiffDst | Self::DiffSrc)
     }
 
+    /// Whether it is none of the caller's operands.
+    pub const fn is_scratch(self) -> bool {
+        matches!(self, Self::Sums | Self::Workspace)
+    }
+
+    /// Whether there is one of it for each group of elements that are normalized together.
+    pub const fn is_statistic(self) -> bool {
+        matches!(self, Self::Mean | Self::Variance)
+    }
+
     /// Whether kernels write it.
     pub const fn is_output(self) -> bool {
         matches!(
@@ -191,8 +201,11 @@ pub(crate) struct Entry {
     pub name: &'static str,
     /// Its text: files of `shaders/parts/`, then its own.
     pub text: &'static [Part],
-    /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform.
+    /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform. Those of them that its body names
+    /// are bound.
     pub tensors: &'static [Tensor],
+    /// Whether it binds the body's statistics, before gamma.
+    pub statistics: bool,
     /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
     #[cfg_attr(
         not(test),
@@ -215,6 +228,7 @@ impl Entry {
         name: "",
         text: &[],
         tensors: &[],
+        statistics: false,
         optional: &[],
         constants: &[],
         uniforms: Kind::Group(&[]),
@@ -255,6 +269,22 @@ impl Kernel {
             Self::ReduceRows => &reduce_rows::ENTRY,
             Self::ApplyRows => &apply_rows::ENTRY,
         }
+    }
+}
+
+impl Entry {
+    /// The tensors that it may bind with a body, in binding order.
+    pub fn tensors(&self, body: Body) -> Vec<Tensor> {
+        let mut tensors = Vec::new();
+        for &tensor in self.tensors {
+            if tensor == Tensor::Gamma && self.statistics {
+                tensors.extend(body.statistics());
+            }
+            if tensor.is_scratch() || body.tensors().contains(&tensor) {
+                tensors.push(tensor);
+            }
+        }
+        tensors
     }
 }
 

@@ -37,12 +37,8 @@ pub(super) const ENTRY: Entry = Entry {
             "../../shaders/traversals/pack_statistics.wgsl"
         )),
     ],
-    tensors: &[
-        Tensor::Mean,
-        Tensor::Variance,
-        Tensor::Gamma,
-        Tensor::Workspace,
-    ],
+    tensors: &[Tensor::Gamma, Tensor::Workspace],
+    statistics: true,
     optional: &[Tensor::Gamma],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,

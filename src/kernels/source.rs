@@ -57,7 +57,7 @@ impl Variant {
     /// The same kernel with the element types that its bound tensors have, so that it is compiled once
     /// for all plans.
     pub fn normalized(mut self) -> Self {
-        let scratch = |t: &Tensor| matches!(t, Tensor::Sums | Tensor::Workspace);
+        let scratch = |t: &Tensor| t.is_scratch();
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
@@ -203,12 +203,17 @@ impl Variant {
         for (index, &tensor) in self.bound.iter().enumerate() {
             parts.push(self.declaration(index + 1, tensor));
         }
-        for &tensor in entry.tensors {
-            parts.extend(self.accessors(tensor));
-        }
+        // A body may name tensors that the kernel does not bind, and a kernel such that the body does not name.
+        let mut tensors: Vec<Tensor> = entry.tensors.to_vec();
         if entry.text.iter().any(|part| matches!(part, Part::Body)) {
-            let others = self.body.tensors().iter();
-            for &tensor in others.filter(|tensor| !entry.tensors.contains(tensor)) {
+            tensors.extend(self.body.tensors());
+            tensors.extend(self.body.statistics());
+            tensors.push(Tensor::Workspace);
+        }
+        let mut named = Vec::new();
+        for tensor in tensors {
+            if !named.contains(&tensor) {
+                named.push(tensor);
                 parts.extend(self.accessors(tensor));
             }
         }
@@ -265,7 +270,7 @@ impl Variant {
             array: through.name(),
             length: match tensor {
                 tensor if tensor.is_data() => "length",
-                Tensor::Mean | Tensor::Variance => entry.statistics_length,
+                tensor if tensor.is_statistic() => entry.statistics_length,
                 _ => entry.gamma_length,
             },
         };

@@ -57,14 +57,21 @@ impl Kernel {
     /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
     /// every access, constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
+        let bodies = Body::ALL.into_iter().filter(|body| body.fits(self));
+        bodies.flat_map(|body| self.variants_with(body)).collect()
+    }
+
+    fn variants_with(self, body: Body) -> Vec<Variant> {
         let entry = self.entry();
+        let tensors = entry.tensors(body);
+        let optional = entry.optional.iter().copied();
+        let optional: Vec<_> = optional.filter(|t| tensors.contains(t)).collect();
         let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
-        let can_be_in_place = in_place.iter().all(|tensor| entry.tensors.contains(tensor));
+        let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
-        let body = Body::Gradient;
         for (data, params) in dtypes() {
-            for absent in subsets(entry.optional) {
+            for absent in subsets(&optional) {
                 for enabled in choices(entry) {
                     for choice in 0..27usize {
                         let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
@@ -96,9 +103,9 @@ impl Kernel {
                         let left_out = |tensor: &Tensor| {
                             absent.contains(tensor) || (in_place && *tensor == Tensor::DiffSrc)
                         };
-                        let bound = entry.tensors.iter().copied();
+                        let bound = tensors.iter().copied();
                         let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
-                        let scratch = |t: &&Tensor| matches!(t, Tensor::Sums | Tensor::Workspace);
+                        let scratch = |t: &&Tensor| t.is_scratch();
                         let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
                         let variant = Variant {
                             kernel: self,
@@ -296,7 +303,9 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         .filter(|(_, global)| global.space == AddressSpace::WorkGroup)
         .map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()));
     let shared: u32 = shared.sum();
-    let reals = u64::from(variant.workgroup_size) * SHARED_REALS;
+    // The forward passes will have to count theirs, which are twice as many.
+    let twice = 1 + u64::from(variant.body == Body::Statistics);
+    let reals = twice * u64::from(variant.workgroup_size) * SHARED_REALS;
     ensure(
         u64::from(shared) <= reals * variant.accumulator().size(),
         || {
@@ -790,7 +799,7 @@ fn headers_name_the_bindings() {
         let words: Vec<_> = bindings
             .split(|c: char| !c.is_alphanumeric() && c != '_')
             .collect();
-        for tensor in entry.tensors {
+        for tensor in entry.tensors(Body::Gradient) {
             let tensor = tensor.name();
             assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
         }

@@ -498,6 +498,7 @@ mod tests {
             (9, 6, 20),
         ] {
             let planner = Planner {
+                body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data: DType::F32,
             };

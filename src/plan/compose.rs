@@ -1,7 +1,7 @@
 //! Operators as sequences of dispatches.
 
 use super::finish::{Derived, Partials, Route};
-use super::tensors::Tensors;
+use super::tensors::{self, Tensors};
 use super::workspace::Workspace;
 use super::{Binding, Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::{Grid, Layout};
@@ -40,8 +40,11 @@ impl BatchNormProblem {
         Tensors {
             src: of_data(Tensor::Src),
             diff_dst: of_data(Tensor::DiffDst),
-            mean: of_params(Tensor::Mean),
-            variance: of_params(Tensor::Variance),
+            statistics: tensors::Statistics {
+                tensors: Body::Gradient.statistics(),
+                dtype: self.params,
+                groups: channels,
+            },
             gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
             gamma_counts: self.param_grads != ParamGrads::Neither,
             diff_src: of_data(Tensor::DiffSrc),
@@ -56,7 +59,11 @@ impl BatchNormProblem {
 /// halves, or for the whole of it a fused kernel where one is faster.
 pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
     let data = problem.data;
-    let planner = Planner { profile, data };
+    let planner = Planner {
+        profile,
+        body: Body::Gradient,
+        data,
+    };
     let mut tensors = problem.tensors();
     let (whole, halves) = planner.choose_batch_norm(problem)?;
     let grid = &problem.layout.grid;
@@ -100,9 +107,10 @@ fn writing_diff_src(reduction: &Dispatch) -> Dispatch {
     dispatch
 }
 
-/// A layer-norm gradient, folded to rows and columns.
+/// A gradient of layer norm or one like it, folded to rows and columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LayerNormProblem {
+    pub body: Body,
     pub rows: u32,
     pub columns: u32,
     pub data: DType,
@@ -116,19 +124,22 @@ impl LayerNormProblem {
     pub fn tensors(&self) -> Tensors {
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
         let of_data = of(self.data, rows * columns);
-        let of_statistics = of(self.params, rows);
         let of_params = of(self.params, columns);
         let both = self.use_affine && self.param_grads == ParamGrads::Both;
+        let wanted = |tensor| both && self.body.tensors().contains(&tensor);
         Tensors {
             src: of_data(Tensor::Src),
             diff_dst: of_data(Tensor::DiffDst),
-            mean: of_statistics(Tensor::Mean),
-            variance: of_statistics(Tensor::Variance),
+            statistics: tensors::Statistics {
+                tensors: self.body.statistics(),
+                dtype: self.params,
+                groups: rows,
+            },
             gamma: self.use_affine.then(|| of_params(Tensor::Gamma)),
             gamma_counts: self.param_grads != ParamGrads::Neither,
             diff_src: of_data(Tensor::DiffSrc),
-            diff_gamma: both.then(|| of_params(Tensor::DiffGamma)),
-            diff_beta: both.then(|| of_params(Tensor::DiffBeta)),
+            diff_gamma: wanted(Tensor::DiffGamma).then(|| of_params(Tensor::DiffGamma)),
+            diff_beta: wanted(Tensor::DiffBeta).then(|| of_params(Tensor::DiffBeta)),
             sums: None,
         }
     }
@@ -138,7 +149,11 @@ impl LayerNormProblem {
 /// reduction of rows and columns alike, then the elementwise pass.
 pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
     let data = problem.data;
-    let planner = Planner { profile, data };
+    let planner = Planner {
+        profile,
+        body: problem.body,
+        data,
+    };
     let tensors = problem.tensors();
     let algorithm = planner.choose_layer_norm(problem)?;
     let by_row = problem.by_row();
@@ -209,8 +224,8 @@ impl Planner<'_> {
                 Phases::WHOLE.with(Phases::APPLY),
             ),
         };
-        let stats = workspace.reserve(tensors.mean.elements)?;
-        let means = workspace.reserve(tensors.mean.elements)?;
+        let stats = workspace.reserve(tensors.statistics.groups)?;
+        let means = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = Vec::new();
         if grid.channels > 0 {
             let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
@@ -272,7 +287,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
         let split = self.split_rows(by_row, tensors);
-        let stats = workspace.reserve(tensors.mean.elements)?;
+        let stats = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = vec![self.pack_statistics(tensors, None, epsilon, stats)?];
         let (weights, pack) = self.weights(tensors, workspace)?;
         dispatches.extend(pack);
@@ -280,7 +295,7 @@ impl Planner<'_> {
         dispatches.extend(reduced.dispatches);
         let mut means = None;
         if let Some(of_rows) = reduced.of_rows {
-            means = Some(workspace.reserve(tensors.mean.elements)?);
+            means = Some(workspace.reserve(tensors.statistics.groups)?);
             let derived = Derived {
                 diff_gamma: None,
                 diff_beta: None,
@@ -311,7 +326,7 @@ impl Planner<'_> {
             }
         }
         let plan = Plan {
-            body: Body::Gradient,
+            body: self.body,
             algorithm,
             data: self.data,
             params,

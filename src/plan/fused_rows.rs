@@ -104,12 +104,9 @@ impl Planner<'_> {
                 let tiles = window.units.start * walk.shifts..window.units.end * walk.shifts;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let range = window.tile_range(&tensors.src, tiles, workgroups);
-                let mut bindings = vec![
-                    window.bind(&tensors.src),
-                    window.bind(&tensors.diff_dst),
-                    Binding::whole(&tensors.mean),
-                    Binding::whole(&tensors.variance),
-                ];
+                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+                let statistics = tensors.statistics.all();
+                bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
                 bindings.extend(gamma.map(Binding::whole));
                 bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
                 Ok(Dispatch::new(
@@ -150,6 +147,7 @@ mod tests {
 
     fn refusal(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
         let problem = LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
             rows: by_row.channels,
             columns: by_row.inner,
             data: planner.data,
@@ -169,6 +167,7 @@ mod tests {
         };
         let aligned = |data, columns| {
             let planner = Planner {
+                body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data,
             };
@@ -200,7 +199,11 @@ mod tests {
         };
         let workgroup = |profile: &Profile, columns| {
             let data = DType::F32;
-            let planner = Planner { profile, data };
+            let planner = Planner {
+                profile,
+                body: crate::kernels::Body::Gradient,
+                data,
+            };
             let by_row = Grid {
                 outer: 1,
                 channels: 4096,

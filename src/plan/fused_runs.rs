@@ -260,7 +260,11 @@ mod tests {
                 inner,
             };
             let fused = [DType::F32, DType::F16, DType::Bf16].map(|data| {
-                let planner = Planner { profile, data };
+                let planner = Planner {
+                    profile,
+                    body: crate::kernels::Body::Gradient,
+                    data,
+                };
                 let block = planner.block(&grid);
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
                 let packet = 4 * u64::from(block.packet_quads);
@@ -303,6 +307,7 @@ mod tests {
             let fused = |outer, channels, inner| {
                 let data = DType::F32;
                 let planner = Planner {
+                    body: crate::kernels::Body::Gradient,
                     profile: &profile,
                     data,
                 };

@@ -235,6 +235,7 @@ const MAX_SERIAL: u64 = 192;
 /// What the planning functions share.
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
+    pub body: Body,
     pub data: DType,
 }
 
@@ -242,7 +243,7 @@ impl Planner<'_> {
     /// Why a kernel cannot be bound, if the adapter does not allow it all of its bindings.
     fn too_many_bindings(&self, kernel: Kernel) -> Option<String> {
         let (needed, allowed) = (
-            kernel.entry().tensors.len(),
+            kernel.entry().tensors(self.body).len(),
             self.profile.max_storage_buffers,
         );
         (needed > allowed as usize)

@@ -10,7 +10,7 @@ use crate::kernels::{PackStatistics, PackStatisticsUniforms, PackWeights, PackWe
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records (mean, r, gamma · r) of every group of statistics.
+    /// Records of every group of elements that share statistics: what is known of its cell.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
@@ -19,12 +19,10 @@ impl Planner<'_> {
         stats: Part,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let tiles = div_ceil(tensors.mean.elements, 4 * u64::from(workgroup_size));
+        let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
-        let mut bindings = vec![
-            Binding::whole(&tensors.mean),
-            Binding::whole(&tensors.variance),
-        ];
+        let statistics = tensors.statistics.all();
+        let mut bindings: Vec<_> = statistics.map(|tensor| Binding::whole(&tensor)).collect();
         bindings.extend(gamma.map(Binding::whole));
         bindings.push(Binding::workspace());
         Ok(Dispatch::new(
@@ -32,7 +30,7 @@ impl Planner<'_> {
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {
-                channels: word(tensors.mean.elements),
+                channels: word(tensors.statistics.groups),
                 stats: stats.first,
                 grid_width: workgroups[0],
                 epsilon,

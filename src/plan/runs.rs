@@ -339,7 +339,11 @@ mod tests {
         };
         let runs = |profile: &Profile, outer, channels, inner| {
             let data = DType::F32;
-            let planner = Planner { profile, data };
+            let planner = Planner {
+                profile,
+                body: crate::kernels::Body::Gradient,
+                data,
+            };
             let layout = Layout::from(Grid {
                 outer,
                 channels,

@@ -400,11 +400,13 @@ mod tests {
             ..Profile::usual()
         };
         let planner = Planner {
+            body: crate::kernels::Body::Gradient,
             profile: &profile,
             data: DType::F32,
         };
         let split = |rows, columns| {
             let problem = LayerNormProblem {
+                body: crate::kernels::Body::Gradient,
                 rows,
                 columns,
                 data: DType::F32,

@@ -113,6 +113,7 @@ impl Random {
         let grid = self.grid_of(1 << 20);
         let data = self.of(&[DType::F32, DType::F32, DType::F16]);
         LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
             rows: grid.outer * grid.channels,
             columns: grid.inner,
             data,
@@ -142,6 +143,7 @@ impl Random {
         let (data, params) = self.types();
         let grid = self.grid();
         LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
             rows: word(u64::from(grid.outer) * u64::from(grid.channels)),
             columns: grid.inner,
             data,
@@ -314,7 +316,11 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
         ..software.clone()
     };
     let quads = |profile: &Profile, data, elements| {
-        let planner = Planner { profile, data };
+        let planner = Planner {
+            profile,
+            body: crate::kernels::Body::Gradient,
+            data,
+        };
         planner.packet_quads(elements)
     };
     use DType::{Bf16, F16, F32, F64};
@@ -336,6 +342,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
 fn plausible_layers_are_planned() {
     let layer = |rows, columns, data, params| {
         let problem = LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
             rows,
             columns,
             data,

@@ -2,7 +2,7 @@
 //! slow for every variant there is.
 
 use crate::geometry::Grid;
-use crate::kernels::{Access, Variant};
+use crate::kernels::{Access, Body, Constant, Tensor, Variant};
 use crate::plan::{self, BatchNormProblem, LayerNormProblem, Phases, Plan};
 use crate::{DType, ParamGrads, Profile, Statistics, Tuning};
 
@@ -36,10 +36,31 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),
             };
+            if Body::Statistics.fits(variant.kernel) {
+                planned.push((
+                    format!("{data} {what}, statistics"),
+                    of_statistics(&variant),
+                ));
+            }
             planned.push((format!("{data} {what}"), variant.normalized()));
         }
     }
     planned
+}
+
+/// The same walk with the body of the statistics, whose records have no room for two channels.
+pub fn of_statistics(variant: &Variant) -> Variant {
+    let constants = variant.constants.iter().map(|&(name, value)| match name {
+        "paired" => (name, Constant::Flag(false)),
+        _ => (name, value),
+    });
+    Variant {
+        body: Body::Statistics,
+        bound: vec![Tensor::Src, Tensor::Workspace],
+        constants: constants.collect(),
+        ..variant.clone()
+    }
+    .normalized()
 }
 
 fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
@@ -86,6 +107,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
     ];
     let layer_norm = |(rows, columns), profile: &Profile| {
         let problem = LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
             rows,
             columns,
             data,
