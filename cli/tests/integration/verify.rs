@@ -57,8 +57,8 @@ fn a_case_alone_is_a_row_and_an_entry() {
 #[cfg(debug_assertions)]
 #[test]
 fn damage_is_seen() {
-    let text = include_str!("../../../shaders/reduce_runs.wgsl");
-    let damaged = text.replacen("sum += only_inside", "sum -= only_inside", 1);
+    let text = include_str!("../../../shaders/operators/gradient.wgsl");
+    let damaged = text.replacen("element.d - cell.a", "element.d + cell.a", 1);
     assert_ne!(text, damaged);
     let swap = file("damaged.wgsl");
     std::fs::write(&swap, format!("{text}\0{damaged}")).unwrap();
