@@ -31,6 +31,7 @@
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is, [`unfit`] says why one cannot be used |
 //! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
+//! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
 //! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`]; all give [`Grads`] |
 //! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
@@ -66,7 +67,7 @@
 //! |---|---|
 //! | `operators` | other libraries' names for the operators |
 //! | `verify` | cases of every kind, their data, and what they assert |
-//! | `batch_norm`, `layer_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `batch_norm`, `layer_norm`, `rms_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
@@ -106,6 +107,7 @@ mod options;
 mod plan;
 mod profile;
 pub mod reference;
+mod rms_norm;
 pub mod verify;
 
 pub use algorithm::Algorithm;
@@ -122,6 +124,9 @@ pub use layer_norm::{
 };
 pub use options::{DataFormat, ParamGrads, Statistics};
 pub use profile::{Profile, Tuning};
+pub use rms_norm::{
+    GpuRmsNorm, RmsNormArgs, RmsNormBuffers, RmsNormOptions, RmsNormPlan, RmsNormSizes,
+};
 
 /// The crates whose types stand in signatures here, in the versions that these use.
 #[doc(no_inline)]

@@ -32,6 +32,10 @@
 //! [`DType::unit_roundoff`]. The sums here are serial, so they are themselves off by about √m·2⁻⁵³ of their
 //! scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data.
 
+mod rms_norm;
+
+pub use rms_norm::RmsNorm;
+
 use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics, memory};
 
 /// The error of the arithmetic that [`scaled_error`] allows, in unit roundoffs of the sums' type.

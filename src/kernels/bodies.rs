@@ -9,6 +9,8 @@ use super::Tensor;
 pub(crate) enum Body {
     /// The gradient of batch norm and of layer norm.
     Gradient,
+    /// The gradient of RMS norm.
+    RmsGradient,
     /// Mean and variance in one reading, which the forward passes will begin with.
     #[cfg(test)]
     Statistics,
@@ -16,13 +18,14 @@ pub(crate) enum Body {
 
 impl Body {
     #[cfg(test)]
-    pub const ALL: [Self; 2] = [Self::Gradient, Self::Statistics];
+    pub const ALL: [Self; 3] = [Self::Gradient, Self::RmsGradient, Self::Statistics];
 
     /// Name of its file.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Gradient => "gradient",
+            Self::RmsGradient => "rms_gradient",
             Self::Statistics => "statistics",
         }
     }
@@ -30,6 +33,7 @@ impl Body {
     pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Gradient => include_str!("../../shaders/operators/gradient.wgsl"),
+            Self::RmsGradient => include_str!("../../shaders/operators/rms_gradient.wgsl"),
             #[cfg(test)]
             Self::Statistics => include_str!("../../shaders/operators/statistics.wgsl"),
         }
@@ -47,6 +51,13 @@ impl Body {
                 Tensor::DiffGamma,
                 Tensor::DiffBeta,
             ],
+            Self::RmsGradient => &[
+                Tensor::Src,
+                Tensor::DiffDst,
+                Tensor::Gamma,
+                Tensor::DiffSrc,
+                Tensor::DiffGamma,
+            ],
             #[cfg(test)]
             Self::Statistics => &[Tensor::Src],
         }
@@ -56,6 +67,7 @@ impl Body {
     pub const fn statistics(self) -> &'static [Tensor] {
         match self {
             Self::Gradient => &[Tensor::Mean, Tensor::Variance],
+            Self::RmsGradient => &[Tensor::MeanSquare],
             #[cfg(test)]
             Self::Statistics => &[],
         }
@@ -66,6 +78,14 @@ impl Body {
     pub fn fits(self, kernel: Kernel) -> bool {
         match self {
             Self::Gradient => true,
+            Self::RmsGradient => matches!(
+                kernel,
+                Kernel::PackStatistics
+                    | Kernel::ReduceRows
+                    | Kernel::ApplyRows
+                    | Kernel::FusedRows
+                    | Kernel::Finish
+            ),
             Self::Statistics => matches!(kernel, Kernel::ReduceRuns | Kernel::ReduceColumns),
         }
     }

@@ -108,6 +108,7 @@ pub(crate) enum Tensor {
     DiffDst,
     Mean,
     Variance,
+    MeanSquare,
     Gamma,
     DiffSrc,
     DiffGamma,
@@ -123,6 +124,7 @@ impl Tensor {
             Self::DiffDst => "diff_dst",
             Self::Mean => "mean",
             Self::Variance => "variance",
+            Self::MeanSquare => "mean_square",
             Self::Gamma => "gamma",
             Self::DiffSrc => "diff_src",
             Self::DiffGamma => "diff_gamma",
@@ -144,7 +146,7 @@ impl Tensor {
 
     /// Whether there is one of it for each group of elements that are normalized together.
     pub const fn is_statistic(self) -> bool {
-        matches!(self, Self::Mean | Self::Variance)
+        matches!(self, Self::Mean | Self::Variance | Self::MeanSquare)
     }
 
     /// Whether kernels write it.

@@ -70,7 +70,11 @@ impl Kernel {
         let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
-        for (data, params) in dtypes() {
+        // A body does not touch storage: with one, all types are tried, with the others those that calculate differently.
+        let all = |(data, params): &(DType, DType)| {
+            body == Body::Gradient || (data == params && *data == data.accumulator())
+        };
+        for (data, params) in dtypes().into_iter().filter(all) {
             for absent in subsets(&optional) {
                 for enabled in choices(entry) {
                     for choice in 0..27usize {

@@ -122,6 +122,19 @@ layer_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infi
 # The same bits again, and with shader checks.
 batch_norm_backward/{5x33x27/ncx/f32,61x3/nxc/f16}/repeats
 layer_norm_backward/21x30/f32/repeats
+rms_norm_backward/{16x192,23x101,301x3}/f32/rows_in_registers/{gpu,software}
+rms_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place}
+rms_norm_backward/{9x37,15x72}/{f16-f32,bf16}/rows_read_twice
+rms_norm_backward/{9x66,33x28}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
+rms_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32
+rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+rms_norm_backward/33x24/f64
+rms_norm_backward/33x96/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
+rms_norm_backward/{5x7,8x12}/f32/{exact/in_place,pooled}
+rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
+rms_norm_backward/400037x3/f32/equal
+rms_norm_backward/9x200/f32/{tiny_variance,large_mean}
+rms_norm_backward/{0x5,5x0}/f32
 batch_norm_backward/{4x6x20/ncx/f32/channels_first,33x20/nxc/f32}/checked
 layer_norm_backward/9x14/f32/checked
 
@@ -155,6 +168,8 @@ layer_norm_backward/{30x300,57x768,1000x2,90x20,70x12,7x4,35x66,23x250}/{f32,f16
 layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
 layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f16,f16-f32,bf16,bf16-f32}/{software,tiny/row_quads=32}
 layer_norm_backward/{15x3,30x300,5x1,1x9,300x2,90x20,70x12,7x4,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
+rms_norm_backward/{30x300,57x768,1000x2,90x20,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,gpu,tiny/row_quads=32}
+rms_norm_backward/{15x3,30x300,5x1,1x9,300x2,70x12,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
 layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
 
 # Every choice of statistics and parameters, by the plan's own algorithm.

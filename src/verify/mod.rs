@@ -81,6 +81,7 @@ mod list;
 mod memory;
 mod numbers;
 mod problem;
+mod rms_norm;
 mod run;
 mod setting;
 mod values;

@@ -4,6 +4,7 @@ use super::batch_norm::BatchNormBackward;
 use super::expected::Expected;
 use super::layer_norm::LayerNormBackward;
 use super::numbers::Numbers;
+use super::rms_norm::RmsNormBackward;
 use super::values::{Types, Values};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
@@ -55,45 +56,50 @@ pub(super) trait Operator {
 /// An operator, its shape and options.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Problem {
-    BatchNormBackward(BatchNormBackward),
-    LayerNormBackward(LayerNormBackward),
+    Batch(BatchNormBackward),
+    Layer(LayerNormBackward),
+    Rms(RmsNormBackward),
 }
 
 impl Problem {
     /// The names of all operators.
-    pub const NAMES: [&'static str; 2] = [BatchNormBackward::NAME, LayerNormBackward::NAME];
+    pub const NAMES: [&'static str; 3] = [
+        BatchNormBackward::NAME,
+        LayerNormBackward::NAME,
+        RmsNormBackward::NAME,
+    ];
 
     pub fn new(operator: &str, shape: &[usize]) -> Option<Self> {
         match operator {
-            BatchNormBackward::NAME => Some(Self::BatchNormBackward(BatchNormBackward::new(shape))),
-            LayerNormBackward::NAME => Some(Self::LayerNormBackward(LayerNormBackward::new(shape))),
+            BatchNormBackward::NAME => Some(Self::Batch(BatchNormBackward::new(shape))),
+            LayerNormBackward::NAME => Some(Self::Layer(LayerNormBackward::new(shape))),
+            RmsNormBackward::NAME => Some(Self::Rms(RmsNormBackward::new(shape))),
             _ => None,
         }
     }
 
     pub fn operator(&self) -> &dyn Operator {
         match self {
-            Self::BatchNormBackward(operator) => operator,
-            Self::LayerNormBackward(operator) => operator,
+            Self::Batch(operator) => operator,
+            Self::Layer(operator) => operator,
+            Self::Rms(operator) => operator,
         }
     }
 
     pub fn operator_mut(&mut self) -> &mut dyn Operator {
         match self {
-            Self::BatchNormBackward(operator) => operator,
-            Self::LayerNormBackward(operator) => operator,
+            Self::Batch(operator) => operator,
+            Self::Layer(operator) => operator,
+            Self::Rms(operator) => operator,
         }
     }
 
     /// The same of some of the samples.
     pub fn shard(&self, samples: Range<usize>) -> Option<Self> {
         match self {
-            Self::BatchNormBackward(operator) => {
-                operator.shard(samples).map(Self::BatchNormBackward)
-            }
-            Self::LayerNormBackward(operator) => {
-                operator.shard(samples).map(Self::LayerNormBackward)
-            }
+            Self::Batch(operator) => operator.shard(samples).map(Self::Batch),
+            Self::Layer(operator) => operator.shard(samples).map(Self::Layer),
+            Self::Rms(operator) => operator.shard(samples).map(Self::Rms),
         }
     }
 }
