@@ -22,16 +22,16 @@ pub enum Algorithm {
     RowsInRegisters,
     /// Layer norm in two readings: sums of rows and columns, then diff_src.
     RowsReadTwice,
-    /// Batch norm in one dispatch over the runs of elements that a channel has at one index of N (`NCX`): a
+    /// Batch norm in one dispatch over planes, the elements that a channel has at one index of N (`NCX`): a
     /// workgroup adds up its channels and reads them again from a cache.
     FusedChannelsFirst,
     /// Batch norm in one dispatch over small tensors whose channels are the last axis (`NXC`).
     FusedChannelsLast,
     /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes.
     General,
-    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short runs): sums, then diff_src.
+    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums, then diff_src.
     ChannelsLast,
-    /// Batch norm over the runs of elements that a channel has at one index of N (`NCX`): sums, then diff_src.
+    /// Batch norm over planes, the elements that a channel has at one index of N (`NCX`): sums, then diff_src.
     ChannelsFirst,
 }
 

@@ -29,8 +29,8 @@ impl Grid {
         u64::from(self.outer) * u64::from(self.inner)
     }
 
-    /// Runs: the consecutive elements of one channel at one outer index.
-    pub fn runs(&self) -> u64 {
+    /// Planes: the consecutive elements of one channel at one outer index.
+    pub fn planes(&self) -> u64 {
         u64::from(self.outer) * u64::from(self.channels)
     }
 }

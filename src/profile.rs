@@ -102,18 +102,18 @@ pub struct Tuning {
     /// workgroup in memory across a barrier, and takes up to minutes to compile one.
     pub cheap_barriers: u32,
     /// Channels last: invocations of a workgroup that stand side by side in a row. A power of two.
-    pub column_lanes: u32,
-    /// Channels last: most quads of a row, 1 to 16, that an invocation owns, or else what one load moves.
-    pub column_quads: u32,
-    /// Channels first: fewest quads of a channel's elements side by side for each invocation; only more are shared by
+    pub channels_last_threads: u32,
+    /// Channels last: most vec4s of a row, 1 to 16, that an invocation owns, or else what one load moves.
+    pub channels_last_vec4s: u32,
+    /// Channels first: fewest vec4s of a channel's elements side by side for each invocation; only more are shared by
     /// more. So are partial sums, in fours.
-    pub lane_quads: u32,
-    /// Layer norm: fewest quads of a row held in registers for each invocation: only a longer row is shared by more.
+    pub channels_first_vec4s: u32,
+    /// Layer norm: fewest vec4s of a row held in registers for each invocation: only a longer row is shared by more.
     /// But no more than a subgroup share a row that one can hold.
-    pub row_lane_quads: u32,
-    /// Layer norm: quads of a row that an invocation holds in registers, at most; up to 32. Of rows that registers do
+    pub least_row_vec4s: u32,
+    /// Layer norm: vec4s of a row that an invocation holds in registers, at most; up to 32. Of rows that registers do
     /// not hold it takes up to 8 at a time.
-    pub row_quads: u32,
+    pub row_vec4s: u32,
     /// Layer norm: fewest rows that an invocation walks, though never more than 192, a window or `walk_pages` allow.
     /// Each walk writes a partial sum for each column.
     pub row_walk: u32,
@@ -135,7 +135,7 @@ pub struct Tuning {
     /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. With
     /// the channels last it has fewer invocations side by side until there are as many.
     pub fused_blocks: u32,
-    /// Quads that an invocation of the fused kernel with the channels first adds one after another, at most; up to
+    /// Vec4s that an invocation of the fused kernel with the channels first adds one after another, at most; up to
     /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }
@@ -146,11 +146,11 @@ impl Tuning {
         workgroup: 8,
         fused_workgroup: 8,
         cheap_barriers: 0,
-        column_lanes: 8,
-        column_quads: 4,
-        lane_quads: 16,
-        row_lane_quads: 8,
-        row_quads: 32,
+        channels_last_threads: 8,
+        channels_last_vec4s: 4,
+        channels_first_vec4s: 16,
+        least_row_vec4s: 8,
+        row_vec4s: 32,
         row_walk: 8,
         busy_workgroups: 64,
         tile: 16384,
@@ -167,11 +167,11 @@ impl Tuning {
         workgroup: 256,
         fused_workgroup: 512,
         cheap_barriers: 1,
-        column_lanes: 32,
-        column_quads: 1,
-        lane_quads: 1,
-        row_lane_quads: 3,
-        row_quads: 4,
+        channels_last_threads: 32,
+        channels_last_vec4s: 1,
+        channels_first_vec4s: 1,
+        least_row_vec4s: 3,
+        row_vec4s: 4,
         row_walk: 1,
         busy_workgroups: 2048,
         tile: 4096,
@@ -188,7 +188,7 @@ impl Tuning {
             // With AVX-512, kernels that own more of a row took 0.6 to 1.0 of the time on a Xeon; without it up to
             // 1.5 times as long, on an EPYC.
             wgpu::DeviceType::Cpu if has_avx512() => Self {
-                column_quads: 8,
+                channels_last_vec4s: 8,
                 ..Self::SOFTWARE
             },
             wgpu::DeviceType::Cpu => Self::SOFTWARE,
@@ -256,14 +256,18 @@ impl Tuning {
                 &mut self.cheap_barriers,
             ),
             (
-                "column_lanes",
+                "channels_last_threads",
                 Bounds::power_of_two(1, 1024),
-                &mut self.column_lanes,
+                &mut self.channels_last_threads,
             ),
-            ("column_quads", Bounds::any(1, 16), &mut self.column_quads),
-            ("lane_quads", many, &mut self.lane_quads),
-            ("row_lane_quads", many, &mut self.row_lane_quads),
-            ("row_quads", Bounds::any(1, 32), &mut self.row_quads),
+            (
+                "channels_last_vec4s",
+                Bounds::any(1, 16),
+                &mut self.channels_last_vec4s,
+            ),
+            ("channels_first_vec4s", many, &mut self.channels_first_vec4s),
+            ("least_row_vec4s", many, &mut self.least_row_vec4s),
+            ("row_vec4s", Bounds::any(1, 32), &mut self.row_vec4s),
             ("row_walk", many, &mut self.row_walk),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("tile", Bounds::any(64, 1 << 20), &mut self.tile),
@@ -402,7 +406,7 @@ impl Profile {
                 .max_storage_buffer_binding_size
                 .min(u64::from(u32::MAX)),
             max_buffer: limits.max_buffer_size,
-            // Quads of f64 and packets of f32 take 32 bytes; WebGPU's smallest alignment is no less.
+            // Vec4s of f64 and vectors of f32 take 32 bytes; WebGPU's smallest alignment is no less.
             alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(32),
             // Folded into rows of more, the last row's surplus might wrap in 32 bits.
             max_workgroups: limits.max_compute_workgroups_per_dimension.min(65535),
@@ -606,7 +610,7 @@ mod tests {
         let refused = |text: &str| Tuning::GPU.overridden(text).unwrap_err().to_string();
         for (text, words) in [
             ("workgroup", vec!["key=value"]),
-            ("lanes=4", vec!["lanes", "one of workgroup"]),
+            ("threads=4", vec!["threads", "one of workgroup"]),
             ("workgroup=12", vec!["workgroup", "power of two", "12"]),
             ("workgroup=2048", vec!["from 4 to 1024", "2048"]),
             ("row_walk=0", vec!["row_walk", "from 1", "got 0"]),

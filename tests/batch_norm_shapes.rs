@@ -86,7 +86,7 @@ fn every_choice<T: Element, P: ParamOf<T>>() {
         &[5, 6, 3],
         &[1, 9, 70, 10],
         &[300, 4],
-        // Every other run begins in the middle of eight elements, which a pass may load at a time.
+        // Every other plane begins in the middle of eight elements, which a pass may load at a time.
         &[4, 6, 44],
     ];
     for (seed, shape) in shapes.into_iter().enumerate() {
@@ -136,21 +136,21 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             let fits = usual.gpu.profile().max_storage_buffers >= 8;
             for shape in [&[64, 128][..], &[128, 128], &[4, 4, 4, 64], &[16, 1024]] {
                 assert_eq!(
-                    kernels(&usual, shape) == ["fused_columns"],
+                    kernels(&usual, shape) == ["channels_last_fused"],
                     fits,
                     "{shape:?}"
                 );
             }
-            // No whole quads, too many rows, too large.
+            // No whole vec4s, too many rows, too large.
             for shape in [&[64, 126][..], &[16_384, 4], &[64, 128, 128]] {
-                assert_ne!(kernels(&usual, shape), ["fused_columns"], "{shape:?}");
+                assert_ne!(kernels(&usual, shape), ["channels_last_fused"], "{shape:?}");
             }
             let few_buffers = set(|profile| profile.max_storage_buffers = 4);
             assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
             let unwanted = set(|profile| profile.tuning.fused_block = 0);
             assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
             // On a GPU a dispatch takes as long as many more elements do.
-            let of_gpu = kernels(&usual, &[128, 2048]) == ["fused_columns"];
+            let of_gpu = kernels(&usual, &[128, 2048]) == ["channels_last_fused"];
             assert_eq!(of_gpu, fits && what == "gpu");
         }
         // However it is tuned, sums stay within the tolerance where all roundings have one sign.
@@ -200,7 +200,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
             [1, 64, 57, 57],
         ] {
             assert_eq!(
-                kernels(&usual, &shape) == ["fused_runs"],
+                kernels(&usual, &shape) == ["channels_first_fused"],
                 fits && binds(&shape),
                 "{shape:?} on {}",
                 subject.name
@@ -209,7 +209,11 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         // Channels too long, blocks too few, runs that cannot be taken one by one, and a binding that is
         // too small for a tensor that cannot be cut.
         for shape in [[50, 512, 28, 28], [50, 256, 14, 14], [50, 1024, 13, 15]] {
-            assert_ne!(kernels(&usual, &shape), ["fused_runs"], "{shape:?}");
+            assert_ne!(
+                kernels(&usual, &shape),
+                ["channels_first_fused"],
+                "{shape:?}"
+            );
         }
         let small_bindings = subject.with_profile("gpu, small bindings", |profile| {
             profile.tuning = Tuning::GPU;
@@ -226,7 +230,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
             [1, 44, 15, 15],
         ] {
             assert_eq!(
-                kernels(&few_blocks, &shape) == ["fused_runs"],
+                kernels(&few_blocks, &shape) == ["channels_first_fused"],
                 fits,
                 "{shape:?}"
             );
@@ -250,11 +254,11 @@ fn random_shapes_and_tunings() {
                 workgroup: sizes.0,
                 fused_workgroup: sizes.1,
                 cheap_barriers: sizes.0.ilog2() % 2,
-                column_lanes: sizes.2,
-                column_quads: 1 + sizes.1.ilog2() % 7,
-                lane_quads: 1 + sizes.1 % 5,
-                row_lane_quads: 1 + sizes.1 % 5,
-                row_quads: 8,
+                channels_last_threads: sizes.2,
+                channels_last_vec4s: 1 + sizes.1.ilog2() % 7,
+                channels_first_vec4s: 1 + sizes.1 % 5,
+                least_row_vec4s: 1 + sizes.1 % 5,
+                row_vec4s: 8,
                 row_walk: 1 + sizes.1 % 5,
                 busy_workgroups: splits.0,
                 tile: splits.1,
@@ -267,8 +271,8 @@ fn random_shapes_and_tunings() {
             let long_words = sizes.0.ilog2() / 2 % 2 == 0;
             (tuning, window_unit, long_words)
         });
-    let quads = (1..9usize).prop_map(|quads| 4 * quads);
-    let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize, 1 => quads];
+    let vec4s = (1..9usize).prop_map(|vec4s| 4 * vec4s);
+    let dims = prop_oneof![3 => 1..9usize, 1 => 9..70usize, 1 => vec4s];
     let shapes = prop::collection::vec(dims, 2..6).prop_filter("too large to be quick", |shape| {
         shape.iter().product::<usize>() <= 20_000
     });

@@ -104,11 +104,11 @@ const SMALL_UNITS: Tuning = Tuning {
     workgroup: 16,
     fused_workgroup: 16,
     cheap_barriers: 0,
-    column_lanes: 4,
-    column_quads: 2,
-    lane_quads: 1,
-    row_lane_quads: 1,
-    row_quads: 2,
+    channels_last_threads: 4,
+    channels_last_vec4s: 2,
+    channels_first_vec4s: 1,
+    least_row_vec4s: 1,
+    row_vec4s: 2,
     row_walk: 1,
     busy_workgroups: 64,
     tile: 1024,
@@ -137,23 +137,23 @@ struct Windows {
 impl Windows {
     fn check_all<T: Element, P: ParamOf<T>>(&self) {
         let shapes: &[&[usize]] = &[
-            &[6, 33, 27 * 27], // blocks of outer indices, odd runs
-            &[2, 5, 30_003],   // chunks of a run
-            &[2, 6, 10_012],   // and runs that begin in the middle of eight elements
-            &[60, 62, 44],     // the same of short runs
+            &[6, 33, 27 * 27], // blocks of outer indices, odd planes
+            &[2, 5, 30_003],   // chunks of a plane
+            &[2, 6, 10_012],   // and planes that begin in the middle of eight elements
+            &[60, 62, 44],     // the same of short planes
             &[500, 7, 40],     // many outer indices a block
-            &[300, 51, 9],     // short runs: columns of several elements a channel
+            &[300, 51, 9],     // short planes: columns of several elements a channel
             &[50_011, 3],      // rows made of many outer indices, the last one partial
-            &[60_001, 4],      // rows of whole quads
+            &[60_001, 4],      // rows of whole vec4s
             &[1, 701, 200],    // one outer index
             &[1, 301, 520],    // channels in turns
-            &[1, 704, 81],     // odd runs, eight of which fill packets
+            &[1, 704, 81],     // odd planes, eight of which fill vectors
             &[700, 61, 2],     // rows of odd width, several outer indices a row
             &[2000, 64],       // whole rows
             &[7, 100, 331],    // channels · inner larger than a window, as runs
             &[3, 500, 31],     // and as columns, where the apply alone can be cut
             &[1, 1, 150_001],  // one channel
-            &[1, 5001, 7],     // fewer outer indices than fill whole packets
+            &[1, 5001, 7],     // fewer outer indices than fill whole vectors
             &[3, 3001, 5],
         ];
         for (seed, shape) in shapes.iter().enumerate() {
@@ -300,7 +300,7 @@ fn more_tiles_than_workgroups() {
         for algorithm in [Algorithm::ChannelsFirst, Algorithm::ChannelsLast] {
             let tuning = Tuning {
                 workgroup: 4,
-                column_lanes: 1,
+                channels_last_threads: 1,
                 tile: 64,
                 busy_workgroups: 1 << 20,
                 ..Tuning::SOFTWARE
@@ -326,7 +326,7 @@ fn more_tiles_than_workgroups() {
             profile.max_workgroups = 7;
             profile.tuning = Tuning {
                 workgroup: 4,
-                column_lanes: 1,
+                channels_last_threads: 1,
                 ..Tuning::SOFTWARE
             };
         });

@@ -196,16 +196,17 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
         workgroup: 16,
         fused_workgroup: 64,
         cheap_barriers: 1,
-        lane_quads: 2,
-        row_lane_quads: 2,
-        row_quads: 3,
+        channels_first_vec4s: 2,
+        least_row_vec4s: 2,
+        row_vec4s: 3,
         ..splits
     };
     let own = with("own tuning", subject.gpu.profile().tuning);
-    let few_lanes = subject.with_profile("few lanes", |profile| profile.tuning.row_lane_quads = 2);
+    let few_threads =
+        subject.with_profile("few threads", |profile| profile.tuning.least_row_vec4s = 2);
     let without_subgroups = subject.with_profile("without subgroups", |profile| {
         profile.subgroup_size = 0;
-        profile.tuning.row_lane_quads = 2;
+        profile.tuning.least_row_vec4s = 2;
     });
     if subject.checked {
         return vec![own];
@@ -218,7 +219,7 @@ fn tunings(subject: &Subject) -> Vec<Subject> {
     });
     vec![
         own,
-        few_lanes,
+        few_threads,
         without_subgroups,
         split("split", splits),
         split_narrow,
@@ -291,13 +292,13 @@ const SHAPES: &[(&[usize], i64)] = &[
     (&[2, 3, 5], 1),
     (&[1000, 2], -1),
     (&[3, 20001], -1),
-    // Few quads a row, for fewer invocations than a workgroup has.
+    // Few vec4s a row, for fewer invocations than a workgroup has.
     (&[90, 20], -1),
     (&[33, 28], -1),
     (&[70, 12], -1),
     (&[7, 4], -1),
     (&[35, 66], -1),
-    // Rows that begin anywhere in a quad and share words, or none.
+    // Rows that begin anywhere in a vec4 and share words, or none.
     (&[21, 129], -1),
     (&[23, 250], -1),
     (&[9, 517], -1),
@@ -309,7 +310,7 @@ fn correctness_set<T: Element, P: ParamOf<T>>() {
 
 every_pair!(correctness_set);
 
-/// Rows that share quads with their neighbours, stored over what these still read, in buffers that end with their
+/// Rows that share vec4s with their neighbours, stored over what these still read, in buffers that end with their
 /// tensors and in longer ones.
 fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
     let subjects = common::subjects();

@@ -343,7 +343,7 @@ where
         let what = format!("{} on {}", T::DTYPE, subject.name);
         for (shape, data_format, from) in [
             (&[1, 4, 16_384][..], DataFormat::Ncx, 0),
-            (&[1, 3, 21_845], DataFormat::Ncx, 1), // odd runs, and lanes change places
+            (&[1, 3, 21_845], DataFormat::Ncx, 1), // odd planes, and threads change places
             (&[1, 3, 21_845], DataFormat::Ncx, 0),
             (&[16_384, 4], DataFormat::Nxc, 0),
             (&[21_845, 3], DataFormat::Nxc, 1),

@@ -11,7 +11,7 @@ use wgpu_norm::{
     Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
-/// Odd and even totals, runs and columns, a channel's end within four elements and at their end, and data in
+/// Odd and even totals, channels first and last, a channel's end within four elements and at their end, and data in
 /// whole groups of four with parameters that are not.
 const SHAPES: &[&[usize]] = &[
     &[4, 3, 8],
@@ -20,7 +20,7 @@ const SHAPES: &[&[usize]] = &[
     &[2, 3, 35],
     &[5, 7, 41],
     &[2, 8, 64],
-    &[4, 6, 20], // every other run begins in the middle of eight elements
+    &[4, 6, 20], // every other plane begins in the middle of eight elements
     &[61, 3],
     &[1, 13, 513],
 ];

@@ -27,9 +27,9 @@ struct Sums {
 alias Record = real2;
 
 // Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four cells, without gamma.
-fn statistics_of(quad: u32, epsilon: real) -> Cell {
-    let r = real4(1.0) / sqrt(load_variance(quad) + real4(epsilon));
-    return Cell(load_mean(quad), r, real4(1.0), real4(), real4());
+fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+    let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
+    return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4());
 }
 
 // Of records (mean, r, gamma, 0).
@@ -91,7 +91,7 @@ fn across(sums: Sums) -> Record {
 alias Block = Sums;
 
 const in_blocks: bool = false;
-const block_packets: u32 = 1;
+const block_vectors: u32 = 1;
 const block_rows: u32 = 64;
 
 fn begin(first: real4) -> Block {
@@ -138,7 +138,7 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 }
 
 // The parameters' gradients of four channels, the first `count`.
-fn store_parameter_gradients(quad: u32, sums: Sums, count: u32) {
-    store_part_diff_beta(quad, sums.d, count);
-    store_part_diff_gamma(quad, sums.d_xhat, count);
+fn store_parameter_gradients(vec4_index: u32, sums: Sums, count: u32) {
+    store_part_diff_beta(vec4_index, sums.d, count);
+    store_part_diff_gamma(vec4_index, sums.d_xhat, count);
 }

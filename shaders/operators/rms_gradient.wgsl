@@ -23,8 +23,8 @@ struct Sums {
 alias Record = real;
 
 // Of tensors: r = 1 / sqrt(mean_square + epsilon) of four cells, without gamma.
-fn statistics_of(quad: u32, epsilon: real) -> Cell {
-    return Cell(real4(1.0) / sqrt(load_mean_square(quad) + real4(epsilon)), real4(1.0), real4());
+fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+    return Cell(real4(1.0) / sqrt(load_mean_square(vec4_index) + real4(epsilon)), real4(1.0), real4());
 }
 
 // Of records (0, r, gamma, 0).
@@ -99,6 +99,6 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 }
 
 // The parameters' gradients of four columns, the first `count`.
-fn store_parameter_gradients(quad: u32, sums: Sums, count: u32) {
-    store_part_diff_gamma(quad, sums.d_xhat, count);
+fn store_parameter_gradients(vec4_index: u32, sums: Sums, count: u32) {
+    store_part_diff_gamma(vec4_index, sums.d_xhat, count);
 }

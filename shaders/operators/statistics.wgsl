@@ -60,7 +60,7 @@ fn across(sums: Sums) -> Record {
 }
 
 const in_blocks: bool = true;
-const block_packets: u32 = 2;
+const block_vectors: u32 = 2;
 const block_rows: u32 = 16;
 
 struct Block {

@@ -4,12 +4,12 @@ var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
 // Invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
-    if !stacked { return workgroup_size; }
-    // All of one lane have the same columns, or where rows do not begin at quads those of every fourth row.
-    return select(min(4u * lanes, workgroup_size), lanes, same_columns);
+    if !add_thread_rows { return workgroup_size; }
+    // All of one thread have the same columns, or where rows do not begin at vec4s those of every fourth row.
+    return select(min(4u * threads_per_row, workgroup_size), threads_per_row, same_columns);
 }
 
-// The sums of four columns: if `stacked`, invocations that have the same ones add theirs up in a fixed order, and the
+// The sums of four columns: if `add_thread_rows`, invocations that have the same ones add theirs up in a fixed order, and the
 // first of them get them. Every invocation calls it.
 fn sums_of_columns(local: u32, own: Sums) -> Sums {
     let keep = writers();
@@ -28,16 +28,16 @@ fn sums_of_columns(local: u32, own: Sums) -> Sums {
 }
 
 // Writes a group's partial sums of the four columns from `column` on, of those in the row: `paired`, in rows of whole
-// quads of columns, or where invocations' columns differ as records workspace[partials + part · columns + column].
+// vec4s of columns, or where invocations' columns differ as records workspace[partials + part · columns + column].
 fn write_columns(local: u32, group: u32, column: u32, total: Sums) {
     let keep = writers();
     if local >= keep { return; }
     let count = uniforms.columns;
-    let part = group * (keep / lanes) + local / lanes;
+    let part = group * (keep / threads_per_row) + local / threads_per_row;
     if same_columns {
-        let quads = (count + 3u) / 4u;
+        let vec4s = (count + 3u) / 4u;
         if column < count {
-            store_paired(uniforms.partials + part * 2u * quads, column, total);
+            store_paired(uniforms.partials + part * 2u * vec4s, column, total);
         }
         return;
     }

@@ -5,14 +5,14 @@ fn row_sum(local: u32, count: u32, own: Sums) -> Record {
     if count == 1u { return across(own); }
     shared_sums[local] = own;
     workgroupBarrier();
-    let lane = local % count;
+    let thread = local % count;
     for (var stride = count / 2u; stride > 0u; stride /= 2u) {
-        if lane < stride {
+        if thread < stride {
             shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
         }
         workgroupBarrier();
     }
-    let sum = across(shared_sums[local - lane]);
+    let sum = across(shared_sums[local - thread]);
     workgroupBarrier(); // they are written again for the next row
     return sum;
 }

@@ -9,12 +9,12 @@ fn pack_statistics(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let quad = tile_of(workgroup) * workgroup_size + local;
-    if quad >= (uniforms.channels + 3u) / 4u { return; }
+    let vec4_index = tile_of(workgroup) * workgroup_size + local;
+    if vec4_index >= (uniforms.channels + 3u) / 4u { return; }
 
-    var cell = statistics_of(quad, uniforms.epsilon);
-    cell.gamma = load_gamma(quad);
-    for (var i = 0u; i < min(4u, uniforms.channels - 4u * quad); i++) {
-        store_workspace(uniforms.stats + 4u * quad + i, record_of_cell(cell, i));
+    var cell = statistics_of(vec4_index, uniforms.epsilon);
+    cell.gamma = load_gamma(vec4_index);
+    for (var i = 0u; i < min(4u, uniforms.channels - 4u * vec4_index); i++) {
+        store_workspace(uniforms.stats + 4u * vec4_index + i, record_of_cell(cell, i));
     }
 }

@@ -1,5 +1,5 @@
 // gamma as reals in the workspace, for layer norm's rows where an adapter binds too few buffers:
-// workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a quad.
+// workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
 // Bindings: gamma read; workspace written. Moves a row's length in elements in and out.
 
@@ -8,7 +8,7 @@ fn pack_weights(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let quad = tile_of(workgroup) * workgroup_size + local;
-    if quad >= (uniforms.columns + 3u) / 4u { return; }
-    store_workspace(uniforms.weights + quad, load_gamma(quad));
+    let vec4_index = tile_of(workgroup) * workgroup_size + local;
+    if vec4_index >= (uniforms.columns + 3u) / 4u { return; }
+    store_workspace(uniforms.weights + vec4_index, load_gamma(vec4_index));
 }

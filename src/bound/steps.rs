@@ -100,7 +100,7 @@ impl Binder<'_> {
             // A plan may have been made for another context, whose adapter has longer words.
             access: match self.plan.word_bits {
                 64 if self.gpu.profile().long_words => Access::LongWords,
-                _ => Access::Quads,
+                _ => Access::Vec4,
             },
             exact,
             workgroup_size: self.dispatch.workgroup_size,

@@ -394,7 +394,7 @@ impl GpuContext {
     /// Lets go of all compiled pipelines; what is needed again is compiled again. Bound plans keep theirs.
     ///
     /// A context compiles a pipeline for each kernel, element types and handful of facts about a shape (does a
-    /// run begin at a quad, how long is a register array, …) and keeps it: dozens for a network, some hundred
+    /// plane begin at a vec4, how long is a register array, …) and keeps it: dozens for a network, some hundred
     /// where shapes, types and options are all over the place. On a software driver each takes a megabyte or two.
     pub fn forget_pipelines(&self) {
         self.inner.pipelines.forget(&self.inner.device);

@@ -1,10 +1,10 @@
 //! How a tensor lies in storage, and the functions by which kernels read and write it.
 //!
-//! * `load_TENSOR(quad) -> real4`, `store_TENSOR(quad, value)`
-//! * `store_part_TENSOR(quad, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
+//! * `load_TENSOR(vec4) -> real4`, `store_TENSOR(vec4, value)`
+//! * `store_part_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
 //!   odd count's last 16-bit word the upper half is padding that belongs to the tensor; it becomes 0.
-//! * `store_some_TENSOR(quad, value, some)`: the words of which all elements are among `some`.
-//! * `load_packet_TENSOR`, `store_packet_TENSOR`, `store_part_packet_TENSOR`: the same of packets.
+//! * `store_some_TENSOR(vec4, value, some)`: the words of which all elements are among `some`.
+//! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_part_vector_TENSOR`: the same of vectors.
 
 use super::source::Access;
 use crate::DType;
@@ -14,7 +14,7 @@ use std::fmt::Write;
 pub(super) struct Storage {
     pub dtype: DType,
     pub access: Access,
-    /// An element of the binding's array is a packet of two quads.
+    /// An element of the binding's array is a vector of two vec4s.
     pub wide: bool,
 }
 
@@ -45,12 +45,12 @@ impl Storage {
     pub fn element(&self) -> &'static str {
         match (self.is_half(), self.access, self.wide) {
             (false, Access::Exact, _) => "real",
-            (false, Access::Quads, _) => "real4",
+            (false, Access::Vec4, _) => "real4",
             (false, Access::LongWords, false) => "vec2<u64>",
             (false, Access::LongWords, true) => "vec4<u64>",
             (true, Access::Exact, _) => "u32",
-            (true, Access::Quads, false) => "vec2<u32>",
-            (true, Access::Quads, true) => "vec4<u32>",
+            (true, Access::Vec4, false) => "vec2<u32>",
+            (true, Access::Vec4, true) => "vec4<u32>",
             (true, Access::LongWords, false) => "u64",
             (true, Access::LongWords, true) => "vec2<u64>",
         }
@@ -78,7 +78,7 @@ impl Storage {
         }
     }
 
-    /// The two quads of a wide element, and what joins them.
+    /// The two vec4s of a wide element, and what joins them.
     fn halves(&self) -> ([&'static str; 2], &'static str) {
         match (self.is_half(), self.access) {
             (true, Access::LongWords) => (["x", "y"], "vec2"),
@@ -88,16 +88,16 @@ impl Storage {
 }
 
 impl Accessors<'_> {
-    /// Reads of four elements; none where they are read by packets alone.
+    /// Reads of four elements; none where they are read by vectors alone.
     pub fn load(&self) -> String {
         let Self { tensor, array, .. } = self;
         let storage = &self.storage;
         if storage.wide {
             let ([first, second], _) = storage.halves();
             return format!(
-                "fn load_packet_{tensor}(packet: u32) -> Packet {{
-    let stored = {array}[packet];
-    return Packet({}, {});
+                "fn load_vector_{tensor}(vector: u32) -> Vector {{
+    let stored = {array}[vector];
+    return Vector({}, {});
 }}
 ",
                 storage.decode(&format!("stored.{first}")),
@@ -113,7 +113,7 @@ impl Accessors<'_> {
                 let reads = reads.collect::<Vec<_>>().join(", ");
                 format!(
                     "    // No word beyond the tensor's end is touched.
-    let first = {words}u * quad;
+    let first = {words}u * vec4_index;
     let last = (max(uniforms.{}, 1u) - 1u) / {of_a_word}u;
     return {};
 ",
@@ -123,10 +123,10 @@ impl Accessors<'_> {
             }
             _ => format!(
                 "    return {};\n",
-                storage.decode(&format!("{array}[quad]"))
+                storage.decode(&format!("{array}[vec4_index]"))
             ),
         };
-        format!("fn load_{tensor}(quad: u32) -> real4 {{\n{body}}}\n")
+        format!("fn load_{tensor}(vec4_index: u32) -> real4 {{\n{body}}}\n")
     }
 
     /// Writes of four elements, and of some.
@@ -136,13 +136,13 @@ impl Accessors<'_> {
         if storage.wide {
             let (_, join) = storage.halves();
             return format!(
-                "fn store_packet_{tensor}(packet: u32, value: Packet) {{
-    {array}[packet] = {join}({}, {});
+                "fn store_vector_{tensor}(vector: u32, value: Vector) {{
+    {array}[vector] = {join}({}, {});
 }}
 
-// A tensor that is stored by packets of two quads ends with one.
-fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
-    store_packet_{tensor}(packet, value);
+// A tensor that is stored by vectors of two vec4s ends with one.
+fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
+    store_vector_{tensor}(vector, value);
 }}
 ",
                 storage.encode("value[0]"),
@@ -150,15 +150,15 @@ fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
             );
         }
         let all = match storage.access {
-            Access::Exact => format!("store_part_{tensor}(quad, value, 4u)"),
-            _ => format!("{array}[quad] = {}", storage.encode("value")),
+            Access::Exact => format!("store_part_{tensor}(vec4_index, value, 4u)"),
+            _ => format!("{array}[vec4_index] = {}", storage.encode("value")),
         };
         format!(
-            "fn store_{tensor}(quad: u32, value: real4) {{
+            "fn store_{tensor}(vec4_index: u32, value: real4) {{
     {all};
 }}
 
-fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
+fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
 {}}}
 ",
             match storage.access {
@@ -182,8 +182,8 @@ fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
         };
         for (i, component) in ["x", "y", "z", "w"].into_iter().take(words).enumerate() {
             let place = match storage.access {
-                Access::Exact => format!("{}[{words}u * quad + {i}u]", self.array),
-                _ => format!("{}[quad].{component}", self.array),
+                Access::Exact => format!("{}[{words}u * vec4_index + {i}u]", self.array),
+                _ => format!("{}[vec4_index].{component}", self.array),
             };
             let condition = condition(i * of_a_word);
             let _ = writeln!(
@@ -200,21 +200,21 @@ fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
         match self.storage.is_half() {
             true => format!(
                 "    var words = encode_{}(select(real4(), value, vec4(0u, 1u, 2u, 3u) < vec4(count)));
-    if count < 3u {{ words.y = split_long({array}[quad]).y; }}
-    if count > 0u {{ {array}[quad] = join_long(words); }}
+    if count < 3u {{ words.y = split_long({array}[vec4_index]).y; }}
+    if count > 0u {{ {array}[vec4_index] = join_long(words); }}
 ",
                 self.storage.dtype
             ),
             false => format!(
                 "    let behind = vec4(0u, 1u, 2u, 3u) >= vec4(count);
-    let words = select(bitcast<vec4<u32>>(value), bitcast<vec4<u32>>(real_of_longs({array}[quad])), behind);
-    if count > 0u {{ {array}[quad] = vec2(join_long(words.xy), join_long(words.zw)); }}
+    let words = select(bitcast<vec4<u32>>(value), bitcast<vec4<u32>>(real_of_longs({array}[vec4_index])), behind);
+    if count > 0u {{ {array}[vec4_index] = vec2(join_long(words.xy), join_long(words.zw)); }}
 "
             ),
         }
     }
 
-    /// Writes of some words of four elements, for quads that others store words of.
+    /// Writes of some words of four elements, for vec4s that others store words of.
     pub fn store_some(&self) -> String {
         let tensor = self.tensor;
         let inside = match self.storage.is_half() {
@@ -225,7 +225,7 @@ fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
         let component = |first: usize| ["x", "y", "z", "w"].get(first / of_a_word).copied();
         let condition = |first| format!("inside.{}", component(first).unwrap_or_default());
         format!(
-            "fn store_some_{tensor}(quad: u32, value: real4, some: vec4<bool>) {{
+            "fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{
     let inside = {inside};
     let count = 4u;
 {}}}
@@ -234,44 +234,44 @@ fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{
         )
     }
 
-    /// Packets of one quad or of two, one by one. No loop: lavapipe unrolls loops around at most one.
-    pub fn load_packets(&self, quads: u32) -> String {
+    /// Vectors of one vec4 or of two, one by one. No loop: lavapipe unrolls loops around at most one.
+    pub fn load_vectors(&self, vec4s: u32) -> String {
         let tensor = self.tensor;
-        let loads = match quads {
-            1 => format!("load_{tensor}(packet)"),
-            _ => format!("load_{tensor}(2u * packet), load_{tensor}(2u * packet + 1u)"),
+        let loads = match vec4s {
+            1 => format!("load_{tensor}(vector)"),
+            _ => format!("load_{tensor}(2u * vector), load_{tensor}(2u * vector + 1u)"),
         };
         format!(
-            "fn load_packet_{tensor}(packet: u32) -> Packet {{\n    return Packet({loads});\n}}\n"
+            "fn load_vector_{tensor}(vector: u32) -> Vector {{\n    return Vector({loads});\n}}\n"
         )
     }
 
     /// The same for writing.
-    pub fn store_packets(&self, quads: u32) -> String {
+    pub fn store_vectors(&self, vec4s: u32) -> String {
         let tensor = self.tensor;
-        let (all, some) = match quads {
+        let (all, some) = match vec4s {
             1 => (
-                format!("    store_{tensor}(packet, value[0]);\n"),
-                format!("    store_part_{tensor}(packet, value[0], count);\n"),
+                format!("    store_{tensor}(vector, value[0]);\n"),
+                format!("    store_part_{tensor}(vector, value[0], count);\n"),
             ),
             _ => (
                 format!(
-                    "    store_{tensor}(2u * packet, value[0]);
-    store_{tensor}(2u * packet + 1u, value[1]);
+                    "    store_{tensor}(2u * vector, value[0]);
+    store_{tensor}(2u * vector + 1u, value[1]);
 "
                 ),
                 format!(
-                    "    store_part_{tensor}(2u * packet, value[0], min(count, 4u));
-    store_part_{tensor}(2u * packet + 1u, value[1], max(count, 4u) - 4u);
+                    "    store_part_{tensor}(2u * vector, value[0], min(count, 4u));
+    store_part_{tensor}(2u * vector + 1u, value[1], max(count, 4u) - 4u);
 "
                 ),
             ),
         };
         format!(
-            "fn store_packet_{tensor}(packet: u32, value: Packet) {{
+            "fn store_vector_{tensor}(vector: u32, value: Vector) {{
 {all}}}
 
-fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
+fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
 {some}}}
 "
         )
@@ -282,11 +282,13 @@ fn store_part_packet_{tensor}(packet: u32, value: Packet, count: u32) {{
         let tensor = self.tensor;
         match is_output {
             false => {
-                format!("fn load_{tensor}(quad: u32) -> real4 {{\n    return real4(1.0);\n}}\n")
+                format!(
+                    "fn load_{tensor}(vec4_index: u32) -> real4 {{\n    return real4(1.0);\n}}\n"
+                )
             }
             true => format!(
-                "fn store_{tensor}(quad: u32, value: real4) {{}}
-fn store_part_{tensor}(quad: u32, value: real4, count: u32) {{}}
+                "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
+fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
 "
             ),
         }

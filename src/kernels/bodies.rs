@@ -81,12 +81,15 @@ impl Body {
             Self::RmsGradient => matches!(
                 kernel,
                 Kernel::PackStatistics
-                    | Kernel::ReduceRows
-                    | Kernel::ApplyRows
-                    | Kernel::FusedRows
+                    | Kernel::RowsReduce
+                    | Kernel::RowsApply
+                    | Kernel::RowsFused
                     | Kernel::Finish
             ),
-            Self::Statistics => matches!(kernel, Kernel::ReduceRuns | Kernel::ReduceColumns),
+            Self::Statistics => matches!(
+                kernel,
+                Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce
+            ),
         }
     }
 }

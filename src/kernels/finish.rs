@@ -6,10 +6,10 @@ use super::{Entry, Kernel, Part, Tensor, parts, tree};
 constants! {
     struct Finish {
         /// Invocations that share four channels, a power of two.
-        lanes: u32,
+        threads: u32,
         /// Parts are `part_stride` apart.
         plain: bool,
-        /// So are they, in whole quads, and two channels share a record.
+        /// So are they, in whole vec4s, and two channels share a record.
         paired: bool,
         /// Sums of groups of parts, for another dispatch to add.
         grouped: bool,
@@ -54,14 +54,14 @@ impl Describe for Finish {
     type Uniforms = FinishUniforms;
 
     fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        u64::from(uniforms.group_parts.div_ceil(self.lanes.max(1))) + tree(self.lanes) + 4
+        u64::from(uniforms.group_parts.div_ceil(self.threads.max(1))) + tree(self.threads) + 4
     }
 
     /// In tiers of 32.
     fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        let lanes = u64::from(self.lanes.max(1));
+        let threads = u64::from(self.threads.max(1));
         u64::from(uniforms.group_parts)
-            .div_ceil(lanes * 1024)
+            .div_ceil(threads * 1024)
             .max(32)
     }
 }

@@ -32,16 +32,16 @@ uniforms! {
 }
 
 uniforms! {
-    /// Tiles of runs.
-    struct RunTiles {
+    /// Tiles of planes.
+    struct PlaneTiles {
         channels: u32,
         inner: u32,
-        /// Elements of a run that a tile takes.
+        /// Elements of a plane that a tile takes.
         chunk: u32,
-        /// Tiles along a run.
+        /// Tiles along a plane.
         chunks: u32,
-        /// Invocations side by side on a run.
-        lanes: u32,
+        /// Invocations side by side on a plane.
+        threads_per_plane: u32,
         range: TileRange,
         /// Where the records of statistics begin in the workspace.
         stats: u32,
@@ -54,18 +54,18 @@ uniforms! {
     struct ColumnTiles {
         channels: u32,
         inner: u32,
-        width_packets: u32,
+        width_vectors: u32,
         /// Rows of a tile, and all.
         tile_rows: u32,
         rows: u32,
         /// Invocations side by side in a workgroup.
-        column_lanes: u32,
+        threads_per_row: u32,
         range: TileRange,
         /// Tiles along the window's columns.
         column_tiles: u32,
-        /// The window's columns, in packets.
-        first_packet: u32,
-        end_packet: u32,
+        /// The window's columns, in vectors.
+        first_vector: u32,
+        end_vector: u32,
         /// Blocks of rows.
         row_tiles: u32,
         stats: u32,
@@ -78,17 +78,17 @@ uniforms! {
     struct RowTiles {
         rows: u32,
         columns: u32,
-        /// Quads that a row touches, at most.
-        row_quads: u32,
+        /// Vec4s that a row touches, at most.
+        row_vec4s: u32,
         /// A multiple of `row_step`.
         tile_rows: u32,
         /// Rows between two that an invocation walks.
         row_step: u32,
         /// Workgroups that share `tile_rows` rows.
-        shifts: u32,
+        misalignments: u32,
         range: TileRange,
-        /// The last packet of the window.
-        last_packet: u32,
+        /// The last vector of the window.
+        last_vector: u32,
     }
 }
 

@@ -3,99 +3,99 @@
 //!
 //! # Words
 //!
-//! * A *quad* is four neighbouring elements, a *packet* what one load moves: a quad or two.
-//! * A *run* is the elements of one channel at one index of N. A *row* is what layer norm normalizes together; in the
-//!   kernels over columns, whose channels alternate quickly, some outer indices side by side. A *column* is a position
+//! * A *vec4* is four neighbouring elements, a *vector* what one load moves: a vec4 or two.
+//! * A *plane* is the elements of one channel at one index of N. A *row* is what layer norm normalizes together; in the
+//!   kernels with the channels last, whose channels alternate quickly, some outer indices side by side. A *column* is a position
 //!   in rows.
-//! * A *tile* is what a workgroup does at a time: a *block* of runs, rows or channels, or a *chunk* of one run. Where a
+//! * A *tile* is what a workgroup does at a time: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a
 //!   channel's reduction is *split*, each share has a *partial* sum.
-//! * *Lanes* are invocations side by side in a run or row; what one of them does after another is its *walk*.
+//! * *Threads* are invocations side by side in a plane or row; what one of them does after another is its *walk*.
 //! * A *window* is the part of a tensor that a dispatch binds.
 //!
 //! # Why every index is in bounds
 //!
 //! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
 //! them.
-//! * Data are moved by quads, groups of four elements, or by packets of one or two quads; a tensor is in packets
+//! * Data are moved by vec4s, groups of four elements, or by vectors of one or two vec4s; a tensor is in vectors
 //!   of two only if it has a multiple of eight elements. Data tensors are bound from `window` (a multiple of 32
-//!   elements) at least to the end of the last packet that the dispatch's tiles touch; [`crate::plan`] computes
-//!   both from the same tile bounds. The kernels over runs reach only packets that hold an element of one of
+//!   elements) at least to the end of the last vector that the dispatch's tiles touch; [`crate::plan`] computes
+//!   both from the same tile bounds. The kernels with the channels first reach only vectors that hold an element of one of
 //!   their tiles. Those over columns clamp what is beside the last column or behind the last element to that
 //!   column and element, which are in the window: only the last window's last row can be incomplete. The fused
-//!   kernel over columns clamps columns likewise; its rows are whole packets, all bound. The fused
-//!   kernel over rows clamps columns and rows to the last ones, and where rows do not begin at quads, like the kernels
-//!   over split rows, packets to the window's last; what they store passes the same comparisons without the clamp. Where a
-//!   buffer has no room for the last quad of a tensor, the `exact` accessors clamp every index that they load to the
+//!   kernel with the channels last clamps columns likewise; its rows are whole vectors, all bound. The fused
+//!   kernel over rows clamps columns and rows to the last ones, and where rows do not begin at vec4s, like the kernels
+//!   over split rows, vectors to the window's last; what they store passes the same comparisons without the clamp. Where a
+//!   buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load to the
 //!   tensor's length, and store no more elements than they are told; the kernels tell them those that are in the tensor.
-//!   Such a tensor is not in packets of two.
-//! * Parameters: quads below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
+//!   Such a tensor is not in vectors of two.
+//! * Parameters: vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
-//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole quads, by
-//!   (split, channel) where they are `folded`, or by (row, part), weights by quad of columns, sums of groups by (group, quad of channels). Where sums are added up in
+//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
+//!   (split, channel) where they are `folded`, or by (row, part), weights by vec4 of columns, sums of groups by (group, vec4 of channels). Where sums are added up in
 //!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back: the records of
 //!   all rounds together may be more than 2³², but both sums are taken modulo 2³², and what they name is in the part.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
-//!   and at most `workgroup_size`). `lanes` is a power of two and at most `workgroup_size`, and so is
-//!   `lanes` · `outer_lanes`; `joined` is one too, and at most `lanes`.
-//!   The reduction by columns, where it is `folded`, has rows of at most `workgroup_size` quads, all of
+//!   and at most `workgroup_size`). `threads` is a power of two and at most `workgroup_size`, and so is
+//!   `threads` · `planes_at_once`; `joined` is one too, and at most `threads`.
+//!   The reduction with the channels last, where it is `folded`, has rows of at most `workgroup_size` vec4s, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
-//! * Private arrays have `column_packets` packets of `packet_quads` quads and are indexed below these.
+//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
 //! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
-//!   at once; in finish and fused_columns they first compute for the last channel or of no parts, and store nothing.
+//!   at once; in finish and channels_last_fused they first compute for the last channel or of no parts, and store nothing.
 //! * What a clamped load reads, another invocation may be writing in place, and so it may the other row's elements of
-//!   a quad that two rows share. They are never used.
-//! * A part of a quad is stored through 64-bit words by reading the quad and writing all of it: all of it is
-//!   bound, or the tensor would be exact, and every quad is stored by one invocation alone.
-//! * Where two rows share a quad, in the fused kernel over rows that do not begin at quads, each row's invocation
+//!   a vec4 that two rows share. They are never used.
+//! * A part of a vec4 is stored through 64-bit words by reading the vec4 and writing all of it: all of it is
+//!   bound, or the tensor would be exact, and every vec4 is stored by one invocation alone.
+//! * Where two rows share a vec4, in the fused kernel over rows that do not begin at vec4s, each row's invocation
 //!   stores its own elements of it, word by word. It takes no rows that share a word.
-//! * Where a window begins inside a row, the row's first packet relative to it wraps below 0; the packets of the
+//! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
 mod accessors;
-mod apply_columns;
-mod apply_rows;
-mod apply_runs;
 mod bodies;
+mod channels_first_apply;
+mod channels_first_fused;
+mod channels_first_reduce;
+mod channels_last_apply;
+mod channels_last_fused;
+mod channels_last_reduce;
 mod describe;
 mod finish;
-mod fused_columns;
-mod fused_rows;
-mod fused_runs;
 mod groups;
 mod pack_statistics;
 mod pack_weights;
 mod parts;
-mod reduce_columns;
-mod reduce_rows;
-mod reduce_runs;
+mod rows_apply;
+mod rows_fused;
+mod rows_reduce;
 mod source;
 #[cfg(test)]
 mod tests;
 mod uniforms;
 
-pub(crate) use apply_columns::{ApplyColumns, ApplyColumnsUniforms};
-pub(crate) use apply_rows::{ApplyRows, ApplyRowsUniforms};
-pub(crate) use apply_runs::{ApplyRuns, ApplyRunsUniforms};
 pub(crate) use bodies::Body;
+pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
+pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
+pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};
+pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniforms};
+pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
+pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
 #[cfg(test)]
 pub(crate) use describe::Value;
 pub(crate) use describe::{Constant, Describe};
 pub(crate) use finish::{Finish, FinishUniforms};
-pub(crate) use fused_columns::{FusedColumns, FusedColumnsUniforms};
-pub(crate) use fused_rows::{FusedRows, FusedRowsUniforms};
-pub(crate) use fused_runs::{FusedRuns, FusedRunsUniforms};
-pub(crate) use groups::{AxisSizes, ColumnTiles, RowTiles, RunTiles, TileRange};
+pub(crate) use groups::{AxisSizes, ColumnTiles, PlaneTiles, RowTiles, TileRange};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
-pub(crate) use reduce_columns::{ReduceColumns, ReduceColumnsUniforms};
-pub(crate) use reduce_rows::{ReduceRows, ReduceRowsUniforms};
-pub(crate) use reduce_runs::{ReduceRuns, ReduceRunsUniforms};
+pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
+pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
+pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use source::{Access, Variant};
 pub(crate) use uniforms::Uniforms;
 
@@ -163,16 +163,16 @@ impl Tensor {
 pub(crate) enum Kernel {
     PackStatistics,
     PackWeights,
-    ReduceRuns,
-    ReduceColumns,
+    ChannelsFirstReduce,
+    ChannelsLastReduce,
     Finish,
-    ApplyRuns,
-    ApplyColumns,
-    FusedRuns,
-    FusedColumns,
-    FusedRows,
-    ReduceRows,
-    ApplyRows,
+    ChannelsFirstApply,
+    ChannelsLastApply,
+    ChannelsFirstFused,
+    ChannelsLastFused,
+    RowsFused,
+    RowsReduce,
+    RowsApply,
 }
 
 /// A file of a kernel's text.
@@ -244,32 +244,32 @@ impl Kernel {
     pub const ALL: [Self; 12] = [
         Self::PackStatistics,
         Self::PackWeights,
-        Self::ReduceRuns,
-        Self::ReduceColumns,
+        Self::ChannelsFirstReduce,
+        Self::ChannelsLastReduce,
         Self::Finish,
-        Self::ApplyRuns,
-        Self::ApplyColumns,
-        Self::FusedRuns,
-        Self::FusedColumns,
-        Self::FusedRows,
-        Self::ReduceRows,
-        Self::ApplyRows,
+        Self::ChannelsFirstApply,
+        Self::ChannelsLastApply,
+        Self::ChannelsFirstFused,
+        Self::ChannelsLastFused,
+        Self::RowsFused,
+        Self::RowsReduce,
+        Self::RowsApply,
     ];
 
     pub fn entry(self) -> &'static Entry {
         match self {
             Self::PackStatistics => &pack_statistics::ENTRY,
             Self::PackWeights => &pack_weights::ENTRY,
-            Self::ReduceRuns => &reduce_runs::ENTRY,
-            Self::ReduceColumns => &reduce_columns::ENTRY,
+            Self::ChannelsFirstReduce => &channels_first_reduce::ENTRY,
+            Self::ChannelsLastReduce => &channels_last_reduce::ENTRY,
             Self::Finish => &finish::ENTRY,
-            Self::ApplyRuns => &apply_runs::ENTRY,
-            Self::ApplyColumns => &apply_columns::ENTRY,
-            Self::FusedRuns => &fused_runs::ENTRY,
-            Self::FusedColumns => &fused_columns::ENTRY,
-            Self::FusedRows => &fused_rows::ENTRY,
-            Self::ReduceRows => &reduce_rows::ENTRY,
-            Self::ApplyRows => &apply_rows::ENTRY,
+            Self::ChannelsFirstApply => &channels_first_apply::ENTRY,
+            Self::ChannelsLastApply => &channels_last_apply::ENTRY,
+            Self::ChannelsFirstFused => &channels_first_fused::ENTRY,
+            Self::ChannelsLastFused => &channels_last_fused::ENTRY,
+            Self::RowsFused => &rows_fused::ENTRY,
+            Self::RowsReduce => &rows_reduce::ENTRY,
+            Self::RowsApply => &rows_apply::ENTRY,
         }
     }
 }
@@ -295,8 +295,8 @@ fn tree(invocations: impl Into<u64>) -> u64 {
     u64::from(invocations.into().max(1).ilog2())
 }
 
-/// Iterations of the loops over one packet's elements: each quad for itself, and if quads are of several channels or
+/// Iterations of the loops over one vector's elements: each vec4 for itself, and if vec4s are of several channels or
 /// rows each element too.
-fn of_a_packet(packet_quads: u32, by_element: bool) -> u64 {
-    1 + u64::from(packet_quads) * (1 + 4 * u64::from(by_element))
+fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
+    1 + u64::from(vector_vec4s) * (1 + 4 * u64::from(by_element))
 }

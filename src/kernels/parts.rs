@@ -7,24 +7,24 @@ macro_rules! parts {
 }
 
 parts! {
-    ALIGNED_ROWS = "aligned_rows";
-    APPLY_RUN = "apply_run";
+    ROWS_ALIGNED = "rows_aligned";
+    PLANE_APPLY = "plane_apply";
     AXES = "axes";
     COLUMN_SUMS = "column_sums";
-    COLUMNS = "columns";
-    LANES = "lanes";
-    PACKETS = "packets";
+    CHANNELS_LAST = "channels_last";
+    THREADS = "threads";
+    VECTORS = "vectors";
     PAIRED_SUMS = "paired_sums";
-    QUADS = "quads";
+    PLANE_EDGES = "plane_edges";
     RECORDS = "records";
-    REDUCE_RUN = "reduce_run";
+    PLANE_REDUCE = "plane_reduce";
     ROW_SUM_SUBGROUP = "row_sum_subgroup";
     ROW_SUM_WORKGROUP = "row_sum_workgroup";
     ROWS = "rows";
-    RUNS = "runs";
-    SPLIT_ROWS = "split_rows";
-    STACKED_SUM = "stacked_sum";
+    CHANNELS_FIRST = "channels_first";
+    ROWS_SPLIT = "rows_split";
+    THREAD_ROWS_SUM = "thread_rows_sum";
     TILES = "tiles";
-    UNALIGNED_ROWS = "unaligned_rows";
+    ROWS_MISALIGNED = "rows_misaligned";
     WORKGROUP_SUM = "workgroup_sum";
 }

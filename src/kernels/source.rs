@@ -21,15 +21,15 @@ pub(crate) enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Access {
     /// Four elements at once: a vector, of 32-bit words for types of 16 bits.
-    Quads,
+    Vec4,
     /// Four elements at once, in 64-bit words: half as many for a driver that moves them one by one.
     LongWords,
     /// Word by word, none beyond the tensor's end.
     Exact,
 }
 
-/// The constant of a text that says how many quads a load of data moves, 1 or 2.
-pub(super) const PACKET_QUADS: &str = "packet_quads";
+/// The constant of a text that says how many vec4s a load of data moves, 1 or 2.
+pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +46,7 @@ pub(crate) struct Variant {
     pub pooled: bool,
     /// Of all tensors but the exact ones.
     pub access: Access,
-    /// The bound tensors whose buffers end with them, inside of a quad: [`Access::Exact`].
+    /// The bound tensors whose buffers end with them, inside of a vec4: [`Access::Exact`].
     pub exact: Vec<Tensor>,
     pub workgroup_size: u32,
     /// The constants that the text begins with.
@@ -61,9 +61,9 @@ impl Variant {
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
-        // Two rows may share a quad, but each stores its own elements of it. By words: a store to a component of a
+        // Two rows may share a vec4, but each stores its own elements of it. By words: a store to a component of a
         // vector may touch all of it.
-        if self.shares_quads() {
+        if self.shares_vec4s() {
             self.exact.push(match self.in_place {
                 true => Tensor::DiffDst,
                 false => Tensor::DiffSrc,
@@ -74,7 +74,7 @@ impl Variant {
         let by_words = |t: &Tensor| *t == Tensor::Sums || self.exact.contains(t);
         // f64 has words of 64 bits anyway.
         if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
-            self.access = Access::Quads;
+            self.access = Access::Vec4;
         }
         if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
             self.params = self.accumulator();
@@ -113,9 +113,9 @@ impl Variant {
         self.constants.contains(&(name, Constant::Flag(true)))
     }
 
-    /// Whether a quad of diff_src is stored by several, each some words of it.
-    fn shares_quads(&self) -> bool {
-        self.kernel == Kernel::FusedRows && !self.is("aligned")
+    /// Whether a vec4 of diff_src is stored by several, each some words of it.
+    fn shares_vec4s(&self) -> bool {
+        self.kernel == Kernel::RowsFused && !self.is("aligned")
     }
 
     /// A name that tells variants of a kernel apart.
@@ -143,30 +143,30 @@ impl Variant {
         for (name, value) in &self.constants {
             match value {
                 Constant::Flag(true) => label += &format!("-{name}"),
-                Constant::Size(2) if *name == PACKET_QUADS => label += "-packets",
+                Constant::Size(2) if *name == VECTOR_VEC4S => label += "-vectors",
                 Constant::Flag(false) | Constant::Size(_) => {}
             }
         }
         label
     }
 
-    /// How many quads a load of data moves, in a kernel that moves packets.
-    pub(super) fn packet_quads(&self) -> Option<u32> {
+    /// How many vec4s a load of data moves, in a kernel that moves vectors.
+    pub(super) fn vector_vec4s(&self) -> Option<u32> {
         let mut constants = self.constants.iter();
         constants.find_map(|constant| match *constant {
-            (PACKET_QUADS, Constant::Size(quads)) => Some(quads),
+            (VECTOR_VEC4S, Constant::Size(vec4s)) => Some(vec4s),
             _ => None,
         })
     }
 
-    /// Whether the elements of a tensor's binding are packets of two quads.
+    /// Whether the elements of a tensor's binding are vectors of two vec4s.
     pub(super) fn is_wide(&self, tensor: Tensor) -> bool {
         let fits = match (self.dtype(tensor), self.access_to(tensor)) {
             (_, Access::Exact) | (DType::F64, _) => false,
             (DType::F32, access) => access == Access::LongWords,
             (DType::F16 | DType::Bf16, _) => true,
         };
-        tensor.is_data() && self.packet_quads() == Some(2) && fits
+        tensor.is_data() && self.vector_vec4s() == Some(2) && fits
     }
 
     fn dtype(&self, tensor: Tensor) -> DType {
@@ -282,14 +282,14 @@ impl Variant {
             _ if is_output => vec![accessors.store()],
             _ => vec![accessors.load()],
         };
-        let by_packets = tensor.is_data() && !(bound && accessors.storage.wide);
-        if let (Some(quads), true) = (self.packet_quads(), by_packets) {
+        let by_vectors = tensor.is_data() && !(bound && accessors.storage.wide);
+        if let (Some(vec4s), true) = (self.vector_vec4s(), by_vectors) {
             texts.push(match is_output {
-                true => accessors.store_packets(quads),
-                false => accessors.load_packets(quads),
+                true => accessors.store_vectors(vec4s),
+                false => accessors.load_vectors(vec4s),
             });
         }
-        if self.shares_quads() && tensor == Tensor::DiffSrc {
+        if self.shares_vec4s() && tensor == Tensor::DiffSrc {
             texts.push(accessors.store_some());
         }
         texts

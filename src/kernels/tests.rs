@@ -7,7 +7,7 @@ mod mesa;
 mod planned;
 
 use super::describe::Value;
-use super::source::{PACKET_QUADS, Target};
+use super::source::{Target, VECTOR_VEC4S};
 use super::{Access, Body, Constant, Entry, Kernel, Part, Tensor, Uniforms, Variant};
 use crate::DType;
 use crate::profile::SHARED_REALS;
@@ -26,10 +26,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// are only chosen where there are as many, what WebGPU's default limits allow.
 fn storage_bindings(kernel: Kernel) -> usize {
     match kernel {
-        Kernel::FusedRuns | Kernel::FusedColumns | Kernel::FusedRows => 8,
+        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused | Kernel::RowsFused => 8,
         // Four without the optional ones.
-        Kernel::ReduceRows => 6,
-        Kernel::ApplyRows => 5,
+        Kernel::RowsReduce => 6,
+        Kernel::RowsApply => 5,
         _ => 4,
     }
 }
@@ -81,23 +81,23 @@ impl Kernel {
                         let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
                         // None exact, all, the data alone, the parameters alone.
                         let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
-                            0..4 => (Access::Quads, |_| false),
+                            0..4 => (Access::Vec4, |_| false),
                             4..8 => (Access::LongWords, |_| false),
-                            8..12 => (Access::Quads, |_| true),
+                            8..12 => (Access::Vec4, |_| true),
                             12..14 => (Access::LongWords, |_| true),
-                            14 => (Access::Quads, |tensor| tensor.is_data()),
+                            14 => (Access::Vec4, |tensor| tensor.is_data()),
                             15 | 16 => (Access::LongWords, |tensor| tensor.is_data()),
                             17 => (Access::LongWords, |tensor| !tensor.is_data()),
-                            18..22 => (Access::Quads, |_| false),
+                            18..22 => (Access::Vec4, |_| false),
                             22..26 => (Access::LongWords, |_| false),
-                            // What no plan has: a tensor in packets of two quads has room for them.
-                            _ => (Access::Quads, |_| true),
+                            // What no plan has: a tensor in vectors of two vec4s has room for them.
+                            _ => (Access::Vec4, |_| true),
                         };
                         let wide = choice >= 18;
                         let mut constants = entry.constants.iter();
-                        let packets = constants.any(|(name, _)| *name == PACKET_QUADS);
-                        let unaligned = self == Self::FusedRows && !enabled.contains(&"aligned");
-                        if wide && (!packets || unaligned) {
+                        let vectors = constants.any(|(name, _)| *name == VECTOR_VEC4S);
+                        let unaligned = self == Self::RowsFused && !enabled.contains(&"aligned");
+                        if wide && (!vectors || unaligned) {
                             continue;
                         }
                         // In place means that diff_src is wanted.
@@ -131,7 +131,7 @@ impl Kernel {
                                         (_, Constant::Flag(_)) => {
                                             Constant::Flag(enabled.contains(&name))
                                         }
-                                        (PACKET_QUADS, _) => Constant::Size(1 + u32::from(wide)),
+                                        (VECTOR_VEC4S, _) => Constant::Size(1 + u32::from(wide)),
                                         _ => Constant::Size([1, 8, 4][variants.len() % 3]),
                                     };
                                     (name, value)
@@ -175,7 +175,7 @@ fn text_of_any_size(variant: &Variant) -> String {
     let mut variant = variant.clone();
     variant.workgroup_size = 4;
     for (name, value) in &mut variant.constants {
-        if let (false, Constant::Size(size)) = (*name == PACKET_QUADS, value) {
+        if let (false, Constant::Size(size)) = (*name == VECTOR_VEC4S, value) {
             *size = 4;
         }
     }
@@ -383,7 +383,7 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
     })
 }
 
-/// What a binding's array is made of: quads or pairs of them, where the buffer has room for the last one.
+/// What a binding's array is made of: vec4s or pairs of them, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),

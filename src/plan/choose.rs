@@ -21,18 +21,20 @@ const FUSED_BATCH_NORM: [Candidate<BatchNormProblem>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsFirst,
         refusal: |planner, problem| {
-            not_fusible(problem)
-                .or_else(|| planner.fused_runs_refusal(&problem.layout.grid, &problem.src()))
+            not_fusible(problem).or_else(|| {
+                planner.channels_first_fused_refusal(&problem.layout.grid, &problem.src())
+            })
         },
-        pays: |planner, problem| planner.fused_runs_pay(&problem.layout),
+        pays: |planner, problem| planner.channels_first_fused_pay(&problem.layout),
     },
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
         refusal: |planner, problem| {
-            not_fusible(problem)
-                .or_else(|| planner.fused_columns_refusal(&problem.layout.grid, &problem.src()))
+            not_fusible(problem).or_else(|| {
+                planner.channels_last_fused_refusal(&problem.layout.grid, &problem.src())
+            })
         },
-        pays: |planner, problem| planner.fused_columns_pay(&problem.layout.grid),
+        pays: |planner, problem| planner.channels_last_fused_pay(&problem.layout.grid),
     },
 ];
 
@@ -51,7 +53,7 @@ const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
         refusal: |planner, problem| {
             not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src()))
         },
-        pays: |planner, problem| !planner.reads_runs(&problem.layout),
+        pays: |planner, problem| !planner.reads_planes(&problem.layout),
     },
     Candidate {
         algorithm: Algorithm::ChannelsFirst,

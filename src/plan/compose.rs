@@ -68,9 +68,11 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let (whole, halves) = planner.choose_batch_norm(problem)?;
     let grid = &problem.layout.grid;
     let fused = match whole {
-        Algorithm::FusedChannelsFirst => planner.fused_runs(grid, &tensors, problem.epsilon)?,
+        Algorithm::FusedChannelsFirst => {
+            planner.channels_first_fused(grid, &tensors, problem.epsilon)?
+        }
         Algorithm::FusedChannelsLast => {
-            vec![planner.fused_columns(grid, &tensors, problem.epsilon)?]
+            vec![planner.channels_last_fused(grid, &tensors, problem.epsilon)?]
         }
         _ => vec![],
     };
@@ -165,7 +167,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         (dispatches, of_columns) = match algorithm {
             Algorithm::RowsInRegisters => {
                 let (dispatches, partials) =
-                    planner.fused_rows(&by_row, &tensors, epsilon, &mut workspace)?;
+                    planner.rows_fused(&by_row, &tensors, epsilon, &mut workspace)?;
                 (dispatches, Some(partials))
             }
             _ => planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?,
@@ -188,13 +190,13 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
 }
 
 /// Channels with fewer elements side by side are read as columns, unless one dispatch does it all: of a small tensor, or
-/// of runs of 8 elements and more that are channels of their own.
-const SHORT_RUN: u32 = 32;
+/// of planes of 8 elements and more that are channels of their own.
+const SHORT_PLANE: u32 = 32;
 
 impl Planner<'_> {
-    /// Whether runs are long enough to be read as such; else they are read as columns.
-    pub fn reads_runs(&self, layout: &Layout) -> bool {
-        layout.grid.inner >= SHORT_RUN
+    /// Whether planes are long enough to be read as such; else they are read as columns.
+    pub fn reads_planes(&self, layout: &Layout) -> bool {
+        layout.grid.inner >= SHORT_PLANE
     }
 
     /// Reduction, sums, elementwise pass: the whole of them and the two halves.
@@ -211,12 +213,12 @@ impl Planner<'_> {
         let empty = src.elements == 0;
         let batch = problem.statistics == Statistics::Batch;
         let both = tensors.param_grads();
-        let runs = match (algorithm, &layout.general) {
+        let planes = match (algorithm, &layout.general) {
             (_, Some(general)) => !general.keeps_last,
             (algorithm, None) => algorithm == Algorithm::ChannelsFirst,
         };
         // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
-        let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !runs);
+        let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planes);
         let (reduces, applies) = match one_pass {
             true => (Phases::REDUCE, Phases::APPLY),
             false => (
@@ -236,10 +238,10 @@ impl Planner<'_> {
             ));
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
-            } else if runs {
-                self.reduce_runs(layout, src, diff_dst, one_pass, stats, workspace)?
+            } else if planes {
+                self.channels_first_reduce(layout, src, diff_dst, one_pass, stats, workspace)?
             } else {
-                self.reduce_columns(layout, src, diff_dst, stats, workspace)?
+                self.channels_last_reduce(layout, src, diff_dst, stats, workspace)?
             };
             if one_pass {
                 let writing = reduce.iter().map(writing_diff_src);
@@ -267,9 +269,9 @@ impl Planner<'_> {
         }
         if !empty {
             let src = batch.then_some(src);
-            let apply = match runs {
-                true => self.apply_runs(layout, src, diff_dst, diff_src, stats, means)?,
-                false => self.apply_columns(layout, src, diff_dst, diff_src, stats, means)?,
+            let apply = match planes {
+                true => self.channels_first_apply(layout, src, diff_dst, diff_src, stats, means)?,
+                false => self.channels_last_apply(layout, src, diff_dst, diff_src, stats, means)?,
             };
             let apply = apply.into_iter();
             dispatches.extend(apply.map(|dispatch| (applies, dispatch)));
@@ -291,7 +293,7 @@ impl Planner<'_> {
         let mut dispatches = vec![self.pack_statistics(tensors, None, epsilon, stats)?];
         let (weights, pack) = self.weights(tensors, workspace)?;
         dispatches.extend(pack);
-        let reduced = self.reduce_rows(&split, tensors, stats, weights, workspace)?;
+        let reduced = self.rows_reduce(&split, tensors, stats, weights, workspace)?;
         dispatches.extend(reduced.dispatches);
         let mut means = None;
         if let Some(of_rows) = reduced.of_rows {
@@ -306,7 +308,7 @@ impl Planner<'_> {
             dispatches.extend(groups);
             dispatches.push(self.finish(&of_rows, columns, &derived, Route::Whole)?);
         }
-        let apply = self.apply_rows(&split, tensors, stats, means, weights)?;
+        let apply = self.rows_apply(&split, tensors, stats, means, weights)?;
         dispatches.extend(apply);
         Ok((dispatches, reduced.of_columns))
     }
@@ -352,11 +354,11 @@ mod tests {
     #[test]
     fn a_workspace_fits_where_its_tensor_does() {
         for (shape, params, data) in [
-            // Fewer outer indices than fill whole packets.
+            // Fewer outer indices than fill whole vectors.
             (&[1, 300_001, 7][..], &[1, 300_001, 1][..], DType::F32),
             (&[1, 100_001, 31], &[1, 100_001, 1], DType::F32),
             (&[1, 1_000_000, 8], &[1, 1_000_000, 1], DType::F32),
-            // Axes that do not fold: runs of single elements, and rows of a million.
+            // Axes that do not fold: planes of single elements, and rows of a million.
             (&[1024, 60, 1025], &[1024, 1, 1025], DType::F16),
             (&[2, 14, 1 << 20], &[2, 1, 1 << 20], DType::F16),
         ] {

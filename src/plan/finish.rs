@@ -2,7 +2,7 @@
 
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, lanes, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
 use crate::Error;
 use crate::kernels::{Finish, FinishUniforms, Tensor};
 
@@ -37,8 +37,8 @@ impl Partials {
         }
     }
 
-    /// One part in each split, two channels to a record. Channels come in whole quads, or there is one part, which is
-    /// reserved in whole quads.
+    /// One part in each split, two channels to a record. Channels come in whole vec4s, or there is one part, which is
+    /// reserved in whole vec4s.
     pub fn paired(part: Part, channels: u32, parts: u64) -> Self {
         Self {
             paired: true,
@@ -46,7 +46,7 @@ impl Partials {
         }
     }
 
-    /// Sums of groups of parts, two channels to a record, each in whole quads.
+    /// Sums of groups of parts, two channels to a record, each in whole vec4s.
     pub fn groups(part: Part, channels: u32, groups: u64) -> Self {
         Self {
             part_stride: group_records(channels),
@@ -98,8 +98,8 @@ impl Planner<'_> {
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let mut dispatches = Vec::new();
         let mut partials = partials;
-        let lanes = u64::from(self.profile.workgroup(self.profile.tuning.workgroup));
-        let group_parts = lanes * MOST_PARTS;
+        let threads = u64::from(self.profile.workgroup(self.profile.tuning.workgroup));
+        let group_parts = threads * MOST_PARTS;
         while partials.parts > group_parts {
             let groups = div_ceil(partials.parts, group_parts);
             let part = workspace.reserve(groups * group_records(partials.channels))?;
@@ -152,24 +152,24 @@ impl Planner<'_> {
             Sums::OfGroups { parts, at, .. } => (*parts, at.first),
             Sums::OfChannels(..) => (partials.parts, 0),
         };
-        // Four parts count as a quad: both are four additions.
-        let lanes = lanes(most, group_parts, self.profile.tuning.lane_quads);
+        // Four parts count as a vec4: both are four additions.
+        let threads = threads(most, group_parts, self.profile.tuning.channels_first_vec4s);
         // The bound on a group is for all of them.
-        let lanes = match group_parts > u64::from(lanes) * MOST_PARTS {
+        let threads = match group_parts > u64::from(threads) * MOST_PARTS {
             true => most,
-            false => lanes,
+            false => threads,
         };
-        let workgroup_size = match lanes {
+        let workgroup_size = match threads {
             1 => self.profile.workgroup(PACK_WORKGROUP),
             _ => most,
         };
-        let quads = div_ceil(u64::from(partials.channels), 4);
-        let channel_tiles = div_ceil(quads, u64::from(workgroup_size / lanes));
+        let vec4s = div_ceil(u64::from(partials.channels), 4);
+        let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
         let groups = div_ceil(partials.parts, group_parts).max(1);
         let workgroups = self.workgroups(channel_tiles * groups)?;
         let mut bindings = vec![Binding::workspace()];
         let mut kernel = Finish {
-            lanes,
+            threads,
             plain: partials.repeats * u64::from(partials.inner) == 1,
             paired: partials.paired,
             grouped: false,

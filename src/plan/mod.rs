@@ -1,18 +1,18 @@
 //! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
 //! touches a GPU.
 
+mod channels_first;
+mod channels_first_fused;
+mod channels_last;
+mod channels_last_fused;
 mod choose;
-mod columns;
 mod compose;
 mod finish;
-mod fused_columns;
-mod fused_rows;
-mod fused_runs;
 mod pack;
 mod rounds;
 mod rows;
-mod runs;
-mod split_rows;
+mod rows_fused;
+mod rows_split;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -250,13 +250,13 @@ impl Planner<'_> {
             .then(|| format!("it binds {needed} storage buffers, the device allows {allowed}"))
     }
 
-    /// Quads that a load of data moves: two, where so many elements, the tensor's or a row's, are made of pairs of
+    /// Vec4s that a load of data moves: two, where so many elements, the tensor's or a row's, are made of pairs of
     /// them and the element type's words make such a load.
-    fn packet_quads(&self, elements: u64) -> u32 {
-        let quad_bytes = 4 * self.data.size();
+    fn vector_vec4s(&self, elements: u64) -> u32 {
+        let vec4_bytes = 4 * self.data.size();
         let word_bytes = u64::from(self.profile.word_bits()) / 8;
         // A vector has four words.
-        match elements.is_multiple_of(8) && 4 * word_bytes >= 2 * quad_bytes {
+        match elements.is_multiple_of(8) && 4 * word_bytes >= 2 * vec4_bytes {
             true => 2,
             false => 1,
         }
@@ -269,7 +269,7 @@ impl Planner<'_> {
 
     /// Elements that a window holds of any type, so that windows of all types are cut alike.
     fn held_unit(&self) -> u64 {
-        // Around a window: down to an aligned offset, up to a pair of quads, a chunk of a run rounded up.
+        // Around a window: down to an aligned offset, up to a pair of vec4s, a chunk of a plane rounded up.
         let around = self.profile.alignment.max(256) + 72 * DType::F64.size();
         let held = self.profile.max_binding.saturating_sub(around) / DType::F64.size();
         held.max(1)
@@ -352,14 +352,14 @@ pub(crate) fn word(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// Packets that hold at most so many quads.
-fn most_packets(quads: u32, packet_quads: u64) -> u64 {
-    (u64::from(quads) / packet_quads.max(1)).max(1)
+/// Vectors that hold at most so many vec4s.
+fn most_vectors(vec4s: u32, vector_vec4s: u64) -> u64 {
+    (u64::from(vec4s) / vector_vec4s.max(1)).max(1)
 }
 
-/// Invocations that share so many elements, with so many quads for each at least: a power of two.
-fn lanes(workgroup_size: u32, elements: u64, quads: u32) -> u32 {
-    word(div_ceil(elements, 4 * u64::from(quads.max(1))))
+/// Invocations that share so many elements, with so many vec4s for each at least: a power of two.
+fn threads(workgroup_size: u32, elements: u64, vec4s: u32) -> u32 {
+    word(div_ceil(elements, 4 * u64::from(vec4s.max(1))))
         .max(1)
         .checked_next_power_of_two()
         .unwrap_or(u32::MAX)
@@ -386,25 +386,25 @@ pub(crate) fn axis_sizes(layout: &Layout) -> AxisSizes {
     }
 }
 
-/// How a grid's runs lie in packets of so many quads.
-pub(crate) struct RunAlignment {
-    /// Every run begins at a packet, or at a quad.
-    pub packet_aligned: bool,
-    pub quad_aligned: bool,
-    /// Runs are shorter than a quad.
+/// How a grid's planes lie in vectors of so many vec4s.
+pub(crate) struct PlaneAlignment {
+    /// Every plane begins at a vector, or at a vec4.
+    pub vector_aligned: bool,
+    pub vec4_aligned: bool,
+    /// Planes are shorter than a vec4.
     pub narrow: bool,
-    /// The tensor ends with a packet.
+    /// The tensor ends with a vector.
     pub whole: bool,
 }
 
-impl RunAlignment {
-    pub fn of(grid: &Grid, packet_quads: u32) -> Self {
-        let packet = 4 * packet_quads;
+impl PlaneAlignment {
+    pub fn of(grid: &Grid, vector_vec4s: u32) -> Self {
+        let vector = 4 * vector_vec4s;
         Self {
-            packet_aligned: grid.inner.is_multiple_of(packet),
-            quad_aligned: grid.inner.is_multiple_of(4),
+            vector_aligned: grid.inner.is_multiple_of(vector),
+            vec4_aligned: grid.inner.is_multiple_of(4),
             narrow: grid.inner < 4,
-            whole: grid.elements().is_multiple_of(u64::from(packet)),
+            whole: grid.elements().is_multiple_of(u64::from(vector)),
         }
     }
 }

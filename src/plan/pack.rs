@@ -39,11 +39,11 @@ impl Planner<'_> {
         ))
     }
 
-    /// gamma as reals, by quads, for kernels over rows where the adapter binds too few buffers.
+    /// gamma as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
     pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let quads = div_ceil(gamma.elements, 4);
-        let workgroups = self.workgroups(div_ceil(quads, u64::from(workgroup_size)))?;
+        let vec4s = div_ceil(gamma.elements, 4);
+        let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size)))?;
         Ok(Dispatch::new(
             PackWeights {},
             workgroup_size,

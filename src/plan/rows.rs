@@ -3,7 +3,7 @@
 use super::finish::Partials;
 use super::windows::Window;
 use super::workspace::Part;
-use super::{MAX_SERIAL, Planner, div_ceil, most_packets, word};
+use super::{MAX_SERIAL, Planner, div_ceil, most_vectors, word};
 use crate::DType;
 use crate::geometry::Grid;
 use crate::kernels::{RowTiles, TileRange};
@@ -20,12 +20,12 @@ const MOST_SUMS: u64 = 1 << 21;
 /// Steps of a walk that a window holds if a binding does.
 const FEWEST_STEPS: u64 = 16;
 
-/// Packets that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
-pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
+/// Vectors that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
+pub(super) fn packets_held(vectors: u64, threads_per_row: u64, most: u64) -> u64 {
     const COMPILED: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32];
-    let packets = div_ceil(packets, lanes);
-    let held = COMPILED.into_iter().find(|&held| held >= packets);
-    held.map_or(packets, |held| held.min(most.max(packets)))
+    let vectors = div_ceil(vectors, threads_per_row);
+    let held = COMPILED.into_iter().find(|&held| held >= vectors);
+    held.map_or(vectors, |held| held.min(most.max(vectors)))
 }
 
 /// Rows and columns of a tensor, and how a workgroup divides them.
@@ -33,15 +33,15 @@ pub(super) fn packets_held(packets: u64, lanes: u64, most: u64) -> u64 {
 pub(crate) struct Rows {
     pub rows: u64,
     pub columns: u64,
-    /// Quads that a row touches, at most.
-    pub row_quads: u64,
+    /// Vec4s that a row touches, at most.
+    pub row_vec4s: u64,
     pub workgroup_size: u32,
     /// Invocations side by side in a row.
-    pub lanes: u64,
-    /// Quads of a packet: one, if rows do not begin at packets of two.
-    pub packet_quads: u64,
-    /// Packets of a row that each of them holds.
-    pub column_packets: u64,
+    pub threads_per_row: u64,
+    /// Vec4s of a vector: one, if rows do not begin at vectors of two.
+    pub vector_vec4s: u64,
+    /// Vectors of a row that each of them holds.
+    pub column_vectors: u64,
 }
 
 impl Rows {
@@ -50,48 +50,48 @@ impl Rows {
         self.rows * self.columns
     }
 
-    /// Whether every row begins at a quad.
+    /// Whether every row begins at a vec4.
     pub fn aligned(&self) -> bool {
         self.columns.is_multiple_of(4)
     }
 
     /// Rows that a workgroup does at once.
     pub fn at_once(&self) -> u64 {
-        u64::from(self.workgroup_size) / self.lanes
+        u64::from(self.workgroup_size) / self.threads_per_row
     }
 
-    /// Elements of a packet.
-    pub fn packet(&self) -> u64 {
-        4 * self.packet_quads
+    /// Elements of a vector.
+    pub fn vector(&self) -> u64 {
+        4 * self.vector_vec4s
     }
 
-    /// Packets that a row touches, at most.
-    pub fn row_packets(&self) -> u64 {
-        self.row_quads / self.packet_quads
+    /// Vectors that a row touches, at most.
+    pub fn row_vectors(&self) -> u64 {
+        self.row_vec4s / self.vector_vec4s
     }
 
-    /// Packets of a row that a workgroup holds.
-    pub fn tile_packets(&self) -> u64 {
-        self.lanes * self.column_packets
+    /// Vectors of a row that a workgroup holds.
+    pub fn tile_vectors(&self) -> u64 {
+        self.threads_per_row * self.column_vectors
     }
 
-    /// Whether every packet of every invocation is in the row.
+    /// Whether every vector of every invocation is in the row.
     pub fn complete(&self) -> bool {
-        self.aligned() && self.row_packets().is_multiple_of(self.tile_packets())
+        self.aligned() && self.row_vectors().is_multiple_of(self.tile_vectors())
     }
 }
 
 /// Which rows a workgroup takes. In the fused kernels, those that an invocation walks begin at the same place in a
-/// quad.
+/// vec4.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Walk {
     /// Rows between two that an invocation walks.
     pub step: u64,
-    /// Workgroups that share `tile_rows` rows, by where these begin in a quad.
-    pub shifts: u64,
+    /// Workgroups that share `tile_rows` rows, by where these begin in a vec4.
+    pub misalignments: u64,
     pub tile_rows: u64,
     /// Whether a workgroup adds up its sums of a column before it writes them.
-    pub stacked: bool,
+    pub add_thread_rows: bool,
 }
 
 impl Walk {
@@ -102,14 +102,14 @@ impl Walk {
 
     /// Partial sums of a column that a split leaves.
     fn column_parts(&self, rows: &Rows) -> u64 {
-        // Of the rows that a workgroup does at once every fourth has the same columns in a quad, where
-        // rows do not begin at quads.
-        let apart = match (self.stacked, rows.aligned()) {
+        // Of the rows that a workgroup does at once every fourth has the same columns in a vec4, where
+        // rows do not begin at vec4s.
+        let apart = match (self.add_thread_rows, rows.aligned()) {
             (true, true) => 1,
             (true, false) => rows.at_once().min(4),
             (false, _) => rows.at_once(),
         };
-        self.shifts * apart
+        self.misalignments * apart
     }
 
     /// What the kernels over rows are told of the rows and of a window's tiles.
@@ -117,12 +117,12 @@ impl Walk {
         RowTiles {
             rows: word(rows.rows),
             columns: word(rows.columns),
-            row_quads: word(rows.row_quads),
+            row_vec4s: word(rows.row_vec4s),
             tile_rows: word(self.tile_rows),
             row_step: word(self.step),
-            shifts: word(self.shifts),
+            misalignments: word(self.misalignments),
             range,
-            last_packet: window.last_packet(rows.packet()),
+            last_vector: window.last_vector(rows.vector()),
         }
     }
 
@@ -155,31 +155,31 @@ impl Planner<'_> {
         }
     }
 
-    /// Rows that so many invocations or more share, of which one holds at most so many quads, or one packet.
-    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_quads: u32) -> Rows {
+    /// Rows that so many invocations or more share, of which one holds at most so many vec4s, or one vector.
+    pub fn rows(&self, by_row: &Grid, workgroup_size: u32, sharing: u32, most_vec4s: u32) -> Rows {
         let columns = u64::from(by_row.inner).max(1);
-        let row_quads = match columns % 4 {
+        let row_vec4s = match columns % 4 {
             0 => columns / 4,
-            2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a quad
+            2 => div_ceil(columns + 2, 4), // rows begin 0 or 2 elements into a vec4
             _ => div_ceil(columns + 3, 4),
         };
-        let packet_quads = u64::from(self.packet_quads(columns));
-        let packets = row_quads / packet_quads;
-        let most = most_packets(most_quads, packet_quads);
-        let fewest = div_ceil(packets, most).next_power_of_two();
-        let lanes = u64::from(sharing)
-            .min(packets.next_power_of_two())
+        let vector_vec4s = u64::from(self.vector_vec4s(columns));
+        let vectors = row_vec4s / vector_vec4s;
+        let most = most_vectors(most_vec4s, vector_vec4s);
+        let fewest = div_ceil(vectors, most).next_power_of_two();
+        let threads_per_row = u64::from(sharing)
+            .min(vectors.next_power_of_two())
             .max(fewest)
             .min(u64::from(workgroup_size));
-        let tiles = div_ceil(packets, lanes * most);
+        let tiles = div_ceil(vectors, threads_per_row * most);
         Rows {
             rows: u64::from(by_row.channels),
             columns,
-            row_quads,
+            row_vec4s,
             workgroup_size,
-            lanes,
-            packet_quads,
-            column_packets: packets_held(packets, lanes * tiles, most),
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: packets_held(vectors, threads_per_row * tiles, most),
         }
     }
 
@@ -197,9 +197,9 @@ impl Planner<'_> {
         };
         Walk {
             step,
-            shifts: step / at_once,
+            misalignments: step / at_once,
             tile_rows: walked * step,
-            stacked: at_once > 1 && self.adds_up_walks(walked),
+            add_thread_rows: at_once > 1 && self.adds_up_walks(walked),
         }
     }
 

@@ -315,13 +315,13 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
         long_words: false,
         ..software.clone()
     };
-    let quads = |profile: &Profile, data, elements| {
+    let vec4s = |profile: &Profile, data, elements| {
         let planner = Planner {
             profile,
             body: crate::kernels::Body::Gradient,
             data,
         };
-        planner.packet_quads(elements)
+        planner.vector_vec4s(elements)
     };
     use DType::{Bf16, F16, F32, F64};
     for (profile, wide) in [
@@ -331,8 +331,8 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     ] {
         for data in [F32, F64, F16, Bf16] {
             let expected = if wide.contains(&data) { 2 } else { 1 };
-            assert_eq!(quads(profile, data, 24), expected, "{data} {profile:?}");
-            assert_eq!(quads(profile, data, 20), 1, "{data} {profile:?}");
+            assert_eq!(vec4s(profile, data, 24), expected, "{data} {profile:?}");
+            assert_eq!(vec4s(profile, data, 20), 1, "{data} {profile:?}");
         }
     }
 }

@@ -35,15 +35,15 @@ impl Window {
         }
     }
 
-    /// The last packet of so many elements that is bound.
-    pub fn last_packet(&self, packet: u64) -> u32 {
+    /// The last vector of so many elements that is bound.
+    pub fn last_vector(&self, vector: u64) -> u32 {
         let bound = self.elements.end - self.elements.start;
-        word((bound / packet.max(1)).saturating_sub(1))
+        word((bound / vector.max(1)).saturating_sub(1))
     }
 }
 
 /// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at a multiple of 256 bytes and ends
-/// with a pair of quads, or with the tensor's last quad.
+/// with a pair of vec4s, or with the tensor's last vec4.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,

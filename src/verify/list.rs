@@ -9,14 +9,14 @@ use std::collections::HashSet;
 /// Those that take under a minute on a software driver. What takes long there is to compile kernels: each line takes few
 /// element types.
 const DEFAULT: &str = "
-# Channels first: runs that begin at eight elements, at four, anywhere; shorter than four; cut.
+# Channels first: planes that begin at eight elements, at four, anywhere; shorter than four; cut.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27}/ncx/f32/channels_first/{gpu,software}
 batch_norm_backward/{61x3x3,2x31x1,9x5x2}/ncx/{f16,bf16-f32}/channels_first/{gpu,software}
 batch_norm_backward/{5x7x27,4x6x44}/ncx/{f16-f32,bf16,f64}/channels_first
 batch_norm_backward/{2x3x1201,3x2x520,40x5x12,31x7x9}/ncx/f32/channels_first/tiny/in_place
 batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_first/gpu
 
-# Channels last: packets of a row, rows that end inside of one, several columns a channel, many splits.
+# Channels last: vectors of a row, rows that end inside of one, several columns a channel, many splits.
 batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny/in_place}
 batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
 batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
@@ -51,10 +51,10 @@ layer_norm_backward/{301x2,301x6}/bf16/rows_in_registers/in_place
 layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
 layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
-layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
+layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/row_lane_quads=2
+layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/least_row_vec4s=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
@@ -129,7 +129,7 @@ rms_norm_backward/{9x66,33x28}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 rms_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32
 rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 rms_norm_backward/33x24/f64
-rms_norm_backward/33x96/f32/rows_in_registers/row_lane_quads=2,subgroup_size=0
+rms_norm_backward/33x96/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 rms_norm_backward/{5x7,8x12}/f32/{exact/in_place,pooled}
 rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
 rms_norm_backward/400037x3/f32/equal
@@ -164,11 +164,11 @@ batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,4x70x300/params_4x1x3
 batch_norm_backward/{3x4x5x37/params_3x1x5x1,3x4x5x20/params_3x1x5x1,4x5x70x130/params_4x1x70x1}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
 batch_norm_backward/{3x4x5x6/params_1x4x1x6,3x4x5x9/params_1x4x1x9}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
 batch_norm_backward/2x2x2x2x2x2x2x2/params_2x1x2x1x2x1x2x1/{f32,f16,f16-f32,bf16,bf16-f32,f64}/general/{gpu,software,tiny}
-layer_norm_backward/{30x300,57x768,1000x2,90x20,70x12,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
-layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f32,f64}/rows_in_registers/{software,tiny/row_quads=32}
-layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f16,f16-f32,bf16,bf16-f32}/{software,tiny/row_quads=32}
+layer_norm_backward/{30x300,57x768,1000x2,90x20,70x12,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,tiny/row_vec4s=32}
+layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f32,f64}/rows_in_registers/{software,tiny/row_vec4s=32}
+layer_norm_backward/{15x3,5x1,1x9,21x129,9x517}/{f16,f16-f32,bf16,bf16-f32}/{software,tiny/row_vec4s=32}
 layer_norm_backward/{15x3,30x300,5x1,1x9,300x2,90x20,70x12,7x4,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
-rms_norm_backward/{30x300,57x768,1000x2,90x20,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,gpu,tiny/row_quads=32}
+rms_norm_backward/{30x300,57x768,1000x2,90x20,7x4,35x66,23x250}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_in_registers/{software,gpu,tiny/row_vec4s=32}
 rms_norm_backward/{15x3,30x300,5x1,1x9,300x2,70x12,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
 layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
 
@@ -204,7 +204,7 @@ batch_norm_backward/4870804x1x31/ncx/f16-f32/alike
 batch_norm_backward/50331648x1x3/ncx/f16-f32/alike
 batch_norm_backward/643501x1x1/ncx/f32/alike/channels_first/tile=524288
 batch_norm_backward/1x1x524288/ncx/f32/alike/channels_last
-batch_norm_backward/4194304x1/nxc/f32/alike/workgroup=4,column_lanes=4,column_quads=1,busy_workgroups=16777216,tile=64
+batch_norm_backward/4194304x1/nxc/f32/alike/workgroup=4,channels_last_threads=4,channels_last_vec4s=1,busy_workgroups=16777216,tile=64
 layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
 
 # Windows.

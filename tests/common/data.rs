@@ -183,9 +183,9 @@ pub fn options_in(data_format: DataFormat) -> BatchNormOptions {
 /// Sizes with which small tensors are divided like large ones, and those for both kinds of adapters.
 pub fn sizes() -> [(&'static str, Tuning); 3] {
     let small = Tuning {
-        column_lanes: 2,
-        column_quads: 3,
-        lane_quads: 2,
+        channels_last_threads: 2,
+        channels_last_vec4s: 3,
+        channels_first_vec4s: 2,
         busy_workgroups: 1 << 20,
         tile: 64,
         walk_pages: 2,

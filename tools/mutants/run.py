@@ -72,17 +72,17 @@ RULES = [
 
 # Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
 ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: its loads are not used, its stores are none"
-ENDS = "a tensor whose buffer ends inside of a quad is never stored by whole quads"
+ENDS = "a tensor whose buffer ends inside of a vec4_index is never stored by whole quads"
 OUTSIDE = "touches what is outside of the binding: software drivers drop that, or nobody sees it"
 MASKED = "what it reads there, in or out of bounds, is masked out"
 UNUSED = "the function does not use it"
 ZEROS = "a variable begins with zeros"
 LATER = "what it writes besides is written again before it is read"
 UNSEEN = [
-    ("generated/real", "load_packet_TENSOR", "2u * packet", "", ABSENT),
-    ("generated/real", "store_packet_TENSOR", "2u * packet", "", ABSENT),
-    ("generated/real", "store_part_packet_TENSOR", "2u * packet", "", ABSENT),
-    ("generated/real", "store_part_packet_TENSOR", "store_packet_TENSOR", "", "a tensor in such packets ends with one"),
+    ("generated/real", "load_vector_TENSOR", "2u * vector", "", ABSENT),
+    ("generated/real", "store_vector_TENSOR", "2u * vector", "", ABSENT),
+    ("generated/real", "store_part_vector_TENSOR", "2u * vector", "", ABSENT),
+    ("generated/real", "store_part_vector_TENSOR", "store_vector_TENSOR", "", "a tensor in such vectors ends with one"),
     ("generated/real", "store_TENSOR", "store_part_TENSOR", "", ENDS),
     ("generated/real_exact", "load_TENSOR", "let last", "2u) - 1u", OUTSIDE),
     ("generated/real_exact", "load_TENSOR", "let last", "1u) + 1u", OUTSIDE),
@@ -96,27 +96,27 @@ UNSEEN = [
     ("generated/half_exact", "store_part_TENSOR", "vec4(0u, 1u, 2u, 3u)", "2u, 2u)", "with three the buffer holds four"),
     ("generated/real_long", "store_part_TENSOR", "count > 0u", "count >= 0u", "it stores what was there"),
     ("elements/bf16.wgsl", "encode_bf16", "vec4(0x40u)", "0x48u", "any NaN will do"),
-    ("traversals/apply_rows.wgsl", "apply_rows", "next = applied_cell(min(row + 1u", "uniforms.rows + 1u", MASKED),
-    ("traversals/apply_rows.wgsl", "apply_rows", "for (var p = 0u", "p <= column_packets", OUTSIDE),
-    ("traversals/fused_rows.wgsl", "fused_rows", "for (var k = 0u", "k <= packet_quads", OUTSIDE),
+    ("traversals/rows_apply.wgsl", "rows_apply", "next = applied_cell(min(row + 1u", "uniforms.rows + 1u", MASKED),
+    ("traversals/rows_apply.wgsl", "rows_apply", "for (var p = 0u", "p <= column_vectors", OUTSIDE),
+    ("traversals/rows_fused.wgsl", "rows_fused", "for (var k = 0u", "k <= vector_vec4s", OUTSIDE),
     ("traversals/finish.wgsl", "finish", "if group * uniforms.group_parts >=", "", "below 65,536 of them every workgroup has a tile"),
-    ("traversals/fused_columns.wgsl", "fused_columns", "min(own, width - 1u)", "width + 1u", MASKED),
-    ("traversals/fused_rows.wgsl", "fused_rows", "min(own, uniforms.rows - 1u)", "", MASKED),
-    ("parts/aligned_rows.wgsl", "gamma_of", "min(quad, uniforms.row_quads - 1u)", "", MASKED),
-    ("parts/unaligned_rows.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
-    ("parts/split_rows.wgsl", "gamma_quad", "let inside", "", MASKED),
-    ("parts/columns.wgsl", "packet_of", "return min(packet", "", MASKED),
-    ("traversals/fused_rows.wgsl", "fused_rows", "[p][k] = Sums();", "", ZEROS),
-    ("traversals/reduce_rows.wgsl", "reduce_rows", "[p][k] = Sums();", "", ZEROS),
-    ("traversals/reduce_columns.wgsl", "reduce_columns", "[p][k] = Sums();", "", ZEROS),
+    ("traversals/channels_last_fused.wgsl", "channels_last_fused", "min(own, width - 1u)", "width + 1u", MASKED),
+    ("traversals/rows_fused.wgsl", "rows_fused", "min(own, uniforms.rows - 1u)", "", MASKED),
+    ("parts/rows_aligned.wgsl", "gamma_of", "min(vec4_index, uniforms.row_vec4s - 1u)", "", MASKED),
+    ("parts/rows_misaligned.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
+    ("parts/rows_split.wgsl", "gamma_vec4", "let inside", "", MASKED),
+    ("parts/channels_last.wgsl", "vector_of", "return min(vector", "", MASKED),
+    ("traversals/rows_fused.wgsl", "rows_fused", "[p][k] = Sums();", "", ZEROS),
+    ("traversals/rows_reduce.wgsl", "rows_reduce", "[p][k] = Sums();", "", ZEROS),
+    ("traversals/channels_last_reduce.wgsl", "channels_last_reduce", "[p][k] = Sums();", "", ZEROS),
     ("parts/axes.wgsl", "kept_part", "var digits", "1u, 1u);", UNUSED),
     ("parts/axes.wgsl", "kept_part", "var digits", "Digits(index, 2u", UNUSED),
     ("parts/axes.wgsl", "join_axes", "var digits", "kept, 2u", UNUSED),
-    ("traversals/reduce_rows.wgsl", "reduce_rows", "weights = select", "", "what it multiplies is 0 there"),
-    ("traversals/reduce_rows.wgsl", "reduce_rows", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
+    ("traversals/rows_reduce.wgsl", "rows_reduce", "weights = select", "", "what it multiplies is 0 there"),
+    ("traversals/rows_reduce.wgsl", "rows_reduce", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
     ("traversals/pack_weights.wgsl", "pack_weights", "return;", "", LATER),
-    ("traversals/pack_statistics.wgsl", "pack_statistics", "if quad >=", "if quad >", LATER),
-    ("traversals/reduce_runs.wgsl", "reduce_runs", "if local == 0u", "if local == 1u", "any invocation may write what all have"),
+    ("traversals/pack_statistics.wgsl", "pack_statistics", "if vec4_index >=", "if vec4_index >", LATER),
+    ("traversals/channels_first_reduce.wgsl", "channels_first_reduce", "if local == 0u", "if local == 1u", "any invocation may write what all have"),
 ]
 
 
@@ -202,7 +202,7 @@ def generated(each, texts):
     for path in sorted(texts.glob("*.wgsl")):
         text = path.read_text()
         for name, start, end in functions(text):
-            of = re.fullmatch(rf"((?:load|store)(?:_part|_packet|_part_packet|_some)?)_({TENSORS})", name)
+            of = re.fullmatch(rf"((?:load|store)(?:_part|_vector|_part_vector|_some)?)_({TENSORS})", name)
             if not of:
                 continue
             body = text[text.rfind("fn ", 0, start) : end]
@@ -215,7 +215,7 @@ def generated(each, texts):
                 kinds[kind] = (of[1], tensor, body)
     for _, (name, tensor, body) in sorted(kinds.items()):
         half = "half" if "code_" in body else "real"
-        form = "_exact" if "u * quad" in body else "_long" if "long" in body else ""
+        form = "_exact" if "u * vec4_index" in body else "_long" if "long" in body else ""
         text = body.replace(f"_{tensor}(", "_TENSOR(")
         back = lambda text, tensor=tensor: text.replace("_TENSOR(", f"_{tensor}(")
         found = changes(f"generated/{half}{form}", f"{name}_TENSOR", text, text.index("{"), len(text), named=back)

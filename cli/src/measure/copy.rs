@@ -284,12 +284,12 @@ fn wgsl(workgroup: u32, loads: u32, (bits, count): (u32, u32)) -> String {
     // The bounds are outside of the loop's body: a software driver runs both sides of a branch.
     let body = match loads {
         1 => format!(
-            "let i = group * {workgroup}u + lane;
+            "let i = group * {workgroup}u + thread;
              if (i < count) {{ to[i] = from_[i]; }}"
         ),
         _ => format!(
             "let end = min(count, (group + 1u) * {a_workgroup}u);
-             var i = group * {a_workgroup}u + lane;
+             var i = group * {a_workgroup}u + thread;
              for (; i + {last}u < end; i += {stride}u) {{
                  let a = from_[i];
                  let b = from_[i + {workgroup}u];
@@ -314,7 +314,7 @@ fn wgsl(workgroup: u32, loads: u32, (bits, count): (u32, u32)) -> String {
          fn copy(
              @builtin(workgroup_id) workgroup: vec3<u32>,
              @builtin(num_workgroups) workgroups: vec3<u32>,
-             @builtin(local_invocation_index) lane: u32,
+             @builtin(local_invocation_index) thread: u32,
          ) {{
              let count = arrayLength(&from_);
              let group = workgroup.y * workgroups.x + workgroup.x;

@@ -18,12 +18,12 @@ const SIZES: &[(&str, &[u32])] = &[
         "fused_block",
         &[0, 1024, 4096, 16384, 32768, 131072, 524288, 2097152],
     ),
-    ("column_lanes", &[2, 4, 8, 16, 32, 64]),
-    ("column_quads", &[1, 2, 4, 8, 16]),
-    ("row_quads", &[2, 4, 8, 16, 32]),
-    ("row_lane_quads", &[1, 2, 3, 4, 8, 16]),
+    ("channels_last_threads", &[2, 4, 8, 16, 32, 64]),
+    ("channels_last_vec4s", &[1, 2, 4, 8, 16]),
+    ("row_vec4s", &[2, 4, 8, 16, 32]),
+    ("least_row_vec4s", &[1, 2, 3, 4, 8, 16]),
     ("fused_workgroup", &[4, 8, 16, 32, 64, 128, 256, 512, 1024]),
-    ("lane_quads", &[1, 2, 4, 8, 16, 32, 128]),
+    ("channels_first_vec4s", &[1, 2, 4, 8, 16, 32, 128]),
     ("row_walk", &[1, 2, 4, 8, 16]),
     ("fused_adds", &[4, 8, 16, 32, 64, 256]),
     ("fused_blocks", &[1, 4, 16, 64, 256, 1024]),
@@ -34,8 +34,8 @@ const SIZES: &[(&str, &[u32])] = &[
 
 /// What comes first on a driver that runs on the CPU.
 const FIRST_ON_SOFTWARE: &[&str] = &[
-    "column_quads",
-    "lane_quads",
+    "channels_last_vec4s",
+    "channels_first_vec4s",
     "workgroup",
     "tile",
     "busy_workgroups",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     /// Two cases whose times follow from the tuning: one goes by `busy_workgroups`, which is best at 64, and
-    /// worse the farther from it; the other by `lane_quads`, which looks better at 8 than it is.
+    /// worse the farther from it; the other by `channels_first_vec4s`, which looks better at 8 than it is.
     #[derive(Default)]
     struct Model {
         measured: usize,
@@ -291,10 +291,14 @@ mod tests {
             if first.busy_workgroups != second.busy_workgroups {
                 ratios.push(ratio("busy", a[0] / b[0]));
             }
-            if first.lane_quads != second.lane_quads {
+            if first.channels_first_vec4s != second.channels_first_vec4s {
                 ratios.push(ratio(
-                    "lanes",
-                    if second.lane_quads == 8 { looks } else { 0.9 },
+                    "threads",
+                    if second.channels_first_vec4s == 8 {
+                        looks
+                    } else {
+                        0.9
+                    },
                 ));
             }
             self.measured += usize::from(!ratios.is_empty());
@@ -304,11 +308,11 @@ mod tests {
 
     impl Measure for Model {
         fn cases(&self) -> Vec<String> {
-            vec!["busy".to_owned(), "lanes".to_owned()]
+            vec!["busy".to_owned(), "threads".to_owned()]
         }
 
         fn look(&mut self, first: Tuning, second: Tuning) -> Result<Option<Vec<Ratio>>, Failure> {
-            match second.column_quads {
+            match second.channels_last_vec4s {
                 16 => Ok(None),
                 _ => Ok(Some(self.ratios(first, second, 1.5))),
             }

@@ -112,7 +112,7 @@ impl Set {
         }
     }
 
-    /// A few of its shapes, one of each kind: planes, short runs, few long channels, columns, rows.
+    /// A few of its shapes, one of each kind: long and short planes, few long channels, channels last, rows.
     pub fn representatives(self, op: Op) -> &'static [&'static [usize]] {
         match (self, op) {
             (Self::Software, Op::BatchNorm) => &[

@@ -40,7 +40,7 @@ impl Planned {
         })
     }
 
-    /// The kernels in order, repetitions together: `reduce_runs×2+finish+apply_runs×2`.
+    /// The kernels in order, repetitions together: `channels_first_reduce×2+finish+channels_first_apply×2`.
     pub fn kernels(&self) -> String {
         let names = match self {
             Self::BatchNorm(plan) => plan.kernels(),

@@ -517,7 +517,7 @@ mod tests {
         for text in [
             "| batch-norm | NCX | f16 | 5n | 1 | 0.10 | 0.10 | 4×8×16×16 |",
             "### batch-norm NCX\n\n| shape | f32, µs | of copy | f16, µs | of copy | kernels, f32 |",
-            "| 4×8×16×16 | 500.0 | 0.10 | 500.0 | 0.10 | fused_runs |",
+            "| 4×8×16×16 | 500.0 | 0.10 | 500.0 | 0.10 | channels_first_fused |",
             "### small batch-norm NCX\n\n| shape | f32, µs | over empty, µs |",
         ] {
             assert!(page.contains(text), "no '{text}' in: {page}");

@@ -124,7 +124,7 @@ impl Row {
             portable_copy_gb_per_s: number / 17.0,
             copy_buffer_gb_per_s: number / 19.0,
             models: vec![model(5), model(3)],
-            kernel: "fused_runs".to_owned(),
+            kernel: "channels_first_fused".to_owned(),
             dispatches: 1,
             workspace_bytes: 768,
         }

@@ -382,7 +382,7 @@ fn bad_flags_are_usage_errors() {
         (&["--tune", "--minutes", "-1"], "0 to 10080"),
         (&["--from-json", "a", "--rounds", "3"], "--rounds"),
         (&["--profile", "workgroup=12"], "power of two"),
-        (&["--profile", "lanes=12"], "one of workgroup"),
+        (&["--profile", "threads=12"], "one of workgroup"),
         (&["--profile", "/nowhere/at/all"], "no key=value"),
     ] {
         assert_failure(&run(arguments), 2, &[fragment]);

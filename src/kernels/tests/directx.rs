@@ -23,13 +23,13 @@ const COMPILERS: [Compiler; 2] = [
         name: "fxc",
         model: back::hlsl::ShaderModel::V5_1,
         subgroups: &[0],
-        accesses: &[Access::Quads],
+        accesses: &[Access::Vec4],
     },
     Compiler {
         name: "dxc",
         model: back::hlsl::ShaderModel::V6_0,
         subgroups: &[0, 32],
-        accesses: &[Access::Quads, Access::LongWords],
+        accesses: &[Access::Vec4, Access::LongWords],
     },
 ];
 
@@ -79,7 +79,7 @@ fn writes_planned_kernels_for_directx() {
     fs::write(folder.join("kernels.tsv"), list).unwrap();
 }
 
-/// What a compiler may be given: tensors that end with a quad, and inside of one.
+/// What a compiler may be given: tensors that end with a vec4, and inside of one.
 fn variants(compiler: &Compiler) -> Vec<(String, Variant)> {
     let mut variants = Vec::new();
     for tuning in [Tuning::GPU, Tuning::SOFTWARE] {

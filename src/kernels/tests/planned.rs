@@ -31,7 +31,7 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
                 bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
                 in_place: false,
                 pooled: false,
-                access: Access::Quads,
+                access: Access::Vec4,
                 exact: vec![],
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),

@@ -145,7 +145,7 @@ impl Counter {
                 bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
                 in_place: false,
                 pooled: false,
-                access: Access::Quads,
+                access: Access::Vec4,
                 exact: vec![],
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),
@@ -234,7 +234,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     // With subgroups or without is another text.
     let with_subgroups = match own.subgroup_size {
         0 => 0,
-        _ => [Kernel::FusedRows, Kernel::ReduceRows].len(),
+        _ => [Kernel::RowsFused, Kernel::RowsReduce].len(),
     };
     let known = Kernel::ALL.len() + with_subgroups;
     for case in 0..400 {

@@ -52,7 +52,7 @@ fn variant(dispatch: &Dispatch) -> Variant {
         bound: vec![Tensor::Src, Tensor::Workspace],
         in_place: false,
         pooled: false,
-        access: Access::Quads,
+        access: Access::Vec4,
         exact: vec![],
         workgroup_size: dispatch.workgroup_size,
         constants: constants.collect(),
@@ -127,21 +127,21 @@ fn partials(gpu: &GpuContext, dispatches: &[&Dispatch], src: &[f32]) -> Vec<[f32
 fn statistics(gpu: &GpuContext, dispatches: &[&Dispatch], grid: &Grid, src: &[f32]) -> Vec<Record> {
     let mut channels = vec![Record::default(); grid.channels as usize];
     let first = uniform(dispatches[0], "partials");
-    let folded = dispatches[0]
+    let by_channel = dispatches[0]
         .constants
-        .contains(&("folded", Constant::Flag(true)));
+        .contains(&("by_channel", Constant::Flag(true)));
     for (index, record) in partials(gpu, dispatches, src)[first..].iter().enumerate() {
         let channel = match dispatches[0].kernel {
-            Kernel::ReduceColumns if !folded => {
-                let loads = uniform(dispatches[0], "width_packets");
-                let quads = dispatches[0]
+            Kernel::ChannelsLastReduce if !by_channel => {
+                let loads = uniform(dispatches[0], "width_vectors");
+                let vec4s = dispatches[0]
                     .constants
                     .iter()
                     .find_map(|&(name, value)| match value {
-                        Constant::Size(quads) if name == "packet_quads" => Some(quads as usize),
+                        Constant::Size(vec4s) if name == "vector_vec4s" => Some(vec4s as usize),
                         _ => None,
                     });
-                let column = index % (4 * quads.unwrap() * loads);
+                let column = index % (4 * vec4s.unwrap() * loads);
                 column / grid.inner as usize % channels.len()
             }
             _ => index % channels.len(),
@@ -156,7 +156,7 @@ fn statistics(gpu: &GpuContext, dispatches: &[&Dispatch], grid: &Grid, src: &[f3
     channels
 }
 
-/// Means up to a million standard deviations, constant channels, runs that do not begin at vectors, windows.
+/// Means up to a million standard deviations, constant channels, planes that do not begin at vectors, windows.
 #[test]
 fn the_body_of_the_statistics_is_exact_whatever_the_mean() {
     let mut adapters = pollster::block_on(crate::adapters(wgpu::Backends::all()));
@@ -219,7 +219,10 @@ fn the_body_of_the_statistics_is_exact_whatever_the_mean() {
                 continue; // a binding of the workspace is too small for it
             };
             let is_reduction = |dispatch: &&Dispatch| {
-                matches!(dispatch.kernel, Kernel::ReduceRuns | Kernel::ReduceColumns)
+                matches!(
+                    dispatch.kernel,
+                    Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce
+                )
             };
             let whole: Vec<_> = plan.whole().filter(is_reduction).collect();
             for mean in [0.0, 1e4, 1e6, f64::INFINITY] {

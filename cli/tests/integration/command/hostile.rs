@@ -88,7 +88,7 @@ fn control_characters_in_reports_and_profiles_are_shown() {
     let profile = folder.join("profile");
     for text in [
         WILD.to_owned(),
-        format!("lanes{WILD}=4"),
+        format!("threads{WILD}=4"),
         "a".repeat(1 << 20),
     ] {
         std::fs::write(&profile, text).unwrap();

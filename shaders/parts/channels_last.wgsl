@@ -1,0 +1,91 @@
+// What the kernels with the channels last share: which vectors of a row an invocation owns. There are `column_vectors` of
+// them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
+// over them.
+
+fn first_column(tile: u32, thread: u32) -> u32 {
+    let width = uniforms.threads_per_row * column_vectors;
+    return uniforms.first_vector + tile % uniforms.column_tiles * width + thread;
+}
+
+// The p-th of the invocation's vectors of columns; past the end, the last stands in and nothing is written.
+fn column_of(first: u32, p: u32) -> u32 {
+    return min(first + p * uniforms.threads_per_row, uniforms.end_vector - 1u);
+}
+
+// Where a column stands: the channel, and the element of its plane.
+struct Place {
+    channel: u32,
+    element: u32,
+}
+
+// Of a vector's first element.
+fn place_of(batch: u32, column: u32) -> Place {
+    let index = vector_elements * (batch * uniforms.width_vectors + column);
+    let group = index / uniforms.inner;
+    return Place(group % uniforms.channels, index - group * uniforms.inner);
+}
+
+fn next_place(place: Place) -> Place {
+    var next = place;
+    next.element++;
+    if next.element == uniforms.inner {
+        next.element = 0u;
+        next.channel++;
+    }
+    if next.channel == uniforms.channels {
+        next.channel = 0u;
+    }
+    return next;
+}
+
+// The channels of four columns from a place on, which moves behind them.
+fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
+    let first = *place;
+    let second = next_place(first);
+    let third = next_place(second);
+    let fourth = next_place(third);
+    *place = next_place(fourth);
+    return vec4(first.channel, second.channel, third.channel, fourth.channel);
+}
+
+// A row's first vector, relative to the window.
+fn row_start_of(batch: u32, row: u32) -> u32 {
+    return row_of(batch, row) * uniforms.width_vectors - uniforms.window / vector_elements;
+}
+
+// The vector of a row in the p-th column; past the tensor's end, its last.
+fn vector_of(row_start: u32, first: u32, p: u32) -> u32 {
+    let vector = row_start + column_of(first, p);
+    if complete { return vector; }
+    return min(vector, (uniforms.length - 1u) / vector_elements);
+}
+
+// Which of a vec4's elements are in the tensor. A vec4 may be so far behind that its elements' numbers
+// would wrap.
+fn inside_tensor(vec4_index: u32) -> vec4<bool> {
+    if complete { return vec4(true); }
+    let count = select(uniforms.length - 4u * vec4_index, 0u, vec4_index > (uniforms.length - 1u) / 4u);
+    return vec4(0u, 1u, 2u, 3u) < vec4(count);
+}
+
+// Writes the vector of a row in the p-th column, as far as it is in the tensor.
+fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector) {
+    let vector = row_start + column_of(first, p);
+    if first + p * uniforms.threads_per_row < uniforms.end_vector {
+        if complete {
+            store_vector_diff_src(vector, value);
+        } else if vector <= (uniforms.length - 1u) / vector_elements {
+            if whole {
+                store_vector_diff_src(vector, value);
+            } else {
+                let left = uniforms.length - vector * vector_elements;
+                store_part_vector_diff_src(vector, value, min(vector_elements, left));
+            }
+        }
+    }
+}
+
+fn row_of(batch: u32, row: u32) -> u32 {
+    if general { return join_axes(batch, row); }
+    return row;
+}

@@ -1,0 +1,37 @@
+// What the kernels share that write diff_src of a plane, or of a chunk of it. Every vector is stored by one
+// invocation, the one in whose part it begins; where the plane ends inside of a vector, the elements behind it
+// are of the next plane in storage. A kernel says which `plane_cell` a plane is of, and the `result_of` an element.
+
+// Vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at `plane_start`.
+fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: vec2<u32>, thread: u32) {
+    let plane_end = plane_start + uniforms.inner;
+    let end = (range.y + vector_elements - 1u) / vector_elements;
+    let first = (range.x + vector_elements - 1u) / vector_elements;
+    for (var vector = first + thread; vector < end; vector += uniforms.threads_per_plane) {
+        var diff_dst = load_vector_diff_dst(vector);
+        var src = load_vector_src(vector);
+        var written = Vector();
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
+            var cell = own;
+            if vec4_aligned { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
+            var value = result_of(src[k], diff_dst[k], cell);
+            if narrow {
+                // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
+                for (var i = 0u; i < 4u; i++) {
+                    let other = plane_cell(plane + (elements[i] - plane_start) / uniforms.inner);
+                    value = select(value, result_of(src[k], diff_dst[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
+                }
+            } else if !vec4_aligned {
+                value = select(value, result_of(src[k], diff_dst[k], next), elements >= vec4(plane_end));
+            }
+            written[k] = value;
+        }
+        if whole {
+            store_vector_diff_src(vector, written);
+        } else {
+            let left = uniforms.length - vector * vector_elements;
+            store_part_vector_diff_src(vector, written, min(vector_elements, left));
+        }
+    }
+}

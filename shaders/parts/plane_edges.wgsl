@@ -1,0 +1,20 @@
+// How planes and tensors lie in vec4s. Constants pick the code, since on a software adapter a branch that is not taken
+// costs as much as one that is.
+
+// Which of a vec4's elements are in the range: a plane's neighbours in its first and last vec4 are not.
+fn inside_of(range: vec2<u32>, vec4_index: u32) -> vec4<bool> {
+    if vector_aligned { return vec4(true); }
+    if vec4_aligned {
+        let element = 4u * vec4_index;
+        return vec4(element >= range.x && element < range.y);
+    }
+    let elements = vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u);
+    return (elements >= vec4(range.x)) & (elements < vec4(range.y));
+}
+
+// The first element of a vector that is in the range.
+fn first_inside(range: vec2<u32>, vector: u32, value: Vector) -> real4 {
+    var elements = value;
+    let i = max(range.x, vector * vector_elements) - vector * vector_elements;
+    return real4(elements[i / 4u][i % 4u]);
+}

@@ -1,0 +1,19 @@
+// What the kernels share that add up the elements of a plane, or of a chunk of it.
+
+// Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
+fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell) -> Sums {
+    var block = Block();
+    for (var b = 0u; b < block_vectors; b++) {
+        let own = first + b * uniforms.threads_per_plane;
+        let vector = min(own, end - 1u);
+        var diff_dst = load_vector_diff_dst(vector);
+        var src = load_vector_src(vector);
+        if b == 0u { block = begin(first_inside(range, vector, src)); }
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let element = element_of(src[k], diff_dst[k], cell);
+            let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);
+            block = accumulate(block, element, inside);
+        }
+    }
+    return end_block(sums, block);
+}

@@ -1,0 +1,20 @@
+// Sums over the invocations of a workgroup that own the same columns, those whose indices are alike modulo
+// `threads_per_row`: a tree in an order that never changes. The number of them is a power of two.
+
+var<workgroup> shared_sums: array<Sums, workgroup_size>;
+
+// Every invocation calls it with its own share, and gets the sums of its columns.
+fn sum_of_thread_rows(local: u32, own: Sums) -> Sums {
+    if !add_thread_rows { return own; }
+    shared_sums[local] = own;
+    workgroupBarrier();
+    for (var half = workgroup_size / 2u; half >= uniforms.threads_per_row; half /= 2u) {
+        if local < half {
+            shared_sums[local] = merge(shared_sums[local], shared_sums[local + half]);
+        }
+        workgroupBarrier();
+    }
+    let total = shared_sums[thread_of(local, uniforms.threads_per_row)];
+    workgroupBarrier(); // they may be written again
+    return total;
+}

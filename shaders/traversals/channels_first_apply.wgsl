@@ -1,0 +1,48 @@
+// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
+// for tensors whose channels are planes of `inner` consecutive elements. A workgroup takes a tile:
+// `plane_block` planes, or one chunk of one plane; `threads_per_plane` invocations share a plane. Every vector is stored by
+// one invocation, the one in whose chunk it begins; where a plane ends inside of a vector, the elements
+// behind it take the next plane's coefficients.
+// With constant statistics a and b are 0 and src is not bound.
+//
+// Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
+// diff_dst in place.
+// Moves 2 n elements in (n with constant statistics), n out.
+
+@compute @workgroup_size(workgroup_size)
+fn channels_first_apply(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let thread = thread_of(local, uniforms.threads_per_plane);
+    let place = group_of(local, uniforms.threads_per_plane);
+    let planes_at_once = group_of(workgroup_size, uniforms.threads_per_plane);
+
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let chunk = tile % uniforms.chunks;
+    let block = tile / uniforms.chunks;
+    let plane_end = min(uniforms.planes, (block + 1u) * uniforms.plane_block);
+    for (var plane = block * uniforms.plane_block + place; plane < plane_end; plane += planes_at_once) {
+        let plane_start = plane * uniforms.inner - uniforms.window;
+        let own = plane_cell(plane);
+        var next = own;
+        if !vector_aligned { next = plane_cell(plane + 1u); }
+        apply_to_plane(plane, own, next, plane_start, chunk_range(plane, chunk), thread);
+    }
+}
+
+// Of the plane's channel; past the last plane there is nothing to write, so any will do.
+fn plane_cell(plane: u32) -> Cell {
+    let channel = channel_of(min(plane, uniforms.planes - 1u));
+    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
+    if !batch_statistics { return cell; }
+    return combine(cell, splat(load_workspace(uniforms.means + channel)));
+}
+
+fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
+    let element = element_of(src, diff_dst, cell);
+    if !batch_statistics { return result_of_constants(element, cell); }
+    return result(element, cell);
+}

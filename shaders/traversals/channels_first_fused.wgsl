@@ -1,0 +1,129 @@
+// The whole gradient in one dispatch, for channels that are planes of `inner` consecutive elements and
+// short enough that their second reading comes from a cache. A workgroup takes a block of channels, a
+// multiple of 4, some of them at a time: it adds up Σ diff_dst and Σ diff_dst · x̂ of each, by
+// `planes_at_once` groups of `threads_per_plane` invocations, and then, behind a barrier, writes
+// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b of the sums: when it has those of
+// the whole block, as a vector may hold elements of two channels, or `in_turns` of the ones that it has just
+// read. A block begins at a whole vector at every outer index, so that no other workgroup writes to its vectors.
+//
+// Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
+// place; diff_gamma, diff_beta (optional) written.
+// Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+
+var<workgroup> scratch: array<Record, workgroup_size>;
+var<workgroup> stats: array<real4, workgroup_size>; // records of cells
+var<workgroup> totals: array<Record, workgroup_size>;
+
+@compute @workgroup_size(workgroup_size)
+fn channels_first_fused(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let group = uniforms.threads_per_plane * uniforms.planes_at_once; // invocations of a channel
+    let member = thread_of(local, group);
+    let place = group_of(local, group);
+    let planes_at_once = group_of(workgroup_size, group);
+
+    let index = uniforms.first_tile + tile_of(workgroup);
+    if index >= uniforms.end_tile { return; }
+
+    let first = index * uniforms.block;
+    let present = min(uniforms.block, uniforms.channels - first);
+
+    // A block has no more channels than the workgroup has invocations. No loop: FXC would take the next one's
+    // barriers for divergent.
+    if local < uniforms.block {
+        let channel = min(first + local, uniforms.channels - 1u);
+        var cell = statistics_of(channel / 4u, uniforms.epsilon);
+        cell.gamma = load_gamma(channel / 4u);
+        stats[local] = record_of_cell(cell, channel % 4u);
+    }
+    workgroupBarrier();
+
+    for (var turn = 0u; turn < uniforms.block; turn += planes_at_once) {
+        let i = turn + place;
+        var sum = Record();
+        if i < present {
+            sum = sums_of_channel(first + i, i, member);
+        }
+        scratch[local] = sum;
+        workgroupBarrier();
+        for (var stride = group / 2u; stride > 0u; stride /= 2u) {
+            if member < stride {
+                scratch[local] = merge_records(scratch[local], scratch[local + stride]);
+            }
+            workgroupBarrier();
+        }
+        if member == 0u && i < uniforms.block {
+            totals[i] = scratch[local];
+        }
+        workgroupBarrier();
+        // The invocation writes what it read itself, so that diff_src may be written in diff_dst's place.
+        if in_turns && i < present {
+            apply_to_channel(first + i, i, member);
+        }
+    }
+
+    for (var vec4_index = local; vec4_index < (present + 3u) / 4u; vec4_index += workgroup_size) {
+        let count = min(4u, present - 4u * vec4_index);
+        let i = 4u * vec4_index;
+        let sums = sums_of(side_by_side(
+            words_of_record(totals[i]),
+            words_of_record(totals[i + 1u]),
+            words_of_record(totals[i + 2u]),
+            words_of_record(totals[i + 3u]),
+        ));
+        store_parameter_gradients(first / 4u + vec4_index, sums, count);
+    }
+    if !in_turns {
+        storageBarrier(); // diff_dst was read before diff_src is written in its place
+        for (var i = place; i < present; i += planes_at_once) {
+            apply_to_channel(first + i, i, member);
+        }
+    }
+}
+
+// The first element of a plane, relative to the window.
+fn plane_start_of(n: u32, channel: u32) -> u32 {
+    return (n * uniforms.channels + channel) * uniforms.inner - uniforms.window;
+}
+
+// This invocation's share of a channel's sums.
+fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
+    let thread = thread_of(member, uniforms.threads_per_plane);
+    let cell = cell_of(splat(stats[i]));
+    var sums = Sums();
+    for (var n = group_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
+        let start = plane_start_of(n, channel);
+        let range = vec2(start, start + uniforms.inner);
+        let end = (range.y + vector_elements - 1u) / vector_elements;
+        for (var vector = start / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
+            sums = sums_of_block(sums, range, vector, end, cell);
+        }
+    }
+    return across(sums);
+}
+
+// Of the block's channel i; past the last there is nothing to write, so any will do.
+fn plane_cell(i: u32) -> Cell {
+    let k = min(i, uniforms.block - 1u);
+    let means = means_of(sums_of(splat(words_of_record(totals[k]))), uniforms.inverse_count);
+    return combine(cell_of(splat(stats[k])), means);
+}
+
+fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
+    return result(element_of(src, diff_dst, cell), cell);
+}
+
+fn apply_to_channel(channel: u32, i: u32, member: u32) {
+    let thread = thread_of(member, uniforms.threads_per_plane);
+    let own = plane_cell(i);
+    var next = own;
+    if !vector_aligned { next = plane_cell(i + 1u); }
+    for (var n = group_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
+        let start = plane_start_of(n, channel);
+        // Where the last vector ends behind the plane, that is in the plane of the block's next channel, or past
+        // the tensor's end.
+        apply_to_plane(i, own, next, start, vec2(start, start + uniforms.inner), thread);
+    }
+}

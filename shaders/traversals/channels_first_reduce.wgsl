@@ -1,0 +1,57 @@
+// Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels are planes of
+// `inner` consecutive elements (NCX). A tile is `outer_block` planes of one channel, or one chunk of one plane;
+// a workgroup takes a tile and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
+// `threads_per_plane` invocations share a plane.
+// With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
+// diff_src = gamma · r · diff_dst is written on the way.
+//
+// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
+// place.
+// Moves 2 n elements in, and n out if diff_src is bound.
+
+@compute @workgroup_size(workgroup_size)
+fn channels_first_reduce(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let thread = thread_of(local, uniforms.threads_per_plane);
+    let place = group_of(local, uniforms.threads_per_plane);
+    let planes_at_once = group_of(workgroup_size, uniforms.threads_per_plane);
+
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let chunk = tile % uniforms.chunks;
+    let channel = (tile / uniforms.chunks) % uniforms.channels;
+    let block = tile / uniforms.chunks / uniforms.channels;
+    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
+
+    var sums = Sums();
+    let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
+    for (var n = block * uniforms.outer_block + place; n < outer_end; n += planes_at_once) {
+        let plane = plane_of(n, channel);
+        let range = chunk_range(plane, chunk);
+        let end = (range.y + vector_elements - 1u) / vector_elements;
+        for (var vector = range.x / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
+            sums = sums_of_block(sums, range, vector, end, cell);
+            store_vector_diff_src(vector, result_in_passing(vector, cell));
+        }
+    }
+
+    workgroup_sum(local, across(sums));
+    if local == 0u {
+        let split = block * uniforms.chunks + chunk;
+        let to = uniforms.partials + split * uniforms.channels + channel;
+        store_workspace(to, words_of_record(scratch[0]));
+    }
+}
+
+// A vector's diff_src where mean and variance are constants: nothing but the cell is needed, and diff_dst again.
+fn result_in_passing(vector: u32, cell: Cell) -> Vector {
+    var diff_dst = load_vector_diff_dst(vector);
+    var written = Vector();
+    for (var k = 0u; k < vector_vec4s; k++) {
+        written[k] = result_of_constants(element_of(real4(), diff_dst[k], cell), cell);
+    }
+    return written;
+}

@@ -1,0 +1,58 @@
+// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
+// for tensors whose channels alternate quickly. The tensor is read as rows of `width` columns, as in
+// the reduction with the channels last; an invocation owns some vectors of columns, keeps their coefficients in
+// registers and walks the rows of a tile.
+// `general`: rows and batches are as in the reduction with the channels last.
+// With constant statistics a and b are 0 and src is not bound.
+//
+// Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
+// diff_dst in place.
+// Moves 2 n elements in (n with constant statistics), n out.
+
+@compute @workgroup_size(workgroup_size)
+fn channels_last_apply(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = group_of(local, uniforms.threads_per_row);
+
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
+    let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
+    let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
+
+    var cells: array<array<Cell, vector_vec4s>, column_vectors>;
+    for (var p = 0u; p < column_vectors; p++) {
+        var place = place_of(batch, column_of(first, p));
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let channels = four_channels(&place);
+            var cell = cell_of(load_records(vec4(uniforms.stats) + channels));
+            if batch_statistics { cell = combine(cell, load_records(vec4(uniforms.means) + channels)); }
+            cells[p][k] = cell;
+        }
+    }
+
+    let row_end = min(uniforms.rows, (row_tile + 1u) * uniforms.tile_rows);
+    for (var row = row_tile * uniforms.tile_rows + thread_row; row < row_end; row += thread_rows) {
+        let row_start = row_start_of(batch, row);
+        for (var p = 0u; p < column_vectors; p++) {
+            let vector = vector_of(row_start, first, p);
+            var diff_dst = load_vector_diff_dst(vector);
+            var src = Vector();
+            if batch_statistics { src = load_vector_src(vector); }
+            var written = Vector();
+            for (var k = 0u; k < vector_vec4s; k++) {
+                let element = element_of(src[k], diff_dst[k], cells[p][k]);
+                if batch_statistics {
+                    written[k] = result(element, cells[p][k]);
+                } else {
+                    written[k] = result_of_constants(element, cells[p][k]);
+                }
+            }
+            store_in_row(row_start, first, p, written);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+// The whole gradient in one dispatch, for small tensors whose channels are the last axis and fill whole
+// vectors (NXC, rank 2). An invocation owns a vector of channels in every `thread_rows`-th row: it adds up
+// Σ diff_dst and Σ diff_dst · x̂; the invocations of a workgroup that own the same channels add up in a
+// fixed order; then it writes diff_src = gamma · r · ((diff_dst − a) − x̂ · b), with the means a and b of
+// the sums, where it has read.
+//
+// Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
+// place; diff_gamma, diff_beta (optional) written.
+// Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+
+@compute @workgroup_size(workgroup_size)
+fn channels_last_fused(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let width = uniforms.channels / vector_elements;
+    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = group_of(local, uniforms.threads_per_row);
+    let own = tile_of(workgroup) * uniforms.threads_per_row + thread_of(local, uniforms.threads_per_row);
+    // Beside the last vector of channels there are no rows to read, and that one's statistics stand in.
+    let column = min(own, width - 1u);
+    let rows = select(uniforms.rows, 0u, own >= width);
+    var cells: array<Cell, vector_vec4s>;
+    var sums: array<Sums, vector_vec4s>;
+    for (var k = 0u; k < vector_vec4s; k++) {
+        let vec4_index = column * vector_vec4s + k;
+        cells[k] = statistics_of(vec4_index, uniforms.epsilon);
+        cells[k].gamma = load_gamma(vec4_index);
+        sums[k] = Sums();
+    }
+
+    // In blocks, so that the roundings of equal terms do not pile up.
+    for (var start = thread_row; start < rows; start += block_rows * thread_rows) {
+        let end = min(rows, start + block_rows * thread_rows);
+        var blocks = array<Block, vector_vec4s>();
+        var first = Vector();
+        if in_blocks { first = load_vector_src(start * width + column); }
+        for (var k = 0u; k < vector_vec4s; k++) {
+            blocks[k] = begin(first[k]);
+        }
+        for (var row = start; row < end; row += thread_rows) {
+            var diff_dst = load_vector_diff_dst(row * width + column);
+            var src = load_vector_src(row * width + column);
+            for (var k = 0u; k < vector_vec4s; k++) {
+                blocks[k] = accumulate(blocks[k], element_of(src[k], diff_dst[k], cells[k]), vec4(true));
+            }
+        }
+        for (var k = 0u; k < vector_vec4s; k++) {
+            sums[k] = end_block(sums[k], blocks[k]);
+        }
+    }
+
+    for (var k = 0u; k < vector_vec4s; k++) {
+        let vec4_index = column * vector_vec4s + k;
+        let total = sum_of_thread_rows(local, sums[k]);
+        if thread_row == 0u && own < width { store_parameter_gradients(vec4_index, total, 4u); }
+        cells[k] = combine(cells[k], means_of(total, uniforms.inverse_count));
+    }
+    for (var row = thread_row; row < rows; row += thread_rows) {
+        let vector = row * width + column;
+        var diff_dst = load_vector_diff_dst(vector);
+        var src = load_vector_src(vector);
+        var written = Vector();
+        for (var k = 0u; k < vector_vec4s; k++) {
+            written[k] = result(element_of(src[k], diff_dst[k], cells[k]), cells[k]);
+        }
+        store_vector_diff_src(vector, written);
+    }
+}

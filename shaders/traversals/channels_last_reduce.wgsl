@@ -1,0 +1,127 @@
+// Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
+// (NXC, rank 2, short planes). The tensor is read as rows of `width` columns, whole vectors made of
+// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels. A single row
+// may end inside of its last vector.
+// An invocation owns some vectors of columns, `threads_per_row` apart, and walks the rows of a split; the
+// invocations of a workgroup that own the same columns add up in a fixed order.
+// Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from
+// workspace[partials + split · width / 2] on; `by_channel`, where a workgroup owns whole rows, it adds the
+// columns of a channel and writes workspace[partials + split · channels + c].
+// `general`: a row is an index over general leading axes; for every index over those that are kept, a
+// batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
+// and partial sums are at split · channels + batch · width + j.
+// With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
+// written on the way.
+//
+// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
+// place.
+// Moves 2 n elements in, and n out if diff_src is bound.
+
+@compute @workgroup_size(workgroup_size)
+fn channels_last_reduce(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = group_of(local, uniforms.threads_per_row);
+
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let batch = tile / uniforms.column_tiles / uniforms.row_tiles;
+    let split = tile / uniforms.column_tiles % uniforms.row_tiles;
+    let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
+
+    var cells: array<array<Cell, vector_vec4s>, column_vectors>;
+    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    for (var p = 0u; p < column_vectors; p++) {
+        var place = place_of(batch, column_of(first, p));
+        for (var k = 0u; k < vector_vec4s; k++) {
+            cells[p][k] = cell_of(load_records(vec4(uniforms.stats) + four_channels(&place)));
+            sums[p][k] = Sums();
+        }
+    }
+
+    let row_end = min(uniforms.rows, (split + 1u) * uniforms.tile_rows);
+    for (var row = split * uniforms.tile_rows + thread_row; row < row_end;) {
+        var block_end = row_end;
+        if in_blocks { block_end = min(row_end, row + block_rows * thread_rows); }
+        var blocks = array<array<Block, vector_vec4s>, column_vectors>();
+        for (var p = 0u; p < column_vectors; p++) {
+            var src = Vector();
+            if in_blocks { src = load_vector_src(vector_of(row_start_of(batch, row), first, p)); }
+            for (var k = 0u; k < vector_vec4s; k++) {
+                blocks[p][k] = begin(src[k]);
+            }
+        }
+        for (; row < block_end; row += thread_rows) {
+            let row_start = row_start_of(batch, row);
+            for (var p = 0u; p < column_vectors; p++) {
+                let vector = vector_of(row_start, first, p);
+                var diff_dst = load_vector_diff_dst(vector);
+                var src = load_vector_src(vector);
+                var written = Vector();
+                for (var k = 0u; k < vector_vec4s; k++) {
+                    let element = element_of(src[k], diff_dst[k], cells[p][k]);
+                    let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
+                    blocks[p][k] = accumulate(blocks[p][k], element, inside);
+                    written[k] = result_of_constants(element, cells[p][k]);
+                }
+                store_in_row(row_start, first, p, written);
+            }
+        }
+        for (var p = 0u; p < column_vectors; p++) {
+            for (var k = 0u; k < vector_vec4s; k++) {
+                sums[p][k] = end_block(sums[p][k], blocks[p][k]);
+            }
+        }
+        if !in_blocks { break; }
+    }
+
+    for (var p = 0u; p < column_vectors; p++) {
+        let column = first + p * uniforms.threads_per_row;
+        for (var k = 0u; k < vector_vec4s; k++) {
+            sums[p][k] = sum_of_thread_rows(local, sums[p][k]);
+            if !by_channel && thread_row == 0u && column < uniforms.end_vector {
+                var to = vector_elements * (split * uniforms.width_vectors + column);
+                if general {
+                    to = split * uniforms.channels + vector_elements * (batch * uniforms.width_vectors + column);
+                }
+                store_columns(to + 4u * k, sums[p][k]);
+            }
+        }
+    }
+
+    if !by_channel { return; }
+    for (var p = 0u; p < column_vectors; p++) {
+        let column = first + p * uniforms.threads_per_row;
+        if thread_row == 0u && column < uniforms.end_vector {
+            for (var k = 0u; k < vector_vec4s; k++) {
+                shared_sums[column * vector_vec4s + k] = sums[p][k];
+            }
+        }
+    }
+    workgroupBarrier();
+    let row_length = uniforms.channels * uniforms.inner;
+    for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
+        var total = Record();
+        let width = vector_elements * uniforms.width_vectors;
+        for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row_length) {
+            for (var j = start; j < start + uniforms.inner; j++) {
+                total = merge_records(total, record_of(shared_sums[j / 4u], j % 4u));
+            }
+        }
+        store_workspace(uniforms.partials + split * uniforms.channels + channel, words_of_record(total));
+    }
+}
+
+// Writes the sums of four columns, the first of which is number `to` of all splits'.
+fn store_columns(to: u32, sums: Sums) {
+    if paired {
+        store_paired(uniforms.partials, to, sums);
+        return;
+    }
+    for (var i = 0u; i < 4u; i++) {
+        store_workspace(uniforms.partials + to + i, words_of_record(record_of(sums, i)));
+    }
+}

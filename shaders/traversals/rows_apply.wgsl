@@ -1,0 +1,94 @@
+// diff_src = r · ((d − a) − x̂ · b) with d = diff_dst · gamma and the row's means a = Σd / m and
+// b = Σ d·x̂ / m, by the tiles of the reduction by rows. A vec4 is stored by the invocation in whose row it
+// begins; where the row ends inside of it, the elements behind are the next rows'.
+//
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written, or
+// diff_dst in place.
+// Moves 2 n elements in, n out.
+
+@compute @workgroup_size(workgroup_size)
+fn rows_apply(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = uniforms.first_tile + tile_of(workgroup);
+    if index >= uniforms.end_tile { return; }
+    let tile = tile_at(index, local);
+
+    var gamma: array<Vector, column_vectors>;
+    for (var p = 0u; p < column_vectors; p++) {
+        for (var k = 0u; k < vector_vec4s; k++) {
+            if aligned { gamma[p][k] = gamma_vec4((tile.vector + p * threads_per_row) * vector_vec4s + k); }
+        }
+    }
+
+    for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
+        let own = applied_cell(row);
+        var next = own;
+        if !aligned { next = applied_cell(min(row + 1u, uniforms.rows - 1u)); }
+        let misalignment = misalignment_of(row);
+        let first = first_vector_of(row);
+        for (var p = 0u; p < column_vectors; p++) {
+            let own_vector = tile.vector + p * threads_per_row;
+            let vector = vector_in_window(first, own_vector);
+            var diff_dst = load_vector_diff_dst(vector);
+            var src = load_vector_src(vector);
+            var written = Vector();
+            for (var k = 0u; k < vector_vec4s; k++) {
+                let vec4_of_row = own_vector * vector_vec4s + k;
+                let columns = columns_of(vec4_of_row, misalignment);
+                var weights = gamma[p][k];
+                if !aligned { weights = gamma_of(vec4_of_row, misalignment); }
+                var value = result_of(src[k], diff_dst[k], own, weights);
+                if narrow {
+                    // By `select`, as for planes.
+                    for (var i = 0u; i < 4u; i++) {
+                        let other = applied_cell(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
+                        let result_of_other = result_of(src[k], diff_dst[k], other, weights);
+                        value = select(value, result_of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
+                    }
+                } else if !aligned {
+                    let result_of_next = result_of(src[k], diff_dst[k], next, weights);
+                    value = select(value, result_of_next, columns >= vec4(uniforms.columns));
+                }
+                written[k] = value;
+            }
+            if complete || columns_of(own_vector * vector_vec4s, misalignment).x < uniforms.columns {
+                if whole {
+                    store_vector_diff_src(vector, written);
+                } else {
+                    let left = uniforms.length - vector * vector_elements;
+                    store_part_vector_diff_src(vector, written, min(vector_elements, left));
+                }
+            }
+        }
+    }
+}
+
+fn applied_cell(row: u32) -> Cell {
+    let record = load_workspace(uniforms.stats + row);
+    var means = real4(record.zw, real2());
+    if !one_part { means = load_workspace(uniforms.means + row); }
+    return combine(row_cell(record), splat(means));
+}
+
+fn result_of(src: real4, diff_dst: real4, row: Cell, gamma: real4) -> real4 {
+    var cell = row;
+    cell.gamma = gamma;
+    return result(element_of(src, diff_dst, cell), cell);
+}
+
+// gamma of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next one.
+fn gamma_of(vec4_index: u32, misalignment: u32) -> real4 {
+    if !scaled { return real4(1.0); }
+    let columns = columns_of(vec4_index, misalignment);
+    var gamma = gamma_vec4(vec4_index);
+    if misalignment > 0u { gamma = realigned(gamma_vec4(max(vec4_index, 1u) - 1u), gamma, 4u - misalignment); }
+    if columns.x < uniforms.columns && columns.w >= uniforms.columns {
+        for (var i = 0u; i < 4u; i++) {
+            let column = columns[i] % uniforms.columns;
+            gamma = select(gamma, real4(gamma_vec4(column / 4u)[column % 4u]), vec4(i) == vec4(0u, 1u, 2u, 3u));
+        }
+    }
+    return gamma;
+}

@@ -1,0 +1,91 @@
+// The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
+// share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
+// of diff_dst and diff_dst · x̂ per column stay in registers over a walk of rows and are then written. A vec4 that
+// two rows share is read for both, and each row's words of it are stored by themselves: no two rows share a word.
+//
+// Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
+// or diff_dst in place.
+// Moves 2 n elements in, n out.
+
+@compute @workgroup_size(workgroup_size)
+fn rows_fused(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let thread = local % threads_per_row;
+    let row_vectors = uniforms.row_vec4s / vector_vec4s;
+    let rows = rows_of(tile);
+    let misalignment = misalignment_of(rows.x + local / threads_per_row);
+
+    var gamma: array<Vector, column_vectors>;
+    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    for (var p = 0u; p < column_vectors; p++) {
+        for (var k = 0u; k < vector_vec4s; k++) {
+            gamma[p][k] = real4(1.0);
+            if scaled { gamma[p][k] = gamma_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment); }
+            sums[p][k] = Sums();
+        }
+    }
+
+    var elements: array<array<Element, vector_vec4s>, column_vectors>;
+    for (var first = rows.x; first < rows.y; first += uniforms.row_step) {
+        // Past the last row, that one stands in and counts 0: barriers want all invocations.
+        let own = first + local / threads_per_row;
+        let row = min(own, uniforms.rows - 1u);
+        let end = select(0u, uniforms.columns, own < uniforms.rows);
+        var cell = cell_of(splat(record_of_cell(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
+        let row_start = first_vector_of(row);
+        var total = Sums();
+        for (var p = 0u; p < column_vectors; p++) {
+            let column = thread + p * threads_per_row;
+            var vector = row_start + min(column, row_vectors - 1u);
+            if !aligned { vector = min(vector, uniforms.last_vector); }
+            var diff_dst = load_vector_diff_dst(vector);
+            var src = load_vector_src(vector);
+            for (var k = 0u; k < vector_vec4s; k++) {
+                let element = element_of(src[k], diff_dst[k], cell);
+                elements[p][k] = element;
+                var inside = vec4(true);
+                if !aligned {
+                    inside = columns_of(column, misalignment) < vec4(end);
+                } else if !complete {
+                    inside = vec4(column < row_vectors);
+                }
+                let own_terms = terms(element, inside);
+                if summed {
+                    // Rows past the last have no columns where they are not aligned.
+                    var counted = own_terms;
+                    if aligned && threads_per_row < workgroup_size {
+                        counted = terms(element, inside & vec4(own < uniforms.rows));
+                    }
+                    sums[p][k] = merge(sums[p][k], counted);
+                }
+                total = merge(total, weigh(own_terms, gamma[p][k]));
+            }
+        }
+        let means = means_of(sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), uniforms.inverse_count);
+        cell = combine(cell, means);
+        for (var p = 0u; p < column_vectors; p++) {
+            let column = thread + p * threads_per_row;
+            var written = Vector();
+            for (var k = 0u; k < vector_vec4s; k++) {
+                cell.gamma = gamma[p][k];
+                written[k] = result(elements[p][k], cell);
+            }
+            if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < uniforms.rows) {
+                store_in_row(row_start + column, written, columns_of(column, misalignment), end);
+            }
+        }
+    }
+
+    if !summed { return; }
+    for (var p = 0u; p < column_vectors; p++) {
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let column = columns_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment).x;
+            write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
+        }
+    }
+}

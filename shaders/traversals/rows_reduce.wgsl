@@ -1,0 +1,92 @@
+// Sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for each row
+// workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for `threads_per_part` invocations
+// side by side; or if these have the whole row (`one_part`), the means of its sums behind its statistics,
+// workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m). In the end it writes Σ and Σ·x̂ of diff_dst for each column:
+// as partial sums, or if a workgroup walks all rows as diff_beta and diff_gamma. Where rows do not begin at vec4s, an
+// invocation puts its four columns together from two vec4s.
+//
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
+// diff_beta (optional) written.
+// Moves 2 n elements in.
+
+@compute @workgroup_size(workgroup_size)
+fn rows_reduce(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let index = uniforms.first_tile + tile_of(workgroup);
+    if index >= uniforms.end_tile { return; }
+    let tile = tile_at(index, local);
+
+    var gamma: array<Vector, column_vectors>;
+    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    for (var p = 0u; p < column_vectors; p++) {
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
+            var weights = gamma_vec4(vec4_index);
+            if !complete {
+                weights = select(real4(), weights, columns_of(vec4_index, 0u) < vec4(uniforms.columns));
+            }
+            gamma[p][k] = weights;
+            sums[p][k] = Sums();
+        }
+    }
+
+    let part = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_part;
+    // Not from `tile`, which differs between invocations: they all run this loop alike.
+    let group = index / uniforms.column_tiles;
+    let rows = rows_of(group);
+    for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
+        // Past the last row, that one stands in, without columns: all invocations add up rows.
+        let own = base + local / threads_per_row;
+        let row = min(own, uniforms.rows - 1u);
+        let end = select(0u, uniforms.columns, own < uniforms.rows);
+        let record = load_workspace(uniforms.stats + row);
+        let cell = row_cell(record);
+        let first = first_vector_of(row);
+        var total = Sums();
+        for (var p = 0u; p < column_vectors; p++) {
+            let own_vector = tile.vector + p * threads_per_row;
+            let vector = vector_in_window(first, own_vector);
+            var diff_dst_vector = load_vector_diff_dst(vector);
+            var src_vector = load_vector_src(vector);
+            if !aligned {
+                let next = vector_in_window(first, own_vector + 1u);
+                let misalignment = misalignment_of(row);
+                diff_dst_vector[0] = realigned(diff_dst_vector[0], load_vector_diff_dst(next)[0], misalignment);
+                src_vector[0] = realigned(src_vector[0], load_vector_src(next)[0], misalignment);
+            }
+            for (var k = 0u; k < vector_vec4s; k++) {
+                var inside = vec4(true);
+                if !complete || threads_per_row < workgroup_size {
+                    inside = columns_of(own_vector * vector_vec4s + k, 0u) < vec4(end);
+                }
+                let own_terms = terms(element_of(src_vector[k], diff_dst_vector[k], cell), inside);
+                sums[p][k] = merge(sums[p][k], own_terms);
+                total = merge(total, weigh(own_terms, gamma[p][k]));
+            }
+        }
+        let joint = words_of_record(row_sum(local, threads_per_part, total));
+        let counts = (complete || part < uniforms.row_parts) && (threads_per_row == workgroup_size || own < uniforms.rows);
+        if local % threads_per_part == 0u && counts {
+            if one_part {
+                store_workspace(uniforms.stats + row, real4(record.xy, joint.xy * uniforms.inverse_count));
+            } else {
+                store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, joint);
+            }
+        }
+    }
+
+    if !summed { return; }
+    for (var p = 0u; p < column_vectors; p++) {
+        for (var k = 0u; k < vector_vec4s; k++) {
+            let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
+            let total = sums_of_columns(local, sums[p][k]);
+            if !direct {
+                write_columns(local, group, 4u * vec4_index, total);
+            } else if local < threads_per_row && 4u * vec4_index < uniforms.columns {
+                store_parameter_gradients(vec4_index, total, min(4u, uniforms.columns - 4u * vec4_index));
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The elementwise pass, channels first.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::PlaneTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+
+constants! {
+    struct ChannelsFirstApply {
+        vector_vec4s: u32,
+        general: bool,
+        vector_aligned: bool,
+        vec4_aligned: bool,
+        narrow: bool,
+        whole: bool,
+        batch_statistics: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsFirstApplyUniforms {
+        /// outer · channels
+        planes: u32,
+        /// Planes of a tile.
+        plane_block: u32,
+        tiles: PlaneTiles,
+        means: u32,
+    }
+}
+
+impl Describe for ChannelsFirstApply {
+    const KERNEL: Kernel = Kernel::ChannelsFirstApply;
+    type Uniforms = ChannelsFirstApplyUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let threads_per_plane = u64::from(uniforms.tiles.threads_per_plane.max(1));
+        let vector = 4 * u64::from(self.vector_vec4s);
+        let planes =
+            u64::from(uniforms.plane_block).div_ceil((workgroup_size / threads_per_plane).max(1));
+        let vectors = u64::from(uniforms.tiles.chunk)
+            .div_ceil(vector)
+            .div_ceil(threads_per_plane);
+        planes * (1 + vectors * of_a_vector(self.vector_vec4s, self.narrow))
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_first_apply",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::AXES),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::PLANE_EDGES),
+        Part::Always(parts::CHANNELS_FIRST),
+        Part::Always(parts::PLANE_APPLY),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_first_apply.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::Src],
+    constants: ChannelsFirstApply::SAMPLES,
+    uniforms: ChannelsFirstApplyUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

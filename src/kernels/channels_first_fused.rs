@@ -1,0 +1,103 @@
+//! The whole gradient, channels first.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::TileRange;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct ChannelsFirstFused {
+        vector_vec4s: u32,
+        vector_aligned: bool,
+        vec4_aligned: bool,
+        narrow: bool,
+        whole: bool,
+        /// Only where planes begin at vectors.
+        in_turns: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsFirstFusedUniforms {
+        outer: u32,
+        /// Also the length of mean, variance and the parameter gradients.
+        channels: u32,
+        inner: u32,
+        /// Channels of a workgroup, at most `workgroup_size`.
+        block: u32,
+        /// Invocations side by side on a plane.
+        threads_per_plane: u32,
+        /// Groups of them on a channel's planes, at most `outer`.
+        planes_at_once: u32,
+        range: TileRange,
+        epsilon: f64,
+        inverse_count: f64,
+    }
+}
+
+impl ChannelsFirstFused {
+    /// Planes that an invocation takes part in, and its vectors of one: those that a plane touches, and that begin in it.
+    fn walk(&self, uniforms: &ChannelsFirstFusedUniforms) -> (u64, u64, u64) {
+        let threads_per_plane = u64::from(uniforms.threads_per_plane.max(1));
+        let begun = u64::from(uniforms.inner).div_ceil(4 * u64::from(self.vector_vec4s));
+        let touched = begun + u64::from(!self.vector_aligned);
+        let planes = uniforms.outer.div_ceil(uniforms.planes_at_once.max(1));
+        (
+            planes.into(),
+            touched.div_ceil(threads_per_plane),
+            begun.div_ceil(threads_per_plane),
+        )
+    }
+}
+
+impl Describe for ChannelsFirstFused {
+    const KERNEL: Kernel = Kernel::ChannelsFirstFused;
+    type Uniforms = ChannelsFirstFusedUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let group = u64::from(uniforms.threads_per_plane.max(1))
+            * u64::from(uniforms.planes_at_once.max(1));
+        let block = u64::from(uniforms.block);
+        let turns = block.div_ceil((workgroup_size / group).max(1));
+        let (planes, touched, begun) = self.walk(uniforms);
+        let reduce = planes * (1 + touched * (1 + of_a_vector(self.vector_vec4s, false)));
+        let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
+        let stores = block.div_ceil(4).div_ceil(workgroup_size);
+        turns * (1 + tree(group) + reduce) + stores + turns * (1 + apply)
+    }
+
+    /// A plane's neighbours count as 0.
+    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        let (planes, _, begun) = self.walk(uniforms);
+        planes * begun * u64::from(self.vector_vec4s)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_first_fused",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::PLANE_EDGES),
+        Part::Always(parts::PLANE_APPLY),
+        Part::Always(parts::PLANE_REDUCE),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_first_fused.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Gamma,
+        Tensor::DiffSrc,
+        Tensor::DiffGamma,
+        Tensor::DiffBeta,
+    ],
+    statistics: true,
+    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    constants: ChannelsFirstFused::SAMPLES,
+    uniforms: ChannelsFirstFusedUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

@@ -1,0 +1,88 @@
+//! The reduction, channels first.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::PlaneTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct ChannelsFirstReduce {
+        vector_vec4s: u32,
+        general: bool,
+        vector_aligned: bool,
+        vec4_aligned: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsFirstReduceUniforms {
+        outer: u32,
+        /// Planes of a tile.
+        outer_block: u32,
+        tiles: PlaneTiles,
+        partials: u32,
+    }
+}
+
+impl ChannelsFirstReduce {
+    /// Planes that an invocation takes part in, and its vectors of one: those that a plane touches, and that it fills.
+    fn walk(&self, uniforms: &ChannelsFirstReduceUniforms, workgroup_size: u64) -> (u64, u64, u64) {
+        let threads_per_plane = u64::from(uniforms.tiles.threads_per_plane.max(1));
+        let vector = 4 * u64::from(self.vector_vec4s);
+        let filled = u64::from(uniforms.tiles.chunk).div_ceil(vector);
+        let touched = filled + u64::from(!self.vector_aligned);
+        let planes =
+            u64::from(uniforms.outer_block).div_ceil((workgroup_size / threads_per_plane).max(1));
+        (
+            planes,
+            touched.div_ceil(threads_per_plane),
+            filled.div_ceil(threads_per_plane),
+        )
+    }
+}
+
+impl Describe for ChannelsFirstReduce {
+    const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
+    type Uniforms = ChannelsFirstReduceUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let (planes, vectors, _) = self.walk(uniforms, workgroup_size);
+        // A block of one vector, and its result in passing.
+        let of_a_vector = of_a_vector(self.vector_vec4s, false) + u64::from(self.vector_vec4s);
+        planes * (1 + vectors * (1 + of_a_vector)) + tree(workgroup_size)
+    }
+
+    /// A plane's neighbours count as 0.
+    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let (planes, _, vectors) = self.walk(uniforms, workgroup_size);
+        planes * vectors * u64::from(self.vector_vec4s)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_first_reduce",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::WORKGROUP_SUM),
+        Part::Always(parts::AXES),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::PLANE_EDGES),
+        Part::Always(parts::CHANNELS_FIRST),
+        Part::Always(parts::PLANE_REDUCE),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_first_reduce.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::DiffSrc],
+    constants: ChannelsFirstReduce::SAMPLES,
+    uniforms: ChannelsFirstReduceUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

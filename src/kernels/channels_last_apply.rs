@@ -1,0 +1,63 @@
+//! The elementwise pass, channels last.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::ColumnTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+
+constants! {
+    struct ChannelsLastApply {
+        column_vectors: u32,
+        vector_vec4s: u32,
+        general: bool,
+        complete: bool,
+        whole: bool,
+        batch_statistics: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsLastApplyUniforms {
+        tiles: ColumnTiles,
+        means: u32,
+    }
+}
+
+impl Describe for ChannelsLastApply {
+    const KERNEL: Kernel = Kernel::ChannelsLastApply;
+    type Uniforms = ChannelsLastApplyUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let tiles = &uniforms.tiles;
+        let vectors = u64::from(self.column_vectors);
+        let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
+        let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
+        let init = vectors * (1 + u64::from(self.vector_vec4s));
+        init + rows * (1 + vectors * of_a_vector(self.vector_vec4s, false))
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_last_apply",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::AXES),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::CHANNELS_LAST),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_last_apply.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::Src],
+    constants: ChannelsLastApply::SAMPLES,
+    uniforms: ChannelsLastApplyUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

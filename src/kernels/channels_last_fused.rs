@@ -1,0 +1,81 @@
+//! The whole gradient, channels last.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct ChannelsLastFused {
+        vector_vec4s: u32,
+        /// Several invocations own the same channels.
+        add_thread_rows: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsLastFusedUniforms {
+        rows: u32,
+        /// Whole vectors, also the length of mean, variance and the parameter gradients.
+        channels: u32,
+        /// Invocations side by side in a workgroup.
+        threads_per_row: u32,
+        /// Workgroups along x.
+        grid_width: u32,
+        /// For buffers that end inside of a vector, which these do not.
+        length: u32,
+        epsilon: f64,
+        inverse_count: f64,
+    }
+}
+
+impl ChannelsLastFused {
+    /// Invocations that own the same channels, and rows of each.
+    fn walk(&self, uniforms: &ChannelsLastFusedUniforms, workgroup_size: u64) -> (u64, u64) {
+        let thread_rows = (workgroup_size / u64::from(uniforms.threads_per_row.max(1))).max(1);
+        (thread_rows, u64::from(uniforms.rows).div_ceil(thread_rows))
+    }
+}
+
+impl Describe for ChannelsLastFused {
+    const KERNEL: Kernel = Kernel::ChannelsLastFused;
+    type Uniforms = ChannelsLastFusedUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let (thread_rows, rows) = self.walk(uniforms, workgroup_size);
+        let of_a_vector = of_a_vector(self.vector_vec4s, false);
+        let sums = u64::from(self.vector_vec4s) * (2 + tree(thread_rows));
+        sums + rows.div_ceil(64) * 2 * of_a_vector + 2 * rows * of_a_vector
+    }
+
+    /// In blocks of 64 rows.
+    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        self.walk(uniforms, workgroup_size).1.div_ceil(64).max(64)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_last_fused",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::THREAD_ROWS_SUM),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_last_fused.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Gamma,
+        Tensor::DiffSrc,
+        Tensor::DiffGamma,
+        Tensor::DiffBeta,
+    ],
+    statistics: true,
+    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    constants: ChannelsLastFused::SAMPLES,
+    uniforms: ChannelsLastFusedUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

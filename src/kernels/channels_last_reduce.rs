@@ -1,0 +1,87 @@
+//! The reduction, channels last.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::ColumnTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct ChannelsLastReduce {
+        column_vectors: u32,
+        vector_vec4s: u32,
+        general: bool,
+        /// The last row is complete.
+        complete: bool,
+        /// The tensor ends with a vector.
+        whole: bool,
+        /// Several invocations own the same columns.
+        add_thread_rows: bool,
+        /// A channel's columns are added before they are written.
+        by_channel: bool,
+        /// Columns are channels, two to a record.
+        paired: bool,
+    }
+}
+
+uniforms! {
+    struct ChannelsLastReduceUniforms {
+        tiles: ColumnTiles,
+        partials: u32,
+    }
+}
+
+impl Describe for ChannelsLastReduce {
+    const KERNEL: Kernel = Kernel::ChannelsLastReduce;
+    type Uniforms = ChannelsLastReduceUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let tiles = &uniforms.tiles;
+        let (vectors, vec4s) = (u64::from(self.column_vectors), u64::from(self.vector_vec4s));
+        let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
+        let of_vectors = vectors * of_a_vector(self.vector_vec4s, false);
+        let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
+        // Cells, then a block's beginning and end.
+        let around = 3 * vectors * (1 + vec4s);
+        let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
+        let by_channel = u64::from(self.by_channel) * {
+            let row = (u64::from(tiles.channels) * u64::from(tiles.inner)).max(1);
+            let width = 4 * vec4s * u64::from(tiles.width_vectors);
+            let channels = u64::from(tiles.channels).div_ceil(workgroup_size);
+            of_vectors + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
+        };
+        around + 1 + rows * (1 + of_vectors) + sums + by_channel
+    }
+
+    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let thread_rows =
+            (workgroup_size / u64::from(uniforms.tiles.threads_per_row.max(1))).max(1);
+        u64::from(uniforms.tiles.tile_rows).div_ceil(thread_rows)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "channels_last_reduce",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::THREADS),
+        Part::Always(parts::AXES),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::CHANNELS_LAST),
+        Part::Always(parts::THREAD_ROWS_SUM),
+        Part::Always(parts::PAIRED_SUMS),
+        Part::Always(include_str!(
+            "../../shaders/traversals/channels_last_reduce.wgsl"
+        )),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::DiffSrc],
+    constants: ChannelsLastReduce::SAMPLES,
+    uniforms: ChannelsLastReduceUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

@@ -1,0 +1,78 @@
+//! The elementwise pass by rows.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::RowTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+
+constants! {
+    struct RowsApply {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// Vectors of a row that each of them holds.
+        column_vectors: u32,
+        vector_vec4s: u32,
+        /// The means of a row's sums are behind its statistics.
+        one_part: bool,
+        /// Every row begins at a vec4.
+        aligned: bool,
+        /// Every invocation's vectors are in the row.
+        complete: bool,
+        /// gamma is given.
+        scaled: bool,
+        /// gamma is in the workspace.
+        weighted: bool,
+        /// Rows are shorter than a vec4.
+        narrow: bool,
+        /// The tensor ends with a vector.
+        whole: bool,
+    }
+}
+
+uniforms! {
+    struct RowsApplyUniforms {
+        tiles: RowTiles,
+        /// Tiles along a row.
+        column_tiles: u32,
+        stats: u32,
+        means: u32,
+        weights: u32,
+    }
+}
+
+impl Describe for RowsApply {
+    const KERNEL: Kernel = Kernel::RowsApply;
+    type Uniforms = RowsApplyUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        let vectors = u64::from(self.column_vectors);
+        let gamma = 4 * u64::from(self.vector_vec4s) * u64::from(!self.aligned);
+        let of_a_row = vectors * (of_a_vector(self.vector_vec4s, self.narrow) + gamma);
+        let before = vectors * of_a_vector(self.vector_vec4s, false);
+        before + uniforms.tiles.walk() * (1 + of_a_row)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "rows_apply",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::ROWS),
+        Part::Always(parts::ROWS_SPLIT),
+        Part::Always(include_str!("../../shaders/traversals/rows_apply.wgsl")),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Gamma,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    optional: &[Tensor::Gamma],
+    constants: RowsApply::SAMPLES,
+    uniforms: RowsApplyUniforms::KIND,
+    gamma_length: "columns",
+    ..Entry::OVER_CHANNELS
+};

@@ -1,0 +1,93 @@
+//! The whole gradient by rows.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::RowTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct RowsFused {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// Vectors of a row that each of them holds.
+        column_vectors: u32,
+        vector_vec4s: u32,
+        /// The invocations of a row are of one subgroup.
+        subgroups: bool,
+        /// Every row begins at a vec4.
+        aligned: bool,
+        /// Every invocation's vectors are in the row.
+        complete: bool,
+        /// gamma is given.
+        scaled: bool,
+        /// The parameters' gradients are wanted.
+        summed: bool,
+        /// A workgroup adds up its sums of a column before it writes them.
+        add_thread_rows: bool,
+    }
+}
+
+uniforms! {
+    struct RowsFusedUniforms {
+        tiles: RowTiles,
+        partials: u32,
+        epsilon: f64,
+        inverse_count: f64,
+    }
+}
+
+impl Describe for RowsFused {
+    const KERNEL: Kernel = Kernel::RowsFused;
+    type Uniforms = RowsFusedUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
+        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
+        let rows = uniforms.tiles.walk();
+        of_vectors
+            + rows * (1 + 2 * of_vectors + tree(self.threads_per_row))
+            + u64::from(self.column_vectors) * (1 + columns)
+    }
+
+    fn in_a_subgroup(&self) -> u32 {
+        if self.subgroups {
+            self.threads_per_row
+        } else {
+            0
+        }
+    }
+
+    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        uniforms.tiles.walk()
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "rows_fused",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::PAIRED_SUMS),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::ROWS),
+        Part::Always(parts::COLUMN_SUMS),
+        Part::If("aligned", parts::ROWS_ALIGNED),
+        Part::Unless("aligned", parts::ROWS_MISALIGNED),
+        Part::If("subgroups", parts::ROW_SUM_SUBGROUP),
+        Part::Unless("subgroups", parts::ROW_SUM_WORKGROUP),
+        Part::Always(include_str!("../../shaders/traversals/rows_fused.wgsl")),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Gamma,
+        Tensor::Workspace,
+        Tensor::DiffSrc,
+    ],
+    statistics: true,
+    optional: &[Tensor::Gamma],
+    constants: RowsFused::SAMPLES,
+    uniforms: RowsFusedUniforms::KIND,
+    statistics_length: "rows",
+    gamma_length: "columns",
+};

@@ -1,0 +1,107 @@
+//! The reduction by rows.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::RowTiles;
+use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+
+constants! {
+    struct RowsReduce {
+        /// Invocations side by side in a row, a power of two.
+        threads_per_row: u32,
+        /// Of which so many write one partial sum.
+        threads_per_part: u32,
+        /// Vectors of a row that each of them holds.
+        column_vectors: u32,
+        vector_vec4s: u32,
+        /// Those that write one partial sum are of one subgroup.
+        subgroups: bool,
+        /// So many hold a row: it has one sum, which is complete.
+        one_part: bool,
+        /// Every row begins at a vec4.
+        aligned: bool,
+        /// Every invocation's vectors are in the row.
+        complete: bool,
+        /// gamma is given.
+        scaled: bool,
+        /// gamma is in the workspace.
+        weighted: bool,
+        /// The parameters' gradients are wanted.
+        summed: bool,
+        /// A workgroup adds up its sums of a column before it writes them.
+        add_thread_rows: bool,
+        /// The sums of columns are complete.
+        direct: bool,
+    }
+}
+
+uniforms! {
+    struct RowsReduceUniforms {
+        tiles: RowTiles,
+        /// Tiles along a row.
+        column_tiles: u32,
+        /// Partial sums of a row.
+        row_parts: u32,
+        stats: u32,
+        weights: u32,
+        row_partials: u32,
+        partials: u32,
+        /// 1 / columns.
+        inverse_count: f64,
+    }
+}
+
+impl Describe for RowsReduce {
+    const KERNEL: Kernel = Kernel::RowsReduce;
+    type Uniforms = RowsReduceUniforms;
+
+    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
+        let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
+        let rows = uniforms.tiles.walk();
+        of_vectors
+            + rows * (1 + of_vectors + tree(self.threads_per_part))
+            + u64::from(self.column_vectors) * (1 + columns)
+    }
+
+    fn in_a_subgroup(&self) -> u32 {
+        if self.subgroups {
+            self.threads_per_part
+        } else {
+            0
+        }
+    }
+
+    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        uniforms.tiles.walk()
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "rows_reduce",
+    text: &[
+        Part::Always(parts::TILES),
+        Part::Always(parts::RECORDS),
+        Part::Body,
+        Part::Always(parts::PAIRED_SUMS),
+        Part::Always(parts::VECTORS),
+        Part::Always(parts::ROWS),
+        Part::Always(parts::COLUMN_SUMS),
+        Part::If("subgroups", parts::ROW_SUM_SUBGROUP),
+        Part::Unless("subgroups", parts::ROW_SUM_WORKGROUP),
+        Part::Always(parts::ROWS_SPLIT),
+        Part::Always(include_str!("../../shaders/traversals/rows_reduce.wgsl")),
+    ],
+    tensors: &[
+        Tensor::Src,
+        Tensor::DiffDst,
+        Tensor::Gamma,
+        Tensor::Workspace,
+        Tensor::DiffGamma,
+        Tensor::DiffBeta,
+    ],
+    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    constants: RowsReduce::SAMPLES,
+    uniforms: RowsReduceUniforms::KIND,
+    gamma_length: "columns",
+    ..Entry::OVER_CHANNELS
+};

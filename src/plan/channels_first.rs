@@ -1,0 +1,388 @@
+//! Tiles, splits and windows of the kernels with the channels first.
+
+use super::finish::Partials;
+use super::rounds::Rounds;
+use super::windows::{Window, windows};
+use super::workspace::{Part, Workspace};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
+    threads, word,
+};
+use crate::Error;
+use crate::geometry::{Grid, Layout};
+use crate::kernels::{
+    ChannelsFirstApply, ChannelsFirstApplyUniforms, ChannelsFirstReduce,
+    ChannelsFirstReduceUniforms, PlaneTiles, TileRange,
+};
+use std::ops::Range;
+
+/// Vec4s of a plane from which on each invocation shares it with others, if there are others, whatever the tuning says.
+const MOST_PLANE_VEC4S: u32 = 256;
+
+/// How planes are cut into tiles: some planes, or one chunk of a plane.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Tiles {
+    planes: u64,
+    chunk: u64,
+    chunks: u64,
+}
+
+impl Tiles {
+    /// Tiles of a channel.
+    fn of_a_channel(&self, grid: &Grid) -> u64 {
+        div_ceil(u64::from(grid.outer).max(1), self.planes) * self.chunks
+    }
+
+    /// What both kernels are told of the tiles.
+    fn uniforms(
+        &self,
+        layout: &Layout,
+        threads_per_plane: u32,
+        range: TileRange,
+        stats: Part,
+    ) -> PlaneTiles {
+        PlaneTiles {
+            channels: layout.grid.channels,
+            inner: layout.grid.inner,
+            chunk: word(self.chunk),
+            chunks: word(self.chunks),
+            threads_per_plane,
+            range,
+            stats: stats.first,
+            axes: axis_sizes(layout),
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Invocations that share a plane's chunk: as many as it gives work to, within a workgroup.
+    pub(super) fn threads_per_plane(
+        &self,
+        workgroup_size: u32,
+        chunk: u64,
+        vector_vec4s: u32,
+    ) -> u32 {
+        let fewest = self
+            .profile
+            .tuning
+            .channels_first_vec4s
+            .min(MOST_PLANE_VEC4S);
+        let fewest = fewest.max(vector_vec4s);
+        threads(workgroup_size, chunk, fewest)
+    }
+
+    /// Vec4s of a vector in the kernels with the channels first, where a vector may hold elements of two neighbouring planes.
+    pub(super) fn vector_of_planes(&self, grid: &Grid) -> u32 {
+        match grid.inner {
+            0..8 => 1,
+            _ => self.vector_vec4s(grid.elements()),
+        }
+    }
+
+    /// The same where every vector is of one plane, if vec4s are.
+    fn vector_of_one_plane(&self, grid: &Grid) -> u32 {
+        match grid.inner.is_multiple_of(8) {
+            true => self.vector_of_planes(grid),
+            false => 1,
+        }
+    }
+
+    /// Splits of a channel's reduction: enough to keep the adapter busy, no channel's share too small, no more
+    /// partial sums than there is room for, no block larger than a window may be, and no invocation adding too many
+    /// numbers in a row.
+    fn split_planes(
+        &self,
+        layout: &Layout,
+        src: &Requirement,
+        workgroup_size: u32,
+        vector_vec4s: u32,
+    ) -> Tiles {
+        let tuning = &self.profile.tuning;
+        let grid = &layout.grid;
+        let count = grid.count().max(1);
+        let outer = u64::from(grid.outer).max(1);
+        let inner = u64::from(grid.inner).max(1);
+        let channels = u64::from(grid.channels).max(1);
+        let sample = channels * inner;
+        // With general axes a channel's planes may be anywhere.
+        let apart = if layout.general.is_none() { sample } else { 0 };
+        let room = (self.partial_records(src, channels) / channels).max(1);
+        // Planes are cut alike.
+        let room = if room > outer {
+            room / outer * outer
+        } else {
+            room
+        };
+        let wanted = div_ceil(u64::from(tuning.busy_workgroups), channels)
+            .min(div_ceil(count, u64::from(tuning.tile)));
+        let blocks = div_ceil(outer, self.most_apart(apart)).min(outer);
+        let mut window = match layout.general {
+            Some(_) => u64::MAX,
+            None => self.window_unit(grid.elements()),
+        };
+        let mut splits = wanted.max(blocks).min(room).max(1);
+        // Larger windows than usual, where they have room for fewer partial sums.
+        if self
+            .tiles_of_planes(grid, splits, window)
+            .of_a_channel(grid)
+            > room
+        {
+            window = window.max(self.held_unit());
+        }
+        loop {
+            let tiles = self.tiles_of_planes(grid, splits, window);
+            let (_, adds) = self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
+            let smallest = tiles.planes == 1 && tiles.chunk <= 64;
+            if adds <= MAX_SERIAL || smallest {
+                return tiles;
+            }
+            splits = tiles.of_a_channel(grid) * div_ceil(adds, MAX_SERIAL).max(2);
+        }
+    }
+
+    /// Tiles that are so many of a channel at least, and fit a window.
+    fn tiles_of_planes(&self, grid: &Grid, splits: u64, window: u64) -> Tiles {
+        let outer = u64::from(grid.outer).max(1);
+        let inner = u64::from(grid.inner).max(1);
+        let sample = u64::from(grid.channels).max(1) * inner;
+        let planes = div_ceil(outer, splits).min((window / sample).max(1));
+        let of_a_plane = div_ceil(inner, window).max(div_ceil(splits, outer));
+        if planes > 1 || of_a_plane == 1 {
+            return Tiles {
+                planes,
+                chunk: inner,
+                chunks: 1,
+            };
+        }
+        self.chunk_plane(inner, of_a_plane)
+    }
+
+    /// Invocations that share a plane's chunk, and numbers that an accumulator adds then: as few invocations as the
+    /// tuning wants, unless others are needed to bound the adds.
+    fn threads_and_adds(
+        &self,
+        grid: &Grid,
+        tiles: &Tiles,
+        workgroup_size: u32,
+        vector_vec4s: u32,
+    ) -> (u32, u64) {
+        let vector = 4 * u64::from(vector_vec4s);
+        let aligned = u64::from(grid.inner).is_multiple_of(vector);
+        let vectors = div_ceil(tiles.chunk, vector) + u64::from(!aligned);
+        let adds = |threads_per_plane: u32| {
+            let planes = div_ceil(tiles.planes, u64::from(workgroup_size / threads_per_plane));
+            planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)
+        };
+        let tuned = self.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        if adds(tuned) <= MAX_SERIAL {
+            return (tuned, adds(tuned));
+        }
+        let powers = (0..=workgroup_size.ilog2()).map(|bit| 1 << bit);
+        let fewest = powers
+            .min_by_key(|&threads_per_plane| adds(threads_per_plane))
+            .unwrap_or(tuned);
+        (fewest, adds(fewest))
+    }
+
+    /// A plane in about so many chunks, each a multiple of 64 elements.
+    fn chunk_plane(&self, inner: u64, chunks: u64) -> Tiles {
+        let chunk = div_ceil(inner, chunks).next_multiple_of(64);
+        Tiles {
+            planes: 1,
+            chunk: chunk.min(inner),
+            chunks: div_ceil(inner, chunk),
+        }
+    }
+
+    /// The reduction of a tensor's planes into partial sums. For `one_pass`, which has it write diff_src too, by
+    /// vectors of one plane: also where it is used without writing, so that sums agree to the bit.
+    pub fn channels_first_reduce(
+        &self,
+        layout: &Layout,
+        src: &Requirement,
+        diff_dst: &Requirement,
+        one_pass: bool,
+        stats: Part,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let grid = &layout.grid;
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
+        let vector_vec4s = match one_pass {
+            true => self.vector_of_one_plane(grid),
+            false => self.vector_of_planes(grid),
+        };
+        let tiles = self.split_planes(layout, src, workgroup_size, vector_vec4s);
+        let (threads_per_plane, _) =
+            self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
+        let channels = u64::from(grid.channels);
+        let inner = u64::from(grid.inner);
+        let all = tiles.of_a_channel(grid);
+        // Between two cuts: a block of outer indices, or where that is one, a single tile. With general
+        // axes neither is in one piece.
+        let (unit_tiles, units) = match tiles.planes {
+            _ if layout.general.is_some() => (all * channels, 1),
+            1 => (1, grid.planes() * tiles.chunks),
+            _ => (channels, all),
+        };
+        let start = |unit: u64| match tiles.planes {
+            _ if layout.general.is_some() => unit * grid.elements(),
+            1 => (unit / tiles.chunks) * inner + (unit % tiles.chunks) * tiles.chunk,
+            planes => (unit * planes).min(u64::from(grid.outer)) * channels * inner,
+        };
+        let alignment = PlaneAlignment::of(grid, vector_vec4s);
+        let kernel = ChannelsFirstReduce {
+            vector_vec4s,
+            general: layout.general.is_some(),
+            vector_aligned: alignment.vector_aligned,
+            vec4_aligned: alignment.vec4_aligned,
+        };
+        let reduce = |part: Part, splits: Range<u64>| {
+            let units = splits.start * units / all..splits.end * units / all;
+            let dispatch = |window: Window| {
+                let (first, end) = (
+                    window.units.start * unit_tiles,
+                    window.units.end * unit_tiles,
+                );
+                let workgroups = self.workgroups(end - first)?;
+                let range = window.tile_range(src, first..end, workgroups);
+                Ok(Dispatch::new(
+                    kernel,
+                    workgroup_size,
+                    vec![
+                        window.bind(src),
+                        window.bind(diff_dst),
+                        Binding::workspace(),
+                    ],
+                    &ChannelsFirstReduceUniforms {
+                        outer: grid.outer,
+                        outer_block: word(tiles.planes),
+                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
+                        partials: part.first,
+                    },
+                    workgroups,
+                ))
+            };
+            let windows = windows(self.profile, src, units, start)?;
+            windows.into_iter().map(dispatch).collect()
+        };
+        // Chunks of a plane are splits, too, and not in the order of the tensor; they are long.
+        let room = match (tiles.chunks, &layout.general) {
+            (1, None) => self.partial_records(src, channels),
+            _ => u64::MAX,
+        };
+        let rounds = Rounds::new(all, channels, channels, room);
+        self.in_rounds(&rounds, workspace, reduce, |part, splits| {
+            Partials::plain(part, grid.channels, splits, channels)
+        })
+    }
+
+    /// The elementwise pass over a tensor's planes. Without src, statistics are constant.
+    pub fn channels_first_apply(
+        &self,
+        layout: &Layout,
+        src: Option<&Requirement>,
+        diff_dst: &Requirement,
+        diff_src: &Requirement,
+        stats: Part,
+        means: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let grid = &layout.grid;
+        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
+        let inner = u64::from(grid.inner).max(1);
+        let vector_vec4s = self.vector_of_planes(grid);
+        // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane of less than one.
+        let target = u64::from(self.profile.tuning.tile)
+            .min(self.window_unit(grid.elements()))
+            .min(8192 * u64::from(workgroup_size))
+            .max(64);
+        let tiles = if inner > target {
+            self.chunk_plane(inner, div_ceil(inner, target))
+        } else {
+            Tiles {
+                planes: (target / inner).min(4096 * u64::from(workgroup_size)),
+                chunk: inner,
+                chunks: 1,
+            }
+        };
+        let threads_per_plane = self.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
+        let planes = grid.planes();
+        let units = div_ceil(planes, tiles.planes) * tiles.chunks;
+        let start = |unit: u64| {
+            let plane = (unit / tiles.chunks * tiles.planes).min(planes);
+            plane * inner + (unit % tiles.chunks) * tiles.chunk
+        };
+        let alignment = PlaneAlignment::of(grid, vector_vec4s);
+        let kernel = ChannelsFirstApply {
+            vector_vec4s,
+            general: layout.general.is_some(),
+            vector_aligned: alignment.vector_aligned,
+            vec4_aligned: alignment.vec4_aligned,
+            narrow: alignment.narrow,
+            whole: alignment.whole,
+            batch_statistics: src.is_some(),
+        };
+        windows(self.profile, diff_dst, 0..units, start)?
+            .into_iter()
+            .map(|window| {
+                let (first, end) = (window.units.start, window.units.end);
+                let workgroups = self.workgroups(end - first)?;
+                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
+                bindings.push(window.bind(diff_dst));
+                bindings.push(Binding::workspace());
+                bindings.push(window.bind(diff_src));
+                let range = window.tile_range(diff_dst, first..end, workgroups);
+                Ok(Dispatch::new(
+                    kernel,
+                    workgroup_size,
+                    bindings,
+                    &ChannelsFirstApplyUniforms {
+                        planes: word(planes),
+                        plane_block: word(tiles.planes),
+                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
+                        means: means.first,
+                    },
+                    workgroups,
+                ))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Tensor;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn planes_a_page_apart_are_walked_few_at_a_time() {
+        let software = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let planes = |profile: &Profile, outer, channels, inner| {
+            let data = DType::F32;
+            let planner = Planner {
+                profile,
+                body: crate::kernels::Body::Gradient,
+                data,
+            };
+            let layout = Layout::from(Grid {
+                outer,
+                channels,
+                inner,
+            });
+            let src = Requirement {
+                tensor: Tensor::Src,
+                dtype: data,
+                elements: layout.grid.elements(),
+            };
+            planner.split_planes(&layout, &src, 8, 1).planes
+        };
+        assert_eq!(planes(&software, 32, 256, 196), 16);
+        assert_eq!(planes(&software, 12, 256, 196), 12);
+        assert_eq!(planes(&software, 36, 256, 196), 12); // three equal blocks
+        assert_eq!(planes(&software, 64, 4, 128), 32); // no more than an accumulator adds
+        assert_eq!(planes(&Profile::usual(), 32, 2048, 49), 32);
+    }
+}

@@ -1,0 +1,331 @@
+//! The fused kernel with the channels first: when it fits, its blocks and windows.
+
+use super::tensors::Tensors;
+use super::windows::windows;
+use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
+use crate::Error;
+use crate::geometry::{Grid, Layout};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, Kernel};
+
+/// Elements from which on planes are fused whatever `short_plane` says, where each is a channel of its own: read as columns,
+/// every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
+const LONE_PLANE: u32 = 8;
+
+/// How a workgroup of the fused kernel with the channels first divides its block.
+struct Block {
+    workgroup_size: u32,
+    vector_vec4s: u32,
+    /// A multiple of four, and as many as fill whole vectors, with which blocks begin.
+    channels: u64,
+    threads_per_plane: u32,
+    planes_at_once: u32,
+    /// Whether channels are read for the second time before the next ones are for the first.
+    in_turns: bool,
+    /// Whether the second reading is expected to come from a cache.
+    cached: bool,
+    /// Vec4s that an invocation adds one after another.
+    adds: u64,
+}
+
+impl Block {
+    fn count(&self, grid: &Grid) -> u64 {
+        div_ceil(u64::from(grid.channels), self.channels)
+    }
+}
+
+impl Planner<'_> {
+    /// How blocks are made by loads of so many vec4s.
+    fn block_by(&self, grid: &Grid, vector_vec4s: u32) -> Block {
+        let tuning = &self.profile.tuning;
+        let widest = self.profile.workgroup(tuning.fused_workgroup);
+        let vector = 4 * vector_vec4s;
+        // As many invocations side by side as a plane has vectors, so that short planes share a workgroup.
+        let threads_per_plane = self.threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
+        let aligned = grid.inner.is_multiple_of(vector);
+        // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
+        let fewest = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2())).max(4);
+        let divided = |workgroup_size, planes_at_once| {
+            let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
+            let channels = side.max(fewest);
+            let fits = |channels, most| channels * grid.count() <= u64::from(most);
+            let whole = fits(channels, tuning.fused_block);
+            Block {
+                workgroup_size,
+                vector_vec4s,
+                channels,
+                threads_per_plane,
+                planes_at_once,
+                in_turns: aligned && !whole,
+                cached: whole
+                    || (aligned && self.cheap_barriers() && fits(side, tuning.fused_block)),
+                adds: div_ceil(u64::from(grid.outer), u64::from(planes_at_once))
+                    * u64::from(vector_vec4s)
+                    * div_ceil(u64::from(grid.inner), u64::from(vector * threads_per_plane)),
+            }
+        };
+        // Groups of invocations are added to a channel only until the block suits: each doubling deepens its
+        // tree of sums. With no more planes to share, narrow the workgroup, which makes more blocks.
+        let mut block = divided(widest, 1);
+        let most = (widest / threads_per_plane).min(1 << grid.outer.max(1).ilog2());
+        while block.planes_at_once < most && !self.pays(grid, &block) {
+            block = divided(widest, 2 * block.planes_at_once);
+        }
+        while block.channels > fewest && !self.pays(grid, &block) {
+            block = divided(block.workgroup_size / 2, block.planes_at_once);
+        }
+        block
+    }
+
+    /// Blocks by the widest loads that suit them.
+    fn block(&self, grid: &Grid) -> Block {
+        let sample = u64::from(grid.channels) * u64::from(grid.inner);
+        let vector_vec4s = match sample.is_multiple_of(8) {
+            true => self.vector_of_planes(grid),
+            false => 1, // blocks do not end with vectors of two
+        };
+        let block = self.block_by(grid, vector_vec4s);
+        // The kernel keeps statistics of a channel for each invocation.
+        let kept = block.channels <= u64::from(block.workgroup_size);
+        match vector_vec4s == 1 || (kept && self.pays(grid, &block)) {
+            true => block,
+            false => self.block_by(grid, 1),
+        }
+    }
+
+    /// Whether the second reading comes from a cache, and no invocation adds for long.
+    fn suits(&self, block: &Block) -> bool {
+        block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SERIAL)
+    }
+
+    /// Whether one dispatch of such blocks is the fastest, however large the tensor is.
+    fn pays(&self, grid: &Grid, block: &Block) -> bool {
+        self.suits(block) && self.fills(grid, block)
+    }
+
+    /// Whether there are blocks enough to keep the adapter busy, or more would be too little work for each.
+    fn fills(&self, grid: &Grid, block: &Block) -> bool {
+        let tuning = &self.profile.tuning;
+        block.count(grid) >= u64::from(tuning.fused_blocks)
+            || grid.elements() <= u64::from(tuning.tile)
+    }
+
+    /// Why the kernel cannot take a tensor, if it cannot.
+    pub fn channels_first_fused_refusal(&self, grid: &Grid, src: &Requirement) -> Option<String> {
+        if grid.elements() == 0 {
+            return Some("the tensor is empty".to_owned());
+        }
+        let sample = u64::from(grid.channels) * u64::from(grid.inner);
+        if grid.outer > 1 && !sample.is_multiple_of(4) {
+            return Some(format!(
+                "the {sample} elements of an index of N are no multiple of 4"
+            ));
+        }
+        let block = self.block(grid);
+        // What one binding has to hold: all, or, where windows can begin at blocks, one with its surroundings.
+        let bound = match grid.outer {
+            1 => {
+                let bytes = block.channels * u64::from(grid.inner) * src.dtype.size();
+                bytes + 2 * self.profile.alignment.max(256)
+            }
+            _ => src.padded_bytes(),
+        };
+        if bound > self.profile.max_binding {
+            return Some(format!("{bound} bytes do not fit one binding"));
+        }
+        if block.channels > u64::from(block.workgroup_size) || block.adds > MAX_SERIAL {
+            return Some(format!(
+                "{} elements of a channel are too many for a workgroup",
+                grid.count()
+            ));
+        }
+        self.too_many_bindings(Kernel::ChannelsFirstFused)
+    }
+
+    /// Whether the tensor is so small, or planes are so long, that blocks of channels suit the adapter.
+    pub fn channels_first_fused_pay(&self, layout: &Layout) -> bool {
+        let grid = &layout.grid;
+        let small = grid.inner >= 4 && self.is_small(grid);
+        let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
+        let block = self.block(grid);
+        (small || lone || self.reads_planes(layout))
+            && (small || grid.outer == 1 || self.bound_at_once(grid))
+            && self.suits(&block)
+            && (self.fills(grid, &block) || self.is_small(grid))
+    }
+
+    /// Whether a block with several outer indices is of no more places than are prefetched, and its tensor, which is
+    /// bound at once, is far from what a binding holds.
+    fn bound_at_once(&self, grid: &Grid) -> bool {
+        const MOST: u64 = 1 << 24;
+        let sample = u64::from(grid.channels) * u64::from(grid.inner);
+        u64::from(grid.outer) <= self.most_apart(sample) && grid.elements() <= MOST
+    }
+
+    /// The whole gradient over a grid's planes.
+    pub fn channels_first_fused(
+        &self,
+        grid: &Grid,
+        tensors: &Tensors,
+        epsilon: f64,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let block = self.block(grid);
+        let blocks = block.count(grid);
+        // Blocks of rows can be cut apart; at several outer indices a block is spread over the tensor.
+        let (units, unit_blocks) = if grid.outer == 1 {
+            (blocks, 1)
+        } else {
+            (1, blocks)
+        };
+        let unit_elements = unit_blocks * block.channels * u64::from(grid.inner);
+        let start = |unit: u64| match grid.outer {
+            1 => (unit * unit_elements).min(grid.elements()),
+            _ => unit * grid.elements(),
+        };
+        let alignment = PlaneAlignment::of(grid, block.vector_vec4s);
+        let kernel = ChannelsFirstFused {
+            vector_vec4s: block.vector_vec4s,
+            vector_aligned: alignment.vector_aligned,
+            vec4_aligned: alignment.vec4_aligned,
+            narrow: alignment.narrow,
+            whole: alignment.whole,
+            in_turns: block.in_turns,
+        };
+        windows(self.profile, &tensors.src, 0..units, start)?
+            .into_iter()
+            .map(|window| {
+                let first = window.units.start * unit_blocks;
+                let end = window.units.end * unit_blocks;
+                let workgroups = self.workgroups(end - first)?;
+                let bind = |tensor: &Requirement| match tensor.tensor.is_data() {
+                    true => window.bind(tensor),
+                    false => Binding::whole(tensor),
+                };
+                let bindings = tensors.bound_at_once().iter().map(bind).collect();
+                Ok(Dispatch::new(
+                    kernel,
+                    block.workgroup_size,
+                    bindings,
+                    &ChannelsFirstFusedUniforms {
+                        outer: grid.outer,
+                        channels: grid.channels,
+                        inner: grid.inner,
+                        block: word(block.channels),
+                        threads_per_plane: block.threads_per_plane,
+                        planes_at_once: block.planes_at_once,
+                        range: window.tile_range(&tensors.src, first..end, workgroups),
+                        epsilon,
+                        inverse_count: 1.0 / grid.count().max(1) as f64,
+                    },
+                    workgroups,
+                ))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::Tensor;
+    use crate::{DType, Profile, Tuning};
+
+    #[test]
+    fn blocks_are_whole_vectors_that_a_workgroup_keeps() {
+        let gpu = Profile::usual();
+        let software = Profile {
+            long_words: true,
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let narrow = Profile {
+            tuning: Tuning {
+                fused_workgroup: 4,
+                channels_first_vec4s: 1,
+                ..Tuning::SOFTWARE
+            },
+            ..software.clone()
+        };
+        let mut wide = 0;
+        for (profile, outer, channels, inner) in [&gpu, &software, &narrow]
+            .into_iter()
+            .flat_map(|profile| [1, 2, 7, 64].map(|outer| (profile, outer)))
+            .flat_map(|(profile, outer)| (1..=40).map(move |channels| (profile, outer, channels)))
+            .flat_map(|(profile, outer, channels)| {
+                (1..=90).map(move |inner| (profile, outer, channels, inner))
+            })
+        {
+            let grid = Grid {
+                outer,
+                channels,
+                inner,
+            };
+            let fused = [DType::F32, DType::F16, DType::Bf16].map(|data| {
+                let planner = Planner {
+                    profile,
+                    body: crate::kernels::Body::Gradient,
+                    data,
+                };
+                let block = planner.block(&grid);
+                let what = format!("{grid:?} {data} {:?}", profile.tuning);
+                let vector = 4 * u64::from(block.vector_vec4s);
+                let workgroup = u64::from(block.workgroup_size);
+                assert!(block.channels <= workgroup, "{what}");
+                assert!(block.channels.is_multiple_of(4), "{what}");
+                assert!(
+                    block.threads_per_plane * block.planes_at_once <= block.workgroup_size,
+                    "{what}"
+                );
+                if block.vector_vec4s == 2 {
+                    wide += 1;
+                    let sample = u64::from(channels) * u64::from(inner);
+                    let elements = block.channels * u64::from(inner);
+                    assert!(sample.is_multiple_of(vector), "{what}");
+                    assert!(elements.is_multiple_of(vector), "{what}");
+                    // Else a vector might be of three channels.
+                    assert!(u64::from(inner) >= vector, "{what}");
+                }
+                let src = Requirement {
+                    tensor: Tensor::Src,
+                    dtype: data,
+                    elements: grid.elements(),
+                };
+                planner.channels_first_fused_refusal(&grid, &src).is_none()
+                    && planner.channels_first_fused_pay(&grid.into())
+            });
+            // One choice for all types.
+            assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
+        }
+        assert!(wide > 1000);
+    }
+    #[test]
+    fn short_runs_are_fused_where_each_is_a_channel() {
+        for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+            let profile = Profile {
+                tuning,
+                ..Profile::usual()
+            };
+            let fused = |outer, channels, inner| {
+                let data = DType::F32;
+                let planner = Planner {
+                    body: crate::kernels::Body::Gradient,
+                    profile: &profile,
+                    data,
+                };
+                let grid = Grid {
+                    outer,
+                    channels,
+                    inner,
+                };
+                let src = Requirement {
+                    tensor: Tensor::Src,
+                    dtype: data,
+                    elements: grid.elements(),
+                };
+                planner.channels_first_fused_refusal(&grid, &src).is_none()
+                    && planner.channels_first_fused_pay(&grid.into())
+            };
+            assert!(fused(1, 65536, 8) && fused(1, 300_001, 25));
+            assert!(!fused(1, 300_001, 7) && !fused(4, 65536, 8));
+        }
+    }
+}

@@ -1,0 +1,523 @@
+//! Rows, tiles, splits and windows of the kernels with the channels last.
+
+use super::finish::Partials;
+use super::rounds::Rounds;
+use super::windows::{Window, windows};
+use super::workspace::{Part, Workspace};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
+    most_vectors, word,
+};
+use crate::Error;
+use crate::geometry::{Grid, Layout};
+use crate::kernels::{
+    ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce, ChannelsLastReduceUniforms,
+    ColumnTiles, TileRange,
+};
+use std::ops::Range;
+
+/// Vec4s of a row that an invocation can own.
+const MAX_VEC4S: u32 = 16;
+
+/// A grid read as rows of columns: a row is `repeats` outer indices, so many that it is made of whole
+/// vectors and wide enough for a workgroup, or all there are.
+struct Columns {
+    repeats: u64,
+    width_vectors: u64,
+    rows: u64,
+    /// Kept indices over general leading axes: the rows are walked once for each.
+    batches: u64,
+    threads_per_row: u64,
+    /// Vec4s of a vector.
+    vector_vec4s: u64,
+    /// Vectors of a row that an invocation owns.
+    column_vectors: u64,
+}
+
+impl Columns {
+    /// Vectors of a row that a workgroup owns.
+    fn tile(&self) -> u64 {
+        self.threads_per_row * self.column_vectors
+    }
+
+    /// Elements of a vector.
+    fn vector(&self) -> u64 {
+        4 * self.vector_vec4s
+    }
+
+    /// Elements of a row's vectors.
+    fn width(&self) -> u64 {
+        self.vector() * self.width_vectors
+    }
+
+    /// Whether the last row is complete.
+    fn complete(&self, layout: &Layout) -> bool {
+        layout.grid.elements().is_multiple_of(self.width())
+    }
+
+    /// Whether the tensor ends with a vector.
+    fn whole(&self, layout: &Layout) -> bool {
+        layout.grid.elements().is_multiple_of(self.vector())
+    }
+}
+
+/// How the reduction with the channels last is split.
+struct SplitColumns {
+    columns: Columns,
+    workgroup_size: u32,
+    /// Invocations of a workgroup that own the same columns.
+    thread_rows: u64,
+    tile_rows: u64,
+    by_channel: bool,
+    paired: bool,
+    rounds: Rounds,
+}
+
+impl SplitColumns {
+    fn partials(&self, layout: &Layout, part: Part, splits: u64) -> Partials {
+        let grid = &layout.grid;
+        let channels = u64::from(grid.channels);
+        match (self.by_channel, self.paired) {
+            (true, _) => Partials::plain(part, grid.channels, splits, channels),
+            (_, true) => Partials::paired(part, grid.channels, splits),
+            (false, false) => Partials {
+                paired: false,
+                part,
+                channels: grid.channels,
+                channel_stride: u64::from(grid.inner),
+                parts: splits * self.columns.repeats * u64::from(grid.inner),
+                part_stride: self.columns.width(),
+                repeats: self.columns.repeats,
+                inner: grid.inner,
+            },
+        }
+    }
+}
+
+/// A dispatch's tiles: all columns of some blocks of rows, or some columns of one row.
+struct Share {
+    tiles: Range<u64>,
+    vectors: Range<u64>,
+    column_tiles: u64,
+    window: Window,
+}
+
+/// Blocks of rows: how many rows each has, and how many blocks there are.
+#[derive(Clone, Copy)]
+struct Blocks {
+    rows: u64,
+    count: u64,
+}
+
+impl Share {
+    /// What both kernels are told.
+    fn uniforms(
+        &self,
+        layout: &Layout,
+        columns: &Columns,
+        blocks: Blocks,
+        range: TileRange,
+        stats: Part,
+    ) -> ColumnTiles {
+        ColumnTiles {
+            channels: layout.grid.channels,
+            inner: layout.grid.inner,
+            width_vectors: word(columns.width_vectors),
+            tile_rows: word(blocks.rows),
+            rows: word(columns.rows),
+            threads_per_row: word(columns.threads_per_row),
+            range,
+            column_tiles: word(self.column_tiles),
+            first_vector: word(self.vectors.start),
+            end_vector: word(self.vectors.end),
+            row_tiles: word(blocks.count),
+            stats: stats.first,
+            axes: axis_sizes(layout),
+        }
+    }
+}
+
+impl Planner<'_> {
+    fn columns(&self, layout: &Layout, workgroup_size: u32) -> Columns {
+        let threads_per_row = self
+            .profile
+            .tuning
+            .channels_last_threads
+            .clamp(1, workgroup_size);
+        let threads_per_row = 1u64 << threads_per_row.ilog2(); // as the kernels' trees of sums need it
+        // As many elements side by side whatever a vector holds, where the others can take other rows.
+        let beside = |vector_vec4s: u64| match threads_per_row < u64::from(workgroup_size) {
+            true => (threads_per_row / vector_vec4s).max(1),
+            false => threads_per_row,
+        };
+        let grid = &layout.grid;
+        if let Some(general) = &layout.general {
+            let width = u64::from(general.width).max(4);
+            let vector_vec4s = u64::from(self.vector_vec4s(width));
+            return Columns {
+                rows: u64::from(grid.outer),
+                batches: u64::from(grid.channels) / width,
+                ..self.divide(
+                    width / (4 * vector_vec4s),
+                    vector_vec4s,
+                    beside(vector_vec4s),
+                )
+            };
+        }
+        let vector_vec4s = u64::from(self.vector_vec4s(grid.elements()));
+        let threads_per_row = beside(vector_vec4s);
+        let outer_elements = (u64::from(grid.channels) * u64::from(grid.inner)).max(1);
+        let vector = 4 * vector_vec4s;
+        let whole_vectors = vector >> outer_elements.trailing_zeros().min(vector.ilog2());
+        let vectors = outer_elements * whole_vectors / vector;
+        // Rows wide enough to give all invocations work, and if registers allow the same work; no wider
+        // than the tensor, which may end inside of the last vector.
+        let widest = threads_per_row * self.most_column_vectors(vector_vec4s);
+        let most = div_ceil(u64::from(grid.outer).max(1), whole_vectors);
+        let most = most.min((widest / vectors).max(1));
+        let busy = |repeats: u64| {
+            let width = vectors * repeats;
+            width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
+        };
+        let busier = |best, more| if busy(more) > busy(best) { more } else { best };
+        let repeats = whole_vectors * (1..=most.min(threads_per_row)).fold(1, busier);
+        let repeats = repeats.min(u64::from(grid.outer).max(1));
+        let width = outer_elements * repeats;
+        Columns {
+            repeats,
+            rows: div_ceil(grid.elements(), width),
+            ..self.divide(div_ceil(width, vector), vector_vec4s, threads_per_row)
+        }
+    }
+
+    /// Vectors of a row that an invocation owns, at most.
+    fn most_column_vectors(&self, vector_vec4s: u64) -> u64 {
+        let vec4s = self.profile.tuning.channels_last_vec4s.min(MAX_VEC4S);
+        most_vectors(vec4s, vector_vec4s)
+    }
+
+    /// How a row's vectors are divided among invocations: side by side, then several for each.
+    fn divide(&self, width_vectors: u64, vector_vec4s: u64, threads_per_row: u64) -> Columns {
+        let threads_per_row = threads_per_row.min(width_vectors.next_power_of_two());
+        let most = self.most_column_vectors(vector_vec4s);
+        let tiles = div_ceil(width_vectors, threads_per_row * most);
+        Columns {
+            repeats: 1,
+            width_vectors,
+            rows: 0,
+            batches: 1,
+            threads_per_row,
+            vector_vec4s,
+            column_vectors: div_ceil(width_vectors, threads_per_row * tiles),
+        }
+    }
+
+    /// Vectors of a row up to which it is never cut.
+    fn segment(&self, grid: &Grid, columns: &Columns) -> u64 {
+        (self.window_unit(grid.elements()) / columns.vector()).max(1)
+    }
+
+    /// Whether a workgroup adds the columns of a channel before it writes them: with few channels there
+    /// would be far more partial sums than workgroups to add them. Only where it has barriers anyway: on a
+    /// software driver, whose workgroups may have none, they cost more than the sums (measured: 1.03 times
+    /// the time of the whole gradient).
+    fn adds_by_channel(&self, layout: &Layout, columns: &Columns, workgroup_size: u32) -> bool {
+        let of_channel = columns.repeats * u64::from(layout.grid.inner);
+        let workgroup = u64::from(workgroup_size);
+        let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
+        layout.general.is_none()
+            && columns.width_vectors <= whole_rows
+            && columns.width_vectors * columns.vector_vec4s <= workgroup
+            && columns.threads_per_row < workgroup
+            && (2..=MAX_SERIAL).contains(&of_channel)
+    }
+
+    /// Dispatches over some of the blocks of `block` rows.
+    fn shares(
+        &self,
+        layout: &Layout,
+        tensor: &Requirement,
+        columns: &Columns,
+        block: u64,
+        blocks: Range<u64>,
+    ) -> Result<Vec<Share>, Error> {
+        let grid = &layout.grid;
+        if layout.general.is_some() {
+            // Rows of a batch are not in one piece, so nothing can be cut.
+            let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+            let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
+            let whole = windows(self.profile, tensor, 0..1, |unit| unit * grid.elements())?;
+            let whole = whole.into_iter().map(|window| Share {
+                tiles: tiles.clone(),
+                vectors: 0..columns.width_vectors,
+                column_tiles,
+                window,
+            });
+            return Ok(whole.collect());
+        }
+        let width = columns.width();
+        // Units between two cuts: blocks of whole rows, or segments of one.
+        let segment = self.segment(&layout.grid, columns);
+        let segments = match block {
+            1 => div_ceil(columns.width_vectors, segment),
+            _ => 1,
+        };
+        let start = |unit: u64| {
+            let row = (unit / segments * block) * width;
+            (row + unit % segments * segment * columns.vector()).min(grid.elements())
+        };
+        let units = blocks.start * segments..blocks.end * segments;
+        let windows = windows(self.profile, tensor, units, start)?;
+        let mut shares = Vec::new();
+        for window in windows {
+            let whole_rows = segments == 1;
+            if whole_rows {
+                let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+                shares.push(Share {
+                    tiles: window.units.start * column_tiles..window.units.end * column_tiles,
+                    vectors: 0..columns.width_vectors,
+                    column_tiles,
+                    window,
+                });
+                continue;
+            }
+            for unit in window.units.clone() {
+                let first = unit % segments * segment;
+                let vectors = first..(first + segment).min(columns.width_vectors);
+                let column_tiles = div_ceil(vectors.end - vectors.start, columns.tile());
+                let row = unit / segments;
+                shares.push(Share {
+                    tiles: row * column_tiles..(row + 1) * column_tiles,
+                    vectors,
+                    column_tiles,
+                    window: window.clone(),
+                });
+            }
+        }
+        Ok(shares)
+    }
+
+    /// How the reduction with the channels last is split: enough to keep the adapter busy, no share too small, no more partial
+    /// sums than there is room for, no block of rows larger than a window may be, and no invocation adding too many
+    /// numbers in a row.
+    fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
+        let grid = &layout.grid;
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let columns = self.columns(layout, workgroup_size);
+        let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
+        let by_channel = self.adds_by_channel(layout, &columns, workgroup_size);
+        let paired = !by_channel && columns.repeats * u64::from(grid.inner) == 1;
+        let channels = u64::from(grid.channels);
+        let records = match (by_channel, paired) {
+            (true, _) => channels,
+            // The last row's last vector may end behind the channels.
+            (_, true) => channels.max(columns.width()) / 2,
+            (false, false) => columns.width(),
+        };
+        let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
+        let tile_elements = columns.vector() * columns.tile() * columns.rows;
+        let room = self.partial_records(src, channels);
+        let held = |unit: u64| match layout.general {
+            Some(_) => u64::MAX,
+            None => (unit / columns.width()).max(1),
+        };
+        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
+            .min(div_ceil(tile_elements, u64::from(tuning.tile)))
+            .min((room / records.max(1)).max(1))
+            .max(div_ceil(columns.rows, thread_rows * MAX_SERIAL))
+            .max(1);
+        let tile_rows = div_ceil(columns.rows, splits);
+        // Larger windows than usual, where they have room for fewer partial sums.
+        let mut unit = self.window_unit(grid.elements());
+        if div_ceil(columns.rows, tile_rows.min(held(unit))) * records > room {
+            unit = self.held_unit();
+        }
+        let tile_rows = tile_rows.min(held(unit)).max(1);
+        let splits = div_ceil(columns.rows, tile_rows);
+        SplitColumns {
+            columns,
+            workgroup_size,
+            thread_rows,
+            tile_rows,
+            by_channel,
+            paired,
+            rounds: match layout.general {
+                Some(_) => Rounds::new(splits, records, channels, u64::MAX),
+                None => Rounds::new(splits, records, channels, room),
+            },
+        }
+    }
+
+    /// Why the kernels with the channels last cannot take a tensor, if they cannot.
+    pub fn columns_refusal(&self, layout: &Layout, src: &Requirement) -> Option<String> {
+        let fits = self.split_columns(layout, src).rounds.fit();
+        (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())
+    }
+
+    /// The reduction of a tensor's columns into partial sums.
+    pub fn channels_last_reduce(
+        &self,
+        layout: &Layout,
+        src: &Requirement,
+        diff_dst: &Requirement,
+        stats: Part,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let split = self.split_columns(layout, src);
+        self.in_rounds(
+            &split.rounds,
+            workspace,
+            |part, splits| {
+                self.reduce_some_columns(layout, &split, [src, diff_dst], stats, part, splits)
+            },
+            |part, splits| split.partials(layout, part, splits),
+        )
+    }
+
+    /// The reduction of some splits.
+    fn reduce_some_columns(
+        &self,
+        layout: &Layout,
+        split: &SplitColumns,
+        [src, diff_dst]: [&Requirement; 2],
+        stats: Part,
+        part: Part,
+        splits: Range<u64>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let columns = &split.columns;
+        let kernel = ChannelsLastReduce {
+            column_vectors: word(columns.column_vectors),
+            vector_vec4s: word(columns.vector_vec4s),
+            general: layout.general.is_some(),
+            complete: columns.complete(layout),
+            whole: columns.whole(layout),
+            add_thread_rows: split.thread_rows > 1,
+            by_channel: split.by_channel,
+            paired: split.paired,
+        };
+        let blocks = Blocks {
+            rows: split.tile_rows,
+            count: split.rounds.splits,
+        };
+        self.shares(layout, src, columns, split.tile_rows, splits)?
+            .into_iter()
+            .map(|share| {
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
+                let window = &share.window;
+                let range = window.tile_range(src, share.tiles.clone(), workgroups);
+                Ok(Dispatch::new(
+                    kernel,
+                    split.workgroup_size,
+                    vec![
+                        window.bind(src),
+                        window.bind(diff_dst),
+                        Binding::workspace(),
+                    ],
+                    &ChannelsLastReduceUniforms {
+                        tiles: share.uniforms(layout, columns, blocks, range, stats),
+                        partials: part.first,
+                    },
+                    workgroups,
+                ))
+            })
+            .collect()
+    }
+
+    /// The elementwise pass over a tensor's columns. Without src, statistics are constant.
+    pub fn channels_last_apply(
+        &self,
+        layout: &Layout,
+        src: Option<&Requirement>,
+        diff_dst: &Requirement,
+        diff_src: &Requirement,
+        stats: Part,
+        means: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let tuning = &self.profile.tuning;
+        let workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let columns = self.columns(layout, workgroup_size);
+        // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
+        let cut = columns.width_vectors > columns.tile();
+        let apart = if cut { columns.width() } else { 0 };
+        // An invocation makes so many loop iterations a row.
+        let of_a_row = 1 + columns.column_vectors * (1 + columns.vector_vec4s);
+        let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
+        let tile_rows = (u64::from(tuning.tile) / (columns.vector() * columns.tile()))
+            .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
+            .min(self.most_apart(apart))
+            .min(self.window_unit(layout.grid.elements()) / columns.width())
+            .max(1);
+        let kernel = ChannelsLastApply {
+            column_vectors: word(columns.column_vectors),
+            vector_vec4s: word(columns.vector_vec4s),
+            general: layout.general.is_some(),
+            complete: columns.complete(layout),
+            whole: columns.whole(layout),
+            batch_statistics: src.is_some(),
+        };
+        let blocks = Blocks {
+            rows: tile_rows,
+            count: div_ceil(columns.rows, tile_rows),
+        };
+        self.shares(layout, diff_dst, &columns, tile_rows, 0..blocks.count)?
+            .into_iter()
+            .map(|share| {
+                let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
+                let window = &share.window;
+                let range = window.tile_range(diff_dst, share.tiles.clone(), workgroups);
+                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
+                bindings.push(window.bind(diff_dst));
+                bindings.push(Binding::workspace());
+                bindings.push(window.bind(diff_src));
+                Ok(Dispatch::new(
+                    kernel,
+                    workgroup_size,
+                    bindings,
+                    &ChannelsLastApplyUniforms {
+                        tiles: share.uniforms(layout, &columns, blocks, range, stats),
+                        means: means.first,
+                    },
+                    workgroups,
+                ))
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Profile};
+
+    #[test]
+    fn rows_are_no_wider_than_the_tensor() {
+        let profile = Profile::usual();
+        for (outer, channels, inner) in [
+            (1, 300_001, 7),
+            (1, 100_001, 31),
+            (1, 1_000_003, 1),
+            (3, 100_001, 5),
+            (5, 33, 27),
+            (9, 6, 20),
+        ] {
+            let planner = Planner {
+                body: crate::kernels::Body::Gradient,
+                profile: &profile,
+                data: DType::F32,
+            };
+            let grid = Grid {
+                outer,
+                channels,
+                inner,
+            };
+            let columns = planner.columns(&grid.into(), 256);
+            let what = format!("{outer}x{channels}x{inner}");
+            let rest = columns.rows * columns.width() - grid.elements();
+            assert!(rest < columns.width(), "{what}");
+            if columns.rows == 1 {
+                assert!(rest < columns.vector(), "{what}: {}", columns.width());
+            }
+        }
+    }
+}

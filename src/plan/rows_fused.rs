@@ -1,0 +1,224 @@
+//! The fused kernels over rows: when registers hold them, tiles and windows.
+
+use super::finish::Partials;
+use super::rounds::Rounds;
+use super::rows::{Rows, Walk, packets_held};
+use super::tensors::Tensors;
+use super::windows::{Window, windows};
+use super::workspace::{Part, Workspace};
+use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
+use crate::geometry::Grid;
+use crate::kernels::{Kernel, RowsFused, RowsFusedUniforms};
+use crate::{DType, Error};
+use std::ops::Range;
+
+impl Planner<'_> {
+    /// Why a fused kernel cannot take rows, if it cannot.
+    pub fn rows_in_registers_refusal(&self, by_row: &Grid, tensors: &Tensors) -> Option<String> {
+        let rows = self.rows_of_registers(by_row);
+        let most = most_vectors(self.profile.tuning.row_vec4s, rows.vector_vec4s);
+        if rows.column_vectors > most || rows.tile_vectors() < rows.row_vectors() {
+            return Some(format!(
+                "{} elements of a row are more than a workgroup's registers hold",
+                rows.columns
+            ));
+        }
+        if shares_words(&rows, self.data) {
+            return Some("two rows share a word of 32 bits".to_owned());
+        }
+        if !self
+            .rounds_of_rows(&rows, &self.walk(&rows, 1), tensors)
+            .fit()
+        {
+            return Some("its partial sums would outgrow the tensor".to_owned());
+        }
+        self.too_many_bindings(Kernel::RowsFused)
+    }
+
+    /// As many splits at a time as there is room for their sums of columns.
+    fn rounds_of_rows(&self, rows: &Rows, walk: &Walk, tensors: &Tensors) -> Rounds {
+        let records = match tensors.param_grads() {
+            true => walk.column_records(rows),
+            false => 0,
+        };
+        let room = self
+            .partial_records(&tensors.src, 0)
+            .min(self.held_records(0));
+        Rounds::new(walk.splits(rows), records, rows.columns, room)
+    }
+
+    /// How a fused kernel divides rows, if registers hold them.
+    fn rows_of_registers(&self, by_row: &Grid) -> Rows {
+        let tuning = &self.profile.tuning;
+        let most = tuning.row_vec4s;
+        let divided = |workgroup_size| {
+            let columns = u64::from(by_row.inner);
+            let sharing = threads(workgroup_size, columns, tuning.least_row_vec4s);
+            self.rows(by_row, workgroup_size, sharing, most)
+        };
+        let held = |rows: &Rows| rows.tile_vectors() >= rows.row_vectors();
+        let mut rows = divided(self.profile.workgroup(tuning.workgroup));
+        if !held(&rows) {
+            rows = divided(self.profile.workgroup(tuning.fused_workgroup));
+        }
+        // No more than a subgroup, if it can hold the row.
+        let subgroup = self.subgroup(rows.workgroup_size);
+        let most = most_vectors(most, rows.vector_vec4s);
+        if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
+            rows.threads_per_row = subgroup;
+            rows.column_vectors = packets_held(rows.row_vectors(), subgroup, most);
+        }
+        rows
+    }
+
+    /// Whether the invocations of a row, several, are of one subgroup.
+    fn in_a_subgroup(&self, rows: &Rows) -> bool {
+        (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
+    }
+
+    /// The whole gradient but for the last sums of columns, which are left as partial sums.
+    pub fn rows_fused(
+        &self,
+        by_row: &Grid,
+        tensors: &Tensors,
+        epsilon: f64,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Partials), Error> {
+        let rows = &self.rows_of_registers(by_row);
+        let walk = self.walk(rows, 1);
+        let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
+        let gamma = tensors.used_gamma();
+        let kernel = RowsFused {
+            threads_per_row: word(rows.threads_per_row),
+            column_vectors: word(rows.column_vectors),
+            vector_vec4s: word(rows.vector_vec4s),
+            subgroups: self.in_a_subgroup(rows),
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: gamma.is_some(),
+            summed: tensors.param_grads(),
+            add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
+        };
+        let reduce = |part: Part, splits: Range<u64>| {
+            let dispatch = |window: Window| {
+                let tiles =
+                    window.units.start * walk.misalignments..window.units.end * walk.misalignments;
+                let workgroups = self.workgroups(tiles.end - tiles.start)?;
+                let range = window.tile_range(&tensors.src, tiles, workgroups);
+                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+                let statistics = tensors.statistics.all();
+                bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
+                bindings.extend(gamma.map(Binding::whole));
+                bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
+                Ok(Dispatch::new(
+                    kernel,
+                    rows.workgroup_size,
+                    bindings,
+                    &RowsFusedUniforms {
+                        tiles: walk.uniforms(rows, &window, range),
+                        partials: part.first,
+                        epsilon,
+                        inverse_count: 1.0 / rows.columns as f64,
+                    },
+                    workgroups,
+                ))
+            };
+            let windows = windows(self.profile, &tensors.src, splits, start)?;
+            windows.into_iter().map(dispatch).collect()
+        };
+        let rounds = self.rounds_of_rows(rows, &walk, tensors);
+        let (dispatches, partials) =
+            self.in_rounds(&rounds, workspace, reduce, |part, splits| {
+                walk.column_partials(rows, part, splits)
+            })?;
+        Ok((dispatches, partials))
+    }
+}
+
+/// Whether a 32-bit word may hold elements of two rows.
+fn shares_words(rows: &Rows, data: DType) -> bool {
+    !(rows.columns * data.size()).is_multiple_of(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::LayerNormProblem;
+    use crate::{ParamGrads, Profile, Tuning};
+
+    fn refusal(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
+        let problem = LayerNormProblem {
+            body: crate::kernels::Body::Gradient,
+            rows: by_row.channels,
+            columns: by_row.inner,
+            data: planner.data,
+            params: planner.data,
+            use_affine: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        };
+        planner.rows_in_registers_refusal(by_row, &problem.tensors())
+    }
+
+    #[test]
+    fn rows_that_registers_hold_are_fused() {
+        let profile = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let aligned = |data, columns| {
+            let planner = Planner {
+                body: crate::kernels::Body::Gradient,
+                profile: &profile,
+                data,
+            };
+            let by_row = Grid {
+                outer: 1,
+                channels: 4096,
+                inner: columns,
+            };
+            let held = refusal(&planner, &by_row).is_none();
+            held.then(|| planner.rows_of_registers(&by_row).aligned())
+        };
+        for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
+            assert_eq!(aligned(data, 768), Some(true), "{data}");
+            assert_eq!(aligned(data, 770), Some(false), "{data}");
+            // Two rows of an odd number of 16-bit elements share a word.
+            let held = (data.size() >= 4).then_some(false);
+            for columns in [769, 1] {
+                assert_eq!(aligned(data, columns), held, "{data} {columns}");
+            }
+            assert_eq!(aligned(data, 40_001), None, "{data}");
+        }
+    }
+    #[test]
+    fn long_rows_take_wide_workgroups() {
+        let gpu = Profile {
+            max_invocations: 1024,
+            max_workgroup_storage: 32768,
+            ..Profile::usual()
+        };
+        let workgroup = |profile: &Profile, columns| {
+            let data = DType::F32;
+            let planner = Planner {
+                profile,
+                body: crate::kernels::Body::Gradient,
+                data,
+            };
+            let by_row = Grid {
+                outer: 1,
+                channels: 4096,
+                inner: columns,
+            };
+            let held = refusal(&planner, &by_row).is_none();
+            let rows = planner.rows_of_registers(&by_row);
+            held.then_some((rows.workgroup_size, rows.column_vectors))
+        };
+        assert_eq!(workgroup(&gpu, 4096), Some((256, 4)));
+        assert_eq!(workgroup(&gpu, 4100), Some((512, 3)));
+        assert_eq!(workgroup(&gpu, 8192), Some((512, 4)));
+        assert_eq!(workgroup(&gpu, 8196), None);
+        // The limits that every device has.
+        assert_eq!(workgroup(&Profile::usual(), 4100), None);
+    }
+}

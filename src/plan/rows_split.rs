@@ -1,0 +1,437 @@
+//! The kernels over rows that registers do not hold, or for which the adapter allows too few bindings: tiles and
+//! windows of the reduction and the elementwise pass.
+
+use super::finish::Partials;
+use super::rounds::Rounds;
+use super::rows::{Rows, Walk};
+use super::tensors::Tensors;
+use super::windows::{Window, windows};
+use super::workspace::{Part, Workspace};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
+use crate::Error;
+use crate::geometry::Grid;
+use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
+use std::ops::Range;
+
+/// Vec4s of a row that an invocation holds at most: more do not pay on the software drivers measured. And at least:
+/// with fewer, partial sums of rows would be as many bytes as the rows.
+const MOST_VEC4S: u32 = 8;
+const FEWEST_VEC4S: u32 = 4;
+
+/// Storage buffers of the kernels that bind gamma, and that write the parameters' gradients.
+const WITH_GAMMA: u32 = 5;
+const WITH_PARAM_GRADS: u32 = 6;
+
+/// Rows cut into tiles: those of a walk, by a workgroup's vectors of columns.
+pub(crate) struct SplitRows {
+    rows: Rows,
+    walk: Walk,
+    column_tiles: u64,
+    /// Invocations side by side in a row that write one partial sum of it.
+    threads_per_part: u64,
+    /// Whether a workgroup walks all rows, and writes the parameters' gradients.
+    direct: bool,
+    /// Of the partial sums of columns, where it does not.
+    rounds: Rounds,
+}
+
+impl SplitRows {
+    /// Sums of each column that a split of the rows leaves.
+    fn parts_of_a_split(&self) -> u64 {
+        match self.walk.add_thread_rows {
+            true => 1,
+            false => self.rows.at_once(),
+        }
+    }
+
+    /// What so many splits of the rows leave.
+    fn column_partials(&self, part: Part, splits: u64) -> Partials {
+        let columns = word(self.rows.columns);
+        let stride = self.rows.columns.next_multiple_of(4) / 2;
+        Partials {
+            part_stride: stride,
+            ..Partials::paired(part, columns, splits * self.parts_of_a_split())
+        }
+    }
+}
+
+/// Where gamma is.
+#[derive(Clone, Copy)]
+pub(crate) enum Weights {
+    /// There is none: it is 1.
+    None,
+    /// In its own buffer.
+    Bound(Requirement),
+    /// In the workspace, where an adapter binds too few buffers.
+    Packed(Part),
+}
+
+impl Weights {
+    fn binding(&self) -> Option<Binding> {
+        match self {
+            Self::Bound(gamma) => Some(Binding::whole(gamma)),
+            _ => None,
+        }
+    }
+
+    /// Where they are in the workspace.
+    fn place(&self) -> u32 {
+        match self {
+            Self::Packed(part) => part.first,
+            _ => 0,
+        }
+    }
+}
+
+/// A reduction of rows and columns.
+pub(crate) struct Reduced {
+    pub dispatches: Vec<Dispatch>,
+    /// Partial sums of rows, where they have several.
+    pub of_rows: Option<Partials>,
+    /// Partial sums of columns, if the reduction does not write their sums.
+    pub of_columns: Option<Partials>,
+}
+
+/// Invocations side by side whose sums of a row are added up before they are written, where no subgroup can do that and
+/// barriers are cheap.
+const THREADS_PER_PART: u64 = 16;
+
+impl Planner<'_> {
+    /// How rows are cut, with room for the sums that `tensors` ask for.
+    pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors) -> SplitRows {
+        let tuning = &self.profile.tuning;
+        let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
+        let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
+        let mut workgroup_size = self.profile.workgroup(tuning.workgroup);
+        // As few invocations to a row as there may be: so it has the fewest partial sums.
+        let mut rows = self.rows(by_row, workgroup_size, 1, most);
+        let mut threads_per_part = match self.subgroup(workgroup_size) {
+            0 if self.cheap_barriers() => THREADS_PER_PART,
+            0 => 1,
+            subgroup => subgroup,
+        };
+        threads_per_part = threads_per_part.clamp(1, rows.threads_per_row);
+        let row_records =
+            |rows: &Rows, threads_per_part| rows.rows * row_parts(rows, threads_per_part);
+        // Fewer and larger parts of rows, if there is no room for so many beside those of each column: a split's, a block
+        // of rounds', and all.
+        let of_columns = match tensors.param_grads() {
+            true => 3 * (rows.columns.next_multiple_of(4) / 2),
+            false => 0,
+        };
+        let held = self.held_records(2 * rows.rows).saturating_sub(of_columns);
+        let for_rows = held.min(self.allowed_records(&tensors.src, rows.rows) / 4);
+        while row_records(&rows, threads_per_part) > for_rows
+            && threads_per_part < rows.threads_per_row
+        {
+            threads_per_part *= 2;
+        }
+        while row_records(&rows, threads_per_part) > for_rows
+            && row_parts(&rows, threads_per_part) > 1
+            && self.profile.workgroup(2 * workgroup_size) > workgroup_size
+        {
+            workgroup_size *= 2;
+            rows = self.rows(by_row, workgroup_size, 1, most);
+            threads_per_part = rows.threads_per_row;
+        }
+        if row_records(&rows, threads_per_part) > for_rows
+            && row_parts(&rows, threads_per_part) > 1
+            && most < MOST_VEC4S
+        {
+            rows = self.rows(by_row, workgroup_size, 1, MOST_VEC4S);
+            threads_per_part = rows.threads_per_row;
+        }
+        let room = room
+            .saturating_sub(row_records(&rows, threads_per_part))
+            .max(1);
+        let column_tiles = div_ceil(rows.row_vectors(), rows.tile_vectors());
+        let mut split = SplitRows {
+            walk: self.walk_of_split(&rows, column_tiles),
+            column_tiles,
+            threads_per_part,
+            direct: false,
+            rounds: Rounds::new(0, 0, 0, 0),
+            rows,
+        };
+        self.make_room(&mut split, tensors, room);
+        split
+    }
+
+    /// Rows one after another, at any place in a vec4.
+    fn walk_of_split(&self, rows: &Rows, column_tiles: u64) -> Walk {
+        let at_once = rows.at_once();
+        let walked = self.walked(rows, column_tiles, at_once).max(1);
+        Walk {
+            step: at_once,
+            misalignments: 1,
+            tile_rows: walked * at_once,
+            add_thread_rows: at_once > 1 && self.adds_up_walks(walked),
+        }
+    }
+
+    /// Longer walks where there is no room for the sums of columns, a single one if it can be; else rounds.
+    fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
+        let rows = &split.rows;
+        if !tensors.param_grads() {
+            split.rounds = Rounds::new(split.walk.splits(rows), 0, 0, room);
+            return;
+        }
+        let records = rows.columns.next_multiple_of(4) / 2;
+        let needed =
+            |split: &SplitRows| split.walk.splits(&split.rows) * split.parts_of_a_split() * records;
+        if needed(split) > room {
+            split.walk.add_thread_rows = rows.at_once() > 1;
+        }
+        if needed(split) > room {
+            let held = self.held_unit() / (rows.columns * rows.at_once());
+            let longest = div_ceil(rows.rows, rows.at_once()).min(MAX_SERIAL);
+            let fitting = div_ceil(rows.rows * records, room * rows.at_once());
+            let before = split.walk.tile_rows / rows.at_once();
+            let walked = fitting.min(longest).min(held).max(before);
+            split.walk.tile_rows = walked * rows.at_once();
+        }
+        let bound = tensors.src.padded_bytes() + 2 * self.profile.alignment.max(256);
+        let single = split.walk.splits(rows) == 1 || {
+            let all = div_ceil(rows.rows, rows.at_once());
+            needed(split) > room && all <= MAX_SERIAL
+        };
+        split.direct = single
+            && bound <= self.profile.max_binding
+            && self.profile.max_storage_buffers >= WITH_PARAM_GRADS;
+        if split.direct {
+            split.walk.tile_rows = rows.rows.next_multiple_of(rows.at_once());
+            split.walk.add_thread_rows = rows.at_once() > 1;
+        }
+        let records = match split.direct {
+            true => 0,
+            false => records * split.parts_of_a_split(),
+        };
+        split.rounds = Rounds::new(split.walk.splits(rows), records, rows.columns, room);
+    }
+
+    /// gamma for the kernels over split rows, and the dispatch that puts it there if it has to be elsewhere.
+    pub fn weights(
+        &self,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<(Weights, Option<Dispatch>), Error> {
+        match tensors.used_gamma() {
+            None => Ok((Weights::None, None)),
+            Some(gamma) if self.profile.max_storage_buffers >= WITH_GAMMA => {
+                Ok((Weights::Bound(*gamma), None))
+            }
+            Some(gamma) => {
+                let part = workspace.reserve(div_ceil(gamma.elements, 4))?;
+                let pack = self.pack_weights(gamma, part)?;
+                Ok((Weights::Packed(part), Some(pack)))
+            }
+        }
+    }
+
+    /// The reduction of rows and columns.
+    pub fn rows_reduce(
+        &self,
+        split: &SplitRows,
+        tensors: &Tensors,
+        stats: Part,
+        weights: Weights,
+        workspace: &mut Workspace,
+    ) -> Result<Reduced, Error> {
+        let rows = &split.rows;
+        let row_parts = row_parts(rows, split.threads_per_part);
+        let of_rows = match row_parts {
+            1 => None,
+            _ => Some(Partials {
+                channel_stride: row_parts,
+                ..Partials::plain(
+                    workspace.reserve(rows.rows * row_parts)?,
+                    word(rows.rows),
+                    row_parts,
+                    1,
+                )
+            }),
+        };
+        let subgroup = self.subgroup(rows.workgroup_size);
+        let kernel = RowsReduce {
+            threads_per_row: word(rows.threads_per_row),
+            threads_per_part: word(split.threads_per_part),
+            column_vectors: word(rows.column_vectors),
+            vector_vec4s: word(rows.vector_vec4s),
+            subgroups: (2..=subgroup).contains(&split.threads_per_part),
+            one_part: row_parts == 1,
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: !matches!(weights, Weights::None),
+            weighted: matches!(weights, Weights::Packed(_)),
+            summed: tensors.param_grads(),
+            add_thread_rows: split.walk.add_thread_rows && tensors.param_grads(),
+            direct: split.direct,
+        };
+        let reduce = |part: Part, splits: Range<u64>| {
+            self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+                bindings.extend(weights.binding());
+                bindings.push(Binding::workspace());
+                if split.direct {
+                    bindings.extend(tensors.diff_gamma.as_ref().map(Binding::whole));
+                    bindings.extend(tensors.diff_beta.as_ref().map(Binding::whole));
+                }
+                Dispatch::new(
+                    kernel,
+                    rows.workgroup_size,
+                    bindings,
+                    &RowsReduceUniforms {
+                        tiles: split.walk.uniforms(rows, window, range),
+                        column_tiles: word(split.column_tiles),
+                        row_parts: word(row_parts),
+                        stats: stats.first,
+                        weights: weights.place(),
+                        row_partials: of_rows.as_ref().map_or(0, |sums| sums.part.first),
+                        partials: part.first,
+                        inverse_count: 1.0 / rows.columns.max(1) as f64,
+                    },
+                    workgroups,
+                )
+            })
+        };
+        let (dispatches, of_columns) =
+            self.in_rounds(&split.rounds, workspace, reduce, |part, splits| {
+                split.column_partials(part, splits)
+            })?;
+        let unfinished = tensors.param_grads() && !split.direct;
+        Ok(Reduced {
+            dispatches,
+            of_rows,
+            of_columns: unfinished.then_some(of_columns),
+        })
+    }
+
+    /// The elementwise pass over rows.
+    pub fn rows_apply(
+        &self,
+        split: &SplitRows,
+        tensors: &Tensors,
+        stats: Part,
+        means: Option<Part>,
+        weights: Weights,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let rows = &split.rows;
+        let kernel = RowsApply {
+            threads_per_row: word(rows.threads_per_row),
+            column_vectors: word(rows.column_vectors),
+            vector_vec4s: word(rows.vector_vec4s),
+            one_part: means.is_none(),
+            aligned: rows.aligned(),
+            complete: rows.complete(),
+            scaled: !matches!(weights, Weights::None),
+            weighted: matches!(weights, Weights::Packed(_)),
+            narrow: rows.columns < 4,
+            whole: rows.elements().is_multiple_of(rows.vector()),
+        };
+        let splits = 0..split.walk.splits(rows);
+        self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+            let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+            bindings.extend(weights.binding());
+            bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
+            Dispatch::new(
+                kernel,
+                rows.workgroup_size,
+                bindings,
+                &RowsApplyUniforms {
+                    tiles: split.walk.uniforms(rows, window, range),
+                    column_tiles: word(split.column_tiles),
+                    stats: stats.first,
+                    means: means.map_or(0, |part| part.first),
+                    weights: weights.place(),
+                },
+                workgroups,
+            )
+        })
+    }
+
+    /// A dispatch for each window of some splits.
+    fn pass_over_rows(
+        &self,
+        split: &SplitRows,
+        tensors: &Tensors,
+        splits: Range<u64>,
+        dispatch: impl Fn(&Window, TileRange, [u32; 2]) -> Dispatch,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let (rows, walk) = (&split.rows, &split.walk);
+        // Between two cuts: a block of rows, or where that is one row, a tile of its columns.
+        let split_tiles = split.column_tiles;
+        let unit_tiles = if walk.tile_rows == 1 { 1 } else { split_tiles };
+        let units = splits.start * split_tiles / unit_tiles..splits.end * split_tiles / unit_tiles;
+        let start = |unit: u64| {
+            let (block, tile) = match unit_tiles {
+                1 => (unit / split_tiles, unit % split_tiles),
+                _ => (unit, 0),
+            };
+            let first = block * walk.tile_rows * rows.columns;
+            // Not beyond the row, whose last tile may hold only a vec4 that begins in the next.
+            let inside = (tile * rows.tile_vectors() * rows.vector()).min(rows.columns);
+            (first + inside).min(rows.elements())
+        };
+        windows(self.profile, &tensors.src, units, start)?
+            .iter()
+            .map(|window| {
+                let tiles = window.units.start * unit_tiles..window.units.end * unit_tiles;
+                let workgroups = self.workgroups(tiles.end - tiles.start)?;
+                let range = window.tile_range(&tensors.src, tiles, workgroups);
+                Ok(dispatch(window, range, workgroups))
+            })
+            .collect()
+    }
+}
+
+/// Partial sums of a row: of all invocations that hold some of it.
+fn row_parts(rows: &Rows, threads_per_part: u64) -> u64 {
+    let before = div_ceil(rows.row_vectors(), rows.tile_vectors()).saturating_sub(1);
+    let rest = rows.row_vectors() - before * rows.tile_vectors();
+    let invocations = before * rows.threads_per_row + rest.min(rows.threads_per_row);
+    div_ceil(invocations, threads_per_part)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::LayerNormProblem;
+    use crate::{DType, ParamGrads, Profile, Tuning};
+
+    #[test]
+    fn pieces_of_rows_are_walked_few_at_a_time() {
+        let profile = Profile {
+            tuning: Tuning::SOFTWARE,
+            ..Profile::usual()
+        };
+        let planner = Planner {
+            body: crate::kernels::Body::Gradient,
+            profile: &profile,
+            data: DType::F32,
+        };
+        let split = |rows, columns| {
+            let problem = LayerNormProblem {
+                body: crate::kernels::Body::Gradient,
+                rows,
+                columns,
+                data: DType::F32,
+                params: DType::F32,
+                use_affine: true,
+                epsilon: 1e-5,
+                param_grads: ParamGrads::Both,
+            };
+            planner.split_rows(&problem.by_row(), &problem.tensors())
+        };
+        let long = split(512, 4096);
+        assert!(long.column_tiles > 1);
+        assert_eq!(long.walk.tile_rows, 16);
+        // So many that the sums of columns would outgrow a binding.
+        assert_eq!(split(65536, 8192).walk.tile_rows, 192);
+        assert_eq!(split(512, 4097).walk.tile_rows, 16);
+        // One part a row: wider workgroups would leave no fewer.
+        assert_eq!(split(200_000, 3).rows.workgroup_size, 8);
+        let uncut = split(4096, 128);
+        assert_eq!(uncut.column_tiles, 1);
+        assert!(uncut.walk.tile_rows > 16 * uncut.rows.at_once());
+    }
+}
