@@ -33,14 +33,14 @@
 //! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
 //!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
-//!   (split, channel) where they are `folded`, or by (row, part), weights by vec4 of columns, sums of groups by (group, vec4 of channels). Where sums are added up in
+//!   (split, channel) where they are `by_channel`, or by (row, part), weights by vec4 of columns, sums of groups by (group, vec4 of channels). Where sums are added up in
 //!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back: the records of
 //!   all rounds together may be more than 2³², but both sums are taken modulo 2³², and what they name is in the part.
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
 //!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
 //!   and at most `workgroup_size`). `threads` is a power of two and at most `workgroup_size`, and so is
-//!   `threads` · `planes_at_once`; `joined` is one too, and at most `threads`.
-//!   The reduction with the channels last, where it is `folded`, has rows of at most `workgroup_size` vec4s, all of
+//!   `threads_per_plane` · `planes_at_once`; `threads_per_part` is one too, and at most `threads_per_row`.
+//!   The reduction with the channels last, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of
 //!   which one workgroup owns.
 //! * The sums have 2 · `channels` + 1 reals and are indexed below that.
 //! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
