@@ -1,6 +1,8 @@
 // The gradient of batch norm and of layer norm, four elements at a time. With x̂ = (src − mean) · r,
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), where a and b are the means of gamma · diff_dst and
 // gamma · diff_dst · x̂ over the elements that share a mean; diff_beta = Σ diff_dst, diff_gamma = Σ diff_dst · x̂.
+//
+// Needs: records.
 
 // What an element's result depends on beside the element.
 struct Cell {

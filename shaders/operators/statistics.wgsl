@@ -2,6 +2,8 @@
 // a shift of its own, an element of it: plain sums of e = src − shift and e² stay small whatever the mean is. A block's
 // sums become (count, shift, δ, M2) with mean = shift + δ and variance = M2 / count, which merge as Chan's formula
 // says. Of two shifts the first is kept.
+//
+// Needs: records.
 
 // Nothing is known before.
 struct Cell {

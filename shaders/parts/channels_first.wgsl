@@ -1,6 +1,8 @@
 // What the kernels with the channels first share. A plane is the `inner` consecutive elements of one channel at one
 // outer index; plane number n · channels + c, or with general axes as those say. Indices are relative to
 // the bound window, which begins at element `window` of the tensor (a multiple of a vector's).
+//
+// Needs: axes.
 
 fn plane_of(n: u32, channel: u32) -> u32 {
     if general { return join_axes(channel, n); }

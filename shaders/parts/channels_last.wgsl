@@ -1,6 +1,8 @@
 // What the kernels with the channels last share: which vectors of a row an invocation owns. There are `column_vectors` of
 // them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
 // over them.
+//
+// Needs: axes, vectors.
 
 fn first_column(tile: u32, thread: u32) -> u32 {
     let width = uniforms.threads_per_row * column_vectors;

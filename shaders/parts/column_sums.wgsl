@@ -1,4 +1,6 @@
 // Sums of columns that the kernels over rows write.
+//
+// Needs: body, paired_sums.
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

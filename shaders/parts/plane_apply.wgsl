@@ -1,6 +1,8 @@
 // What the kernels share that write diff_src of a plane, or of a chunk of it. Every vector is stored by one
 // invocation, the one in whose part it begins; where the plane ends inside of a vector, the elements behind it
 // are of the next plane in storage. A kernel says which `plane_cell` a plane is of, and the `result_of` an element.
+//
+// Needs: body, vectors.
 
 // Vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at `plane_start`.
 fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: vec2<u32>, thread: u32) {

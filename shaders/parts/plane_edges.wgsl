@@ -1,5 +1,7 @@
 // How planes and tensors lie in vec4s. Constants pick the code, since on a software adapter a branch that is not taken
 // costs as much as one that is.
+//
+// Needs: vectors.
 
 // Which of a vec4's elements are in the range: a plane's neighbours in its first and last vec4 are not.
 fn inside_of(range: vec2<u32>, vec4_index: u32) -> vec4<bool> {

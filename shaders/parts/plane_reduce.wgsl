@@ -1,4 +1,6 @@
 // What the kernels share that add up the elements of a plane, or of a chunk of it.
+//
+// Needs: body, plane_edges.
 
 // Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
 fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell) -> Sums {

@@ -3,6 +3,8 @@
 // the row in registers.
 // Invocations are packed into subgroups by their index, as all compilers do where a workgroup has one dimension
 // and is made of whole subgroups of one size.
+//
+// Needs: body.
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
     var sum = across(own);

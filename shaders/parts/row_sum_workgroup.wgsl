@@ -1,5 +1,7 @@
 // The sum over so many invocations of a row, a power of two that stand side by side, through the workgroup memory
 // of the sums of columns.
+//
+// Needs: body, column_sums.
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
     if count == 1u { return across(own); }

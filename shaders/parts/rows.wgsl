@@ -7,6 +7,8 @@
 // that it keeps to the same columns and holds their gamma. Such rows are `row_step` apart; a workgroup takes one of
 // `misalignments` of them. A vec4 q of a row holds columns 4q − misalignment to 4q − misalignment + 3. `aligned` says that every row
 // begins at a vec4. Vectors of two vec4s are for rows that begin at vectors.
+//
+// Needs: vectors.
 
 // A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
 // those `row_step` further.

@@ -1,4 +1,6 @@
 // The fused kernel over rows that begin at vec4s.
+//
+// Needs: vectors.
 
 const same_columns: bool = true; // an invocation's columns in every row
 

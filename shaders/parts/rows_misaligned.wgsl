@@ -1,4 +1,6 @@
 // The fused kernel over rows that do not begin at vec4s. A vector is one vec4.
+//
+// Needs: rows, vectors.
 
 const same_columns: bool = false; // of an invocation and of others in its place of other rows
 

@@ -1,6 +1,8 @@
 // What rows_reduce and rows_apply share. They do the rows that the fused kernels cannot: too long for registers, or
 // on an adapter with few bindings.
 // A tile is some rows by `threads_per_row` · `column_vectors` vectors of columns.
+//
+// Needs: rows, records, body.
 
 const same_columns: bool = true; // an invocation keeps to its columns in every row
 

@@ -1,5 +1,7 @@
 // Sums over the invocations of a workgroup that own the same columns, those whose indices are alike modulo
 // `threads_per_row`: a tree in an order that never changes. The number of them is a power of two.
+//
+// Needs: body, threads.
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

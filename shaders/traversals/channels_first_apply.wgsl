@@ -8,6 +8,8 @@
 // Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
 // diff_dst in place.
 // Moves 2 n elements in (n with constant statistics), n out.
+//
+// Needs: tiles, threads, body, records, channels_first, plane_apply.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_apply(

@@ -9,6 +9,8 @@
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+//
+// Needs: tiles, threads, body, records, vectors, plane_reduce, plane_apply.
 
 var<workgroup> scratch: array<Record, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of cells

@@ -7,6 +7,8 @@
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+//
+// Needs: tiles, threads, body, vectors, thread_rows_sum.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_fused(

@@ -16,6 +16,8 @@
 // Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
 // place.
 // Moves 2 n elements in, and n out if diff_src is bound.
+//
+// Needs: tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(

@@ -10,6 +10,8 @@
 //
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
+//
+// Needs: tiles, body, records.
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

@@ -3,6 +3,8 @@
 //
 // Bindings: mean, variance, gamma (optional: 1) read; workspace written.
 // Moves 3 C elements in, 4 C out.
+//
+// Needs: tiles, body.
 
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(

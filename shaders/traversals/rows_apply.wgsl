@@ -5,6 +5,8 @@
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written, or
 // diff_dst in place.
 // Moves 2 n elements in, n out.
+//
+// Needs: tiles, body, records, vectors, rows, rows_split.
 
 @compute @workgroup_size(workgroup_size)
 fn rows_apply(

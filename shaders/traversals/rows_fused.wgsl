@@ -6,6 +6,9 @@
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.
 // Moves 2 n elements in, n out.
+//
+// Needs: tiles, body, records, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned.
+// Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
 
 @compute @workgroup_size(workgroup_size)
 fn rows_fused(

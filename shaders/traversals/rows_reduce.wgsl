@@ -8,6 +8,9 @@
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
 // diff_beta (optional) written.
 // Moves 2 n elements in.
+//
+// Needs: tiles, body, vectors, rows, rows_split, column_sums.
+// Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
 
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::PlaneTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+use super::{Entry, Kernel, Tensor, of_a_vector};
 
 constants! {
     struct ChannelsFirstApply {
@@ -45,20 +45,7 @@ impl Describe for ChannelsFirstApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_apply",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::AXES),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::PLANE_EDGES),
-        Part::Always(parts::CHANNELS_FIRST),
-        Part::Always(parts::PLANE_APPLY),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_first_apply.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_first_apply.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::TileRange;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+use super::{Entry, Kernel, Tensor, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstFused {
@@ -74,19 +74,7 @@ impl Describe for ChannelsFirstFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_fused",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::PLANE_EDGES),
-        Part::Always(parts::PLANE_APPLY),
-        Part::Always(parts::PLANE_REDUCE),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_first_fused.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_first_fused.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::PlaneTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+use super::{Entry, Kernel, Tensor, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstReduce {
@@ -60,21 +60,7 @@ impl Describe for ChannelsFirstReduce {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_reduce",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::WORKGROUP_SUM),
-        Part::Always(parts::AXES),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::PLANE_EDGES),
-        Part::Always(parts::CHANNELS_FIRST),
-        Part::Always(parts::PLANE_REDUCE),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_first_reduce.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_first_reduce.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

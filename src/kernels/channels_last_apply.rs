@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+use super::{Entry, Kernel, Tensor, of_a_vector};
 
 constants! {
     struct ChannelsLastApply {
@@ -38,18 +38,7 @@ impl Describe for ChannelsLastApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_apply",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::AXES),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::CHANNELS_LAST),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_last_apply.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_last_apply.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

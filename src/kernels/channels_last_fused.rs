@@ -1,7 +1,7 @@
 //! The whole gradient, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+use super::{Entry, Kernel, Tensor, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastFused {
@@ -54,17 +54,7 @@ impl Describe for ChannelsLastFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_fused",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::THREAD_ROWS_SUM),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_last_fused.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_last_fused.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+use super::{Entry, Kernel, Tensor, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {
@@ -60,20 +60,7 @@ impl Describe for ChannelsLastReduce {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_reduce",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::THREADS),
-        Part::Always(parts::AXES),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::CHANNELS_LAST),
-        Part::Always(parts::THREAD_ROWS_SUM),
-        Part::Always(parts::PAIRED_SUMS),
-        Part::Always(include_str!(
-            "../../shaders/traversals/channels_last_reduce.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/channels_last_reduce.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

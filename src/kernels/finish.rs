@@ -1,7 +1,7 @@
 //! The kernel that adds partial sums.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Part, Tensor, parts, tree};
+use super::{Entry, Kernel, Tensor, tree};
 
 constants! {
     struct Finish {
@@ -11,7 +11,7 @@ constants! {
         plain: bool,
         /// So are they, in whole vec4s, and two channels share a record.
         paired: bool,
-        /// Sums of groups of parts, for another dispatch to add.
+        /// Sums of groups of for another dispatch to add.
         grouped: bool,
         /// They are added to those that are there.
         added: bool,
@@ -68,12 +68,7 @@ impl Describe for Finish {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "finish",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(include_str!("../../shaders/traversals/finish.wgsl")),
-    ],
+    text: include_str!("../../shaders/traversals/finish.wgsl"),
     tensors: &[
         Tensor::Workspace,
         Tensor::Sums,

@@ -175,34 +175,12 @@ pub(crate) enum Kernel {
     RowsApply,
 }
 
-/// A file of a kernel's text.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Part {
-    Always(&'static str),
-    /// The body of the variant's operator.
-    Body,
-    /// Where a constant is true.
-    If(&'static str, &'static str),
-    /// Where it is not.
-    Unless(&'static str, &'static str),
-}
-
-#[cfg(test)]
-impl Part {
-    pub fn text(self) -> &'static str {
-        match self {
-            Self::Always(text) | Self::If(_, text) | Self::Unless(_, text) => text,
-            Self::Body => "",
-        }
-    }
-}
-
 /// What is known of a kernel, whatever its constants.
 pub(crate) struct Entry {
     /// Name of its file and entry point.
     pub name: &'static str,
-    /// Its text: files of `shaders/parts/`, then its own.
-    pub text: &'static [Part],
+    /// Its own text, which says what it needs of `shaders/parts/`.
+    pub text: &'static str,
     /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform. Those of them that its body names
     /// are bound.
     pub tensors: &'static [Tensor],
@@ -228,7 +206,7 @@ impl Entry {
     /// Of a kernel to which every parameter has an element for each channel.
     const OVER_CHANNELS: Self = Self {
         name: "",
-        text: &[],
+        text: "",
         tensors: &[],
         statistics: false,
         optional: &[],

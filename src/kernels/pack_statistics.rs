@@ -1,7 +1,7 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Part, Tensor, parts};
+use super::{Entry, Kernel, Tensor};
 
 constants! {
     struct PackStatistics {}
@@ -29,14 +29,7 @@ impl Describe for PackStatistics {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(include_str!(
-            "../../shaders/traversals/pack_statistics.wgsl"
-        )),
-    ],
+    text: include_str!("../../shaders/traversals/pack_statistics.wgsl"),
     tensors: &[Tensor::Gamma, Tensor::Workspace],
     statistics: true,
     optional: &[Tensor::Gamma],

@@ -1,7 +1,7 @@
 //! The kernel that gathers gamma in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Part, Tensor, parts};
+use super::{Entry, Kernel, Tensor};
 
 constants! {
     struct PackWeights {}
@@ -28,10 +28,7 @@ impl Describe for PackWeights {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_weights",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(include_str!("../../shaders/traversals/pack_weights.wgsl")),
-    ],
+    text: include_str!("../../shaders/traversals/pack_weights.wgsl"),
     tensors: &[Tensor::Gamma, Tensor::Workspace],
     constants: PackWeights::SAMPLES,
     uniforms: PackWeightsUniforms::KIND,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts};
+use super::{Entry, Kernel, Tensor, of_a_vector};
 
 constants! {
     struct RowsApply {
@@ -54,15 +54,7 @@ impl Describe for RowsApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_apply",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::ROWS),
-        Part::Always(parts::ROWS_SPLIT),
-        Part::Always(include_str!("../../shaders/traversals/rows_apply.wgsl")),
-    ],
+    text: include_str!("../../shaders/traversals/rows_apply.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Part, Tensor, of_a_vector, parts, tree};
+use super::{Entry, Kernel, Tensor, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
@@ -63,20 +63,7 @@ impl Describe for RowsFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_fused",
-    text: &[
-        Part::Always(parts::TILES),
-        Part::Always(parts::RECORDS),
-        Part::Body,
-        Part::Always(parts::PAIRED_SUMS),
-        Part::Always(parts::VECTORS),
-        Part::Always(parts::ROWS),
-        Part::Always(parts::COLUMN_SUMS),
-        Part::If("aligned", parts::ROWS_ALIGNED),
-        Part::Unless("aligned", parts::ROWS_MISALIGNED),
-        Part::If("subgroups", parts::ROW_SUM_SUBGROUP),
-        Part::Unless("subgroups", parts::ROW_SUM_WORKGROUP),
-        Part::Always(include_str!("../../shaders/traversals/rows_fused.wgsl")),
-    ],
+    text: include_str!("../../shaders/traversals/rows_fused.wgsl"),
     tensors: &[
         Tensor::Src,
         Tensor::DiffDst,

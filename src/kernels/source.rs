@@ -1,7 +1,7 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Accessors, Storage};
-use super::{Body, Constant, Kernel, Part, Tensor};
+use super::{Body, Constant, Kernel, Tensor, parts};
 use crate::DType;
 
 /// A language that naga translates kernels to.
@@ -180,6 +180,7 @@ impl Variant {
     /// The WGSL text.
     pub fn wgsl(&self) -> String {
         let entry = self.kernel.entry();
+        let texts = parts::with_needs(entry.text, self.body.text(), &|constant| self.is(constant));
         let mut parts = vec![match self.accumulator() {
             DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
             _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
@@ -205,7 +206,7 @@ impl Variant {
         }
         // A body may name tensors that the kernel does not bind, and a kernel such that the body does not name.
         let mut tensors: Vec<Tensor> = entry.tensors.to_vec();
-        if entry.text.iter().any(|part| matches!(part, Part::Body)) {
+        if texts.contains(&self.body.text()) {
             tensors.extend(self.body.tensors());
             tensors.extend(self.body.statistics());
             tensors.push(Tensor::Workspace);
@@ -217,13 +218,7 @@ impl Variant {
                 parts.extend(self.accessors(tensor));
             }
         }
-        let text = entry.text.iter().filter_map(|&part| match part {
-            Part::Always(text) => Some(text),
-            Part::Body => Some(self.body.text()),
-            Part::If(name, text) => self.is(name).then_some(text),
-            Part::Unless(name, text) => (!self.is(name)).then_some(text),
-        });
-        parts.extend(text.map(str::to_owned));
+        parts.extend(texts.into_iter().map(str::to_owned));
         for_mutants(parts.join("\n"))
     }
 

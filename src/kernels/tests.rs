@@ -8,7 +8,7 @@ mod planned;
 
 use super::describe::Value;
 use super::source::{Target, VECTOR_VEC4S};
-use super::{Access, Body, Constant, Entry, Kernel, Part, Tensor, Uniforms, Variant};
+use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
 use crate::DType;
 use crate::profile::SHARED_REALS;
 use naga::back;
@@ -40,10 +40,8 @@ fn choices(entry: &Entry) -> Vec<Vec<&'static str>> {
     let flags = entry.constants.iter();
     let flags = flags.filter(|(_, value)| matches!(value, Constant::Flag(_)));
     let chooses = |name: &str| {
-        entry.text.iter().any(|part| match part {
-            Part::Always(_) | Part::Body => false,
-            Part::If(constant, _) | Part::Unless(constant, _) => *constant == name,
-        })
+        let mut needs = parts::needs(entry.text);
+        needs.any(|need| need.condition.is_some_and(|(constant, _)| constant == name))
     };
     let (choosing, others): (Vec<_>, Vec<_>) =
         flags.map(|&(name, _)| name).partition(|name| chooses(name));
@@ -720,7 +718,9 @@ fn files(folder: &str) -> Vec<(String, String)> {
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         (name, fs::read_to_string(&path).unwrap())
     };
-    paths.filter(|path| path.is_file()).map(read).collect()
+    let mut files: Vec<_> = paths.filter(|path| path.is_file()).map(read).collect();
+    files.sort();
+    files
 }
 
 /// The opening comment of a WGSL file.
@@ -773,14 +773,84 @@ fn every_file_says_what_it_is() {
     }
 }
 
+/// A kernel's text with all that it may need.
+fn whole_text(entry: &Entry, body: &'static str) -> Vec<&'static str> {
+    let [with, without] =
+        [true, false].map(|value| parts::with_needs(entry.text, body, &|_| value));
+    [with, without].concat()
+}
+
 #[test]
 fn every_part_is_of_a_kernel() {
-    for (name, text) in files("shaders/parts") {
-        let used = Kernel::ALL.iter().any(|kernel| {
-            let mut texts = kernel.entry().text.iter();
-            texts.any(|part| part.text() == text)
-        });
-        assert!(used, "{name}");
+    let files = files("shaders/parts");
+    for (name, text) in &files {
+        let used = |kernel: &Kernel| whole_text(kernel.entry(), "").contains(&text.as_str());
+        assert!(Kernel::ALL.iter().any(used), "{name}");
+    }
+    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, parts::names().collect::<Vec<_>>());
+}
+
+/// What a text needs exists, and so do the constants that ask for it.
+#[test]
+fn texts_need_what_there_is() {
+    for kernel in Kernel::ALL {
+        let entry = kernel.entry();
+        for body in Body::ALL {
+            for text in whole_text(entry, body.text()) {
+                for need in parts::needs(text) {
+                    let known =
+                        need.name == parts::BODY || parts::names().any(|name| name == need.name);
+                    assert!(known, "{}: {need:?}", entry.name);
+                    let flag = |constant| (constant, Constant::Flag(false));
+                    let has = |(constant, _)| entry.constants.contains(&flag(constant));
+                    assert!(need.condition.is_none_or(has), "{}: {need:?}", entry.name);
+                }
+            }
+        }
+    }
+}
+
+/// A text needs every part of which it uses what no other part declares, and no part of which it uses nothing.
+#[test]
+fn texts_say_what_they_need() {
+    let word_end = |c: char| !c.is_alphanumeric() && c != '_';
+    let declared = |text: &str| -> Vec<String> {
+        let words = ["fn ", "const ", "alias ", "struct ", "var<workgroup> "];
+        let lines = text.lines();
+        let names = lines.filter_map(|line| words.iter().find_map(|word| line.strip_prefix(word)));
+        let names = names.filter_map(|rest| rest.split(word_end).next());
+        names.map(str::to_owned).collect()
+    };
+    let mut parts = files("shaders/parts");
+    parts.push((parts::BODY.to_owned(), Body::Gradient.text().to_owned()));
+    let declares = |name: &String| {
+        let parts = parts.iter();
+        parts
+            .filter(|(_, text)| declared(text).contains(name))
+            .count()
+    };
+    for (name, text) in parts.iter().cloned().chain(files("shaders/traversals")) {
+        let text: &'static str = text.leak();
+        let code = text
+            .lines()
+            .map(|line| line.split("//").next().unwrap_or_default());
+        let code = code.collect::<Vec<_>>().join("\n");
+        let own = declared(text);
+        let uses =
+            |name: &String| !own.contains(name) && code.split(word_end).any(|word| word == name);
+        let named: Vec<_> = parts::needs(text).map(|need| need.name).collect();
+        for (part, text) in parts.iter().filter(|(part, _)| *part != name) {
+            let of_part = declared(text);
+            let mut used = of_part.iter().filter(|name| uses(name));
+            match named.contains(&part.as_str()) {
+                true => assert!(used.next().is_some(), "{name} does not need {part}"),
+                false => {
+                    let missed = used.find(|name| declares(name) == 1);
+                    assert_eq!(missed, None, "{name} needs {part}");
+                }
+            }
+        }
     }
 }
 
@@ -792,8 +862,7 @@ fn headers_name_the_bindings() {
         let index = entries.iter().position(|entry| entry.name == name);
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
         let entry = entries.swap_remove(index);
-        let last = entry.text.last().map(|part| part.text());
-        assert_eq!(last, Some(&*text), "{name}: another text");
+        assert_eq!(entry.text, text, "{name}: another text");
         let (_, bindings) = header
             .split_once(" Bindings: ")
             .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
@@ -818,9 +887,7 @@ fn every_constant_and_uniform_is_read() {
     let mut unread = BTreeMap::<&str, bool>::new();
     for kernel in Kernel::ALL {
         let entry = kernel.entry();
-        let texts = entry.text.iter().map(|part| part.text());
-        let texts = texts.chain([Body::Gradient.text()]);
-        let texts: String = texts.collect::<Vec<_>>().join("\n");
+        let texts = whole_text(entry, Body::Gradient.text()).join("\n");
         let code: String = texts
             .lines()
             .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")
@@ -831,9 +898,9 @@ fn every_constant_and_uniform_is_read() {
         };
         for (name, value) in entry.constants {
             let chooses = matches!(value, Constant::Flag(_))
-                && entry.text.iter().any(|part| match part {
-                    Part::Always(_) | Part::Body => false,
-                    Part::If(constant, _) | Part::Unless(constant, _) => constant == name,
+                && parts::needs(entry.text).any(|need| {
+                    need.condition
+                        .is_some_and(|(constant, _)| constant == *name)
                 });
             assert!(chooses || reads(name), "{}: {name}", entry.name);
         }
