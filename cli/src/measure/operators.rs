@@ -4,18 +4,21 @@ use super::sets::Case;
 use super::subject::Tensors;
 use wgpu_norm::{
     BatchNormArgs, BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, BufferRange, Element,
-    Error, GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormBuffers,
-    LayerNormOptions, LayerNormPlan, ParamOf,
+    Error, GpuBatchNorm, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormArgs, LayerNormBuffers,
+    LayerNormOptions, LayerNormPlan, ParamOf, RmsNormArgs, RmsNormBuffers, RmsNormOptions,
+    RmsNormPlan,
 };
 
-/// Added to the variances.
+/// Added to variances, and to means of squares.
 const EPSILON: f64 = 1e-5;
 
 /// An operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[expect(clippy::enum_variant_names, reason = "the operators' names")]
 pub enum Op {
     BatchNorm,
     LayerNorm,
+    RmsNorm,
 }
 
 /// What an operator normalizes together.
@@ -30,13 +33,14 @@ impl Op {
         match self {
             Self::BatchNorm => "batch-norm",
             Self::LayerNorm => "layer-norm",
+            Self::RmsNorm => "rms-norm",
         }
     }
 
     pub fn groups(self) -> Groups {
         match self {
             Self::BatchNorm => Groups::Channels,
-            Self::LayerNorm => Groups::Rows,
+            Self::LayerNorm | Self::RmsNorm => Groups::Rows,
         }
     }
 }
@@ -52,9 +56,11 @@ pub struct Planned {
 }
 
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::enum_variant_names, reason = "the operators' names")]
 enum Plan {
     BatchNorm(Box<BatchNormPlan>),
     LayerNorm(Box<LayerNormPlan>),
+    RmsNorm(Box<RmsNormPlan>),
 }
 
 impl Planned {
@@ -79,6 +85,16 @@ impl Planned {
                     dispatches: plan.dispatches(),
                     workspace_bytes: plan.workspace_size(),
                     plan: Plan::LayerNorm(Box::new(plan)),
+                }
+            }
+            Op::RmsNorm => {
+                let layer = GpuRmsNorm::new(gpu, rms_norm_options(case))?;
+                let plan = layer.plan(&dims, data, params, true)?;
+                Self {
+                    kernels: in_groups(&plan.kernels()),
+                    dispatches: plan.dispatches(),
+                    workspace_bytes: plan.workspace_size(),
+                    plan: Plan::RmsNorm(Box::new(plan)),
                 }
             }
         })
@@ -113,6 +129,19 @@ impl Planned {
                     diff_src: range(&tensors.diff_src),
                     diff_gamma: tensors.diff_gamma.as_ref().map(range),
                     diff_beta: tensors.diff_beta.as_ref().map(range),
+                    workspace: None,
+                },
+            ),
+            Plan::RmsNorm(plan) => plan.bind(
+                gpu,
+                &RmsNormBuffers {
+                    src: range(&tensors.src),
+                    diff_dst: range(&tensors.diff_dst),
+                    // A variance is as large, and its value changes no time.
+                    mean_square: range(&tensors.variance),
+                    gamma: Some(range(&tensors.gamma)),
+                    diff_src: range(&tensors.diff_src),
+                    diff_gamma: tensors.diff_gamma.as_ref().map(range),
                     workspace: None,
                 },
             ),
@@ -158,6 +187,16 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     beta: Some(&self.beta),
                 }))
             }
+            Op::RmsNorm => {
+                let layer = GpuRmsNorm::new(gpu, rms_norm_options(case))?;
+                pollster::block_on(layer.backward(RmsNormArgs {
+                    shape: &dims,
+                    src: &self.src,
+                    diff_dst: &self.diff_dst,
+                    mean_square: &self.variance,
+                    gamma: Some(&self.gamma),
+                }))
+            }
         };
         grads.map(drop)
     }
@@ -177,6 +216,14 @@ fn layer_norm_options(case: &Case) -> LayerNormOptions {
         epsilon: EPSILON,
         param_grads: case.param_grads,
         ..LayerNormOptions::default()
+    }
+}
+
+fn rms_norm_options(case: &Case) -> RmsNormOptions {
+    RmsNormOptions {
+        epsilon: EPSILON,
+        param_grads: case.param_grads,
+        ..RmsNormOptions::default()
     }
 }
 

@@ -9,6 +9,7 @@
 mod batch_norm;
 mod layer_norm;
 mod operator;
+mod rms_norm;
 mod rows;
 mod tensors;
 
@@ -17,9 +18,11 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::enum_variant_names, reason = "the operators' names")]
 pub enum Operators {
     BatchNormBackward(batch_norm::BatchNormBackward),
     LayerNormBackward(layer_norm::LayerNormBackward),
+    RmsNormBackward(rms_norm::RmsNormBackward),
 }
 
 impl Operators {
@@ -28,6 +31,7 @@ impl Operators {
         match self {
             Self::BatchNormBackward(command) => batch_norm::run(command, gpu),
             Self::LayerNormBackward(command) => layer_norm::run(command, gpu),
+            Self::RmsNormBackward(command) => rms_norm::run(command, gpu),
         }
     }
 }
