@@ -27,6 +27,8 @@ import time
 
 EPSILON = 1e-5
 
+OPERATORS = ("batch_norm", "layer_norm")
+
 # The same list as in src/case.rs.
 DEFAULTS = [
     ("batch_norm", (32, 64, 56, 56)),
@@ -72,11 +74,12 @@ def case_of(op, shape, dtype="f32", data_format="NCX"):
 
 
 def cases_of(report):
-    """The usual cases of a report: batch statistics, both parameter gradients."""
+    """A report's usual cases of these operators: batch statistics, both parameter gradients."""
     return [
         case_of(row["op"].replace("-", "_"), shape_of(row["shape"]), row["dtype"], row["data_format"])
         for row in report["results"]
-        if (row["statistics"], row["param_grads"]) == ("batch", "both")
+        if row["op"].replace("-", "_") in OPERATORS
+        and (row["statistics"], row["param_grads"]) == ("batch", "both")
     ]
 
 
@@ -298,7 +301,7 @@ def main():
     parser.add_argument("--like", metavar="report.json", help="time this report's cases, and add them to it")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--device", choices=["cuda", "cpu"], help="by default cuda where there is one")
-    parser.add_argument("--op", choices=["batch_norm", "layer_norm"])
+    parser.add_argument("--op", choices=OPERATORS)
     parser.add_argument("--shape", action="append", type=shape_of, default=[])
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()

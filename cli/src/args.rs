@@ -1,15 +1,15 @@
 //! The command line.
 
-use crate::attributes::{Choice, Format, choice};
 use crate::bench::Bench;
 use crate::files;
+use crate::operators::Operators;
 use crate::report::Report;
 use crate::text::excerpt;
 use crate::verify::Verify;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
-use wgpu_norm::{Algorithm, ParamGrads, Statistics, Tuning};
+use wgpu_norm::{Algorithm, Tuning};
 
 /// What the command leaves behind.
 const EXIT: &str =
@@ -84,27 +84,8 @@ pub enum Backend {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// The gradient of batch normalization in training
-    ///
-    /// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
-    /// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
-    /// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C],
-    /// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
-    ///
-    /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics. There, op
-    /// other than batch_norm_backward is a warning.
-    BatchNormBackward(BatchNormBackward),
-    /// The gradient of layer normalization
-    ///
-    /// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
-    /// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
-    /// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and
-    /// variance (biased) have src's axes before begin_norm_axis, with or without an axis of size 1 for each
-    /// other, gamma and beta the others; each may also have one axis for all of them.
-    ///
-    /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon. There,
-    /// op other than layer_norm_backward is a warning.
-    LayerNormBackward(LayerNormBackward),
+    #[command(flatten)]
+    Operator(Operators),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
     /// Times the gradients, beside the adapter's copy bandwidth
@@ -142,49 +123,4 @@ pub struct FileArgs {
     /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
     #[arg(long)]
     pub check: bool,
-}
-
-#[derive(Debug, Args)]
-pub struct BatchNormBackward {
-    #[command(flatten)]
-    pub files: FileArgs,
-    /// Added to the variance; above 0 [required unless the file's metadata has it]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-    pub epsilon: Option<f64>,
-    /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
-    /// keep (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank
-    /// and that is above 1, else NXC]
-    #[arg(long, value_name = Format::VALUE_NAME, value_parser = choice::<Format>(), ignore_case = true)]
-    pub data_format: Option<Format>,
-    /// Whether mean and variance were computed from src (batch) or are constants of the gradient
-    /// [default: the file's metadata, else batch]
-    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
-    pub statistics: Option<Statistics>,
-    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
-    /// neither: none, and gamma is ignored
-    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
-        default_value = "both")]
-    pub param_grads: ParamGrads,
-}
-
-#[derive(Debug, Args)]
-pub struct LayerNormBackward {
-    #[command(flatten)]
-    pub files: FileArgs,
-    /// The first axis that is normalized, with all after it; below 0 it counts from the end [default:
-    /// the file's metadata, else -1]
-    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
-    pub begin_norm_axis: Option<i64>,
-    /// Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored, and there are
-    /// no diff_gamma and diff_beta [default: the file's metadata, else true]
-    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
-    pub use_affine: Option<bool>,
-    /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
-    pub epsilon: Option<f64>,
-    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
-    /// neither: none, and gamma is ignored
-    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
-        default_value = "both")]
-    pub param_grads: ParamGrads,
 }

@@ -5,7 +5,6 @@
 mod adapters;
 mod args;
 mod attributes;
-mod batch_norm;
 mod bench;
 mod check;
 mod failure;
@@ -14,17 +13,15 @@ mod gpu;
 mod header;
 mod input;
 mod job;
-mod layer_norm;
 mod measure;
 mod memory;
-mod operator;
+mod operators;
 mod output;
 mod progress;
 mod report;
 mod results;
 mod stdout;
 mod temporary;
-mod tensors;
 mod text;
 mod verify;
 
@@ -52,8 +49,7 @@ pub fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
-        Command::BatchNormBackward(command) => batch_norm::run(command, &cli.gpu),
-        Command::LayerNormBackward(command) => layer_norm::run(command, &cli.gpu),
+        Command::Operator(command) => command.run(&cli.gpu),
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),

@@ -1,18 +1,16 @@
 //! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
 
+use super::operators::{Planned, Slices};
 use super::rotation::MEAN;
-use super::sets::{Case, Op};
-use super::subject::{EPSILON, Inputs, Planned, batch_norm_options};
+use super::sets::Case;
+use super::subject::Inputs;
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
 use crate::memory;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
-use wgpu_norm::{
-    BatchNormArgs, DType, DeviceOptions, Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm,
-    LayerNormArgs, LayerNormOptions, ParamOf,
-};
+use wgpu_norm::{DType, DeviceOptions, Element, Error, GpuContext, ParamOf};
 
 /// Calls on host slices.
 const CALLS: u32 = 5;
@@ -70,7 +68,6 @@ fn host_slices<T: Element, P: ParamOf<T>>(
     case: &Case,
     rounds: Option<u32>,
 ) -> Result<f64, Error> {
-    let dims = case.dims();
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let wave = |what, period: usize| -> Result<Vec<T>, Error> {
         let mut all = memory::filled(what, count(case.elements()), T::zeroed())?;
@@ -81,43 +78,19 @@ fn host_slices<T: Element, P: ParamOf<T>>(
     };
     let (statistics, columns) = case.params();
     let of = |value: f64, n: u64| memory::filled("parameters", count(n), P::from_f64(value));
-    let (src, diff_dst) = (wave("src", 97)?, wave("diff_dst", 89)?);
-    let (mean, variance) = (of(MEAN, statistics)?, of(1.0 / 12.0, statistics)?);
-    let (gamma, beta) = (of(0.5, columns)?, of(0.0, columns)?);
+    let slices = Slices::<T, P> {
+        src: wave("src", 97)?,
+        diff_dst: wave("diff_dst", 89)?,
+        mean: of(MEAN, statistics)?,
+        variance: of(1.0 / 12.0, statistics)?,
+        gamma: of(0.5, columns)?,
+        beta: of(0.0, columns)?,
+    };
     let mut samples: Vec<Duration> = Vec::new();
     // The first call makes pipelines, and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
         let begin = Instant::now();
-        match case.op {
-            Op::BatchNorm => {
-                let layer = GpuBatchNorm::new(gpu, batch_norm_options(case))?;
-                pollster::block_on(layer.backward(BatchNormArgs {
-                    shape: &dims,
-                    src: &src,
-                    diff_dst: &diff_dst,
-                    mean: &mean,
-                    variance: &variance,
-                    gamma: Some(&gamma),
-                }))?;
-            }
-            Op::LayerNorm => {
-                let options = LayerNormOptions {
-                    epsilon: EPSILON,
-                    param_grads: case.param_grads,
-                    ..LayerNormOptions::default()
-                };
-                let layer = GpuLayerNorm::new(gpu, options)?;
-                pollster::block_on(layer.backward(LayerNormArgs {
-                    shape: &dims,
-                    src: &src,
-                    diff_dst: &diff_dst,
-                    mean: &mean,
-                    variance: &variance,
-                    gamma: Some(&gamma),
-                    beta: Some(&beta),
-                }))?;
-            }
-        }
+        slices.backward(gpu, case)?;
         if call > 0 {
             samples.push(begin.elapsed());
         }

@@ -2,9 +2,10 @@
 //! whatever else the machine does meets all three alike.
 
 use super::copy::{Choices, Copier};
+use super::operators::Planned;
 use super::rotation;
 use super::sets::Case;
-use super::subject::{Inputs, Planned};
+use super::subject::Inputs;
 use super::timing::{Clock, Rounds, gb_per_s, median_ms};
 use crate::attributes::Choice as _;
 use crate::failure::Failure;
@@ -159,9 +160,9 @@ impl Bencher {
             portable_copy_gb_per_s: portable_copy,
             copy_buffer_gb_per_s: gb_per_s(copies.bytes, plain),
             models: case.models().iter().map(model).collect(),
-            kernel: plan.kernels(),
-            dispatches: plan.dispatches() as u64,
-            workspace_bytes: plan.workspace_bytes(),
+            kernel: plan.kernels,
+            dispatches: plan.dispatches as u64,
+            workspace_bytes: plan.workspace_bytes,
         })
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! | module | knows |
 //! |---|---|
+//! | `operators` | the operators, how each is planned and run |
 //! | `sets` | the shapes, and the cases that they make |
 //! | `selection` | the flags that choose among them |
 //! | `device`, `rotation`, `timing` | buffers, several sets of them in turns, clocks |
-//! | `copy`, `subject` | what is timed: copies, operators |
+//! | `copy`, `subject` | what is timed: copies, operators on their buffers |
 //! | `bencher`, `around` | both in turns, what surrounds them |
 //! | `budget` | time that may be spent |
 //! | `search`, `trial` | the search for a tuning, and what it measures |
@@ -15,6 +16,7 @@ pub mod bencher;
 pub mod budget;
 mod copy;
 mod device;
+pub mod operators;
 mod rotation;
 pub mod search;
 pub mod selection;

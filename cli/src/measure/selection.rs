@@ -1,13 +1,14 @@
 //! The flags that choose what is timed.
 
-use super::sets::{Case, Op, Set, Shape};
+use super::operators::{Groups, Op};
+use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
-use clap::Args;
+use clap::{Args, ValueEnum as _};
 use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
 
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// The operators, separated by commas [default: both; batch-norm with --shape]
+    /// The operators, separated by commas [default: all; batch-norm with --shape]
     #[arg(long, value_delimiter = ',')]
     pub op: Vec<Op>,
     /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
@@ -15,7 +16,7 @@ pub struct Selection {
         value_parser = choice::<DataFormat>(), ignore_case = true)]
     pub data_format: Vec<DataFormat>,
     /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224;
-    /// for layer norm the last axis is normalized
+    /// for all but batch norm the last axis is normalized
     #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
     pub shape: Vec<Shape>,
     /// Of batch norm: whether the gradient flows through mean and variance
@@ -56,7 +57,7 @@ impl Selection {
         dtypes: &[DType],
     ) -> Vec<Case> {
         let ops = match (self.op.as_slice(), self.shape.as_slice()) {
-            ([], []) => &[Op::BatchNorm, Op::LayerNorm][..],
+            ([], []) => Op::value_variants(),
             ([], _) => &[Op::BatchNorm],
             (ops, _) => ops,
         };
@@ -69,14 +70,14 @@ impl Selection {
             for shape in shapes {
                 for &dtype in dtypes {
                     for data_format in self.formats(op, &shape) {
-                        let batch_norm = op == Op::BatchNorm;
+                        let over_channels = op.groups() == Groups::Channels;
                         let case = Case {
                             set: self.set(set),
                             op,
                             shape: shape.clone(),
                             dtype,
                             data_format,
-                            statistics: match batch_norm {
+                            statistics: match over_channels {
                                 true => self.statistics,
                                 false => Statistics::Batch,
                             },
@@ -99,10 +100,10 @@ impl Selection {
             given => given,
         };
         let formats = formats.iter().copied().map(Some);
-        match (op, shape.0.len()) {
-            (Op::LayerNorm, _) => vec![None],
-            (Op::BatchNorm, 2) => formats.take(1).collect(),
-            (Op::BatchNorm, _) => formats.collect(),
+        match (op.groups(), shape.0.len()) {
+            (Groups::Rows, _) => vec![None],
+            (Groups::Channels, 2) => formats.take(1).collect(),
+            (Groups::Channels, _) => formats.collect(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What is timed: the sets of shapes, from real networks, and the cases that they make.
 
+use super::operators::{Groups, Op};
 use std::fmt;
 use std::str::FromStr;
 use wgpu_norm::{DType, DataFormat, GpuContext, ParamGrads, Statistics};
@@ -13,22 +14,6 @@ pub enum Set {
     Gpu,
     /// Where latency counts
     Small,
-}
-
-/// An operator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Op {
-    BatchNorm,
-    LayerNorm,
-}
-
-impl Op {
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::BatchNorm => "batch-norm",
-            Self::LayerNorm => "layer-norm",
-        }
-    }
 }
 
 impl Set {
@@ -50,8 +35,8 @@ impl Set {
 
     /// Its shapes, written N × C × spatial.
     pub fn shapes(self, op: Op) -> &'static [&'static [usize]] {
-        match (self, op) {
-            (Self::Software, Op::BatchNorm) => &[
+        match (self, op.groups()) {
+            (Self::Software, Groups::Channels) => &[
                 &[4, 64, 112, 112],
                 &[8, 64, 56, 56],
                 &[32, 64, 56, 56],
@@ -70,7 +55,7 @@ impl Set {
                 &[65536, 64],
                 &[4, 32, 64, 64, 64],
             ],
-            (Self::Gpu, Op::BatchNorm) => &[
+            (Self::Gpu, Groups::Channels) => &[
                 &[50, 64, 112, 112],
                 &[50, 64, 56, 56],
                 &[50, 256, 56, 56],
@@ -94,7 +79,7 @@ impl Set {
                 // Larger than most adapters' bindings.
                 &[256, 256, 56, 56],
             ],
-            (Self::Small, Op::BatchNorm) => &[
+            (Self::Small, Groups::Channels) => &[
                 &[64, 128],
                 &[16, 1024, 1],
                 &[8, 512, 7, 7],
@@ -102,37 +87,37 @@ impl Set {
                 &[1, 544, 15, 15],
                 &[128, 2048],
             ],
-            (Self::Software, Op::LayerNorm) => {
+            (Self::Software, Groups::Rows) => {
                 &[&[4096, 768], &[512, 4096], &[65536, 64], &[16, 50257]]
             }
-            (Self::Gpu, Op::LayerNorm) => {
+            (Self::Gpu, Groups::Rows) => {
                 &[&[8192, 4096], &[65536, 768], &[1048576, 64], &[512, 50257]]
             }
-            (Self::Small, Op::LayerNorm) => &[&[257, 768], &[128, 1, 1024]],
+            (Self::Small, Groups::Rows) => &[&[257, 768], &[128, 1, 1024]],
         }
     }
 
     /// A few of its shapes, one of each kind: long and short planes, few long channels, channels last, rows.
     pub fn representatives(self, op: Op) -> &'static [&'static [usize]] {
-        match (self, op) {
-            (Self::Software, Op::BatchNorm) => &[
+        match (self, op.groups()) {
+            (Self::Software, Groups::Channels) => &[
                 &[8, 64, 56, 56],
                 &[32, 256, 14, 14],
                 &[32, 2048, 7, 7],
                 &[2, 3, 512, 512],
                 &[65536, 64],
             ],
-            (Self::Software, Op::LayerNorm) => &[&[512, 4096], &[65536, 64]],
-            (Self::Gpu, Op::BatchNorm) => &[
+            (Self::Software, Groups::Rows) => &[&[512, 4096], &[65536, 64]],
+            (Self::Gpu, Groups::Channels) => &[
                 &[50, 256, 56, 56],
                 &[50, 1024, 14, 14],
                 &[50, 2048, 7, 7],
                 &[20, 6, 65536],
                 &[65536, 64],
             ],
-            (Self::Gpu, Op::LayerNorm) => &[&[8192, 4096], &[65536, 768]],
+            (Self::Gpu, Groups::Rows) => &[&[8192, 4096], &[65536, 768]],
             // Few enough.
-            (Self::Small, op) => self.shapes(op),
+            (Self::Small, _) => self.shapes(op),
         }
     }
 }
@@ -179,7 +164,7 @@ pub struct Case {
     /// N × C × spatial whatever the format is.
     pub shape: Shape,
     pub dtype: DType,
-    /// Where the channels are; layer norm has none.
+    /// Where the channels are; none of an operator over rows.
     pub data_format: Option<DataFormat>,
     pub statistics: Statistics,
     pub param_grads: ParamGrads,
@@ -202,15 +187,15 @@ impl Case {
         product(&self.shape.0)
     }
 
-    /// Elements of mean and variance, and those of gamma.
+    /// Elements of a statistic, as mean, and those of gamma.
     pub fn params(&self) -> (u64, u64) {
         let shape = &self.shape.0;
-        match self.op {
-            Op::BatchNorm => {
+        match self.op.groups() {
+            Groups::Channels => {
                 let channels = shape.get(1).map_or(1, |&c| c as u64);
                 (channels, channels)
             }
-            Op::LayerNorm => {
+            Groups::Rows => {
                 let columns = shape.last().map_or(1, |&c| c as u64);
                 (self.elements() / columns.max(1), columns)
             }
@@ -260,6 +245,7 @@ fn product(dims: &[usize]) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use clap::ValueEnum as _;
 
     #[test]
     fn shapes_read_as_they_print() {
@@ -293,7 +279,7 @@ mod tests {
     #[test]
     fn every_shape_of_a_set_can_be_given_by_hand() {
         for set in [Set::Software, Set::Gpu, Set::Small] {
-            for op in [Op::BatchNorm, Op::LayerNorm] {
+            for &op in Op::value_variants() {
                 for one in set.representatives(op) {
                     assert!(set.shapes(op).contains(one), "{one:?}");
                 }
@@ -301,7 +287,8 @@ mod tests {
                     let shape = Shape(shape.to_vec());
                     assert_eq!(shape.to_string().parse::<Shape>().unwrap(), shape);
                     let elements = product(&shape.0);
-                    assert!(set != Set::Software || op != Op::BatchNorm || elements >= 1_000_000);
+                    let large = set == Set::Software && op.groups() == Groups::Channels;
+                    assert!(!large || elements >= 1_000_000);
                 }
             }
         }

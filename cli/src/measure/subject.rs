@@ -1,130 +1,24 @@
-//! A case on the device: its plan, and buffers bound to it in several sets.
+//! A case on the device: buffers in several sets, and a plan bound to them.
 
 use super::device::{scoped, storage};
+use super::operators::Planned;
 use super::rotation::{self, MEAN};
-use super::sets::{Case, Op};
+use super::sets::Case;
 use super::timing::Clock;
 use crate::memory;
-use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, BufferRange, DType, Element, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, LayerNormBuffers, LayerNormOptions, LayerNormPlan,
-    ParamGrads,
-};
-
-/// Added to the variances.
-pub const EPSILON: f64 = 1e-5;
-
-/// A case's plan.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Planned {
-    BatchNorm(Box<BatchNormPlan>),
-    LayerNorm(Box<LayerNormPlan>),
-}
-
-impl Planned {
-    pub fn new(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
-        let (dims, data, params) = (case.dims(), case.dtype, case.params_dtype());
-        Ok(match case.op {
-            Op::BatchNorm => {
-                let layer = GpuBatchNorm::new(gpu, batch_norm_options(case))?;
-                Self::BatchNorm(Box::new(layer.plan(&dims, data, params, true)?))
-            }
-            Op::LayerNorm => {
-                let options = LayerNormOptions {
-                    param_grads: case.param_grads,
-                    ..LayerNormOptions::default()
-                };
-                let layer = GpuLayerNorm::new(gpu, options)?;
-                Self::LayerNorm(Box::new(layer.plan(&dims, data, params)?))
-            }
-        })
-    }
-
-    /// The kernels in order, repetitions together: `channels_first_reduce×2+finish+channels_first_apply×2`.
-    pub fn kernels(&self) -> String {
-        let names = match self {
-            Self::BatchNorm(plan) => plan.kernels(),
-            Self::LayerNorm(plan) => plan.kernels(),
-        };
-        let groups = names.chunk_by(|a, b| a == b);
-        let texts = groups.map(|group| match group {
-            [one] => (*one).to_owned(),
-            [one, ..] => format!("{one}×{}", group.len()),
-            [] => String::new(),
-        });
-        texts.collect::<Vec<_>>().join("+")
-    }
-
-    pub fn dispatches(&self) -> usize {
-        match self {
-            Self::BatchNorm(plan) => plan.dispatches(),
-            Self::LayerNorm(plan) => plan.dispatches(),
-        }
-    }
-
-    pub fn workspace_bytes(&self) -> u64 {
-        match self {
-            Self::BatchNorm(plan) => plan.workspace_size(),
-            Self::LayerNorm(plan) => plan.workspace_size(),
-        }
-    }
-
-    pub fn bind(&self, gpu: &GpuContext, tensors: &Tensors) -> Result<Bound, Error> {
-        let range = BufferRange::from;
-        match self {
-            Self::BatchNorm(plan) => plan.bind(
-                gpu,
-                &BatchNormBuffers {
-                    src: range(&tensors.src),
-                    diff_dst: range(&tensors.diff_dst),
-                    mean: range(&tensors.mean),
-                    variance: range(&tensors.variance),
-                    gamma: Some(range(&tensors.gamma)),
-                    diff_src: range(&tensors.diff_src),
-                    diff_gamma: tensors.diff_gamma.as_ref().map(range),
-                    diff_beta: tensors.diff_beta.as_ref().map(range),
-                    sums: None,
-                    workspace: None,
-                },
-            ),
-            Self::LayerNorm(plan) => plan.bind(
-                gpu,
-                &LayerNormBuffers {
-                    src: range(&tensors.src),
-                    diff_dst: range(&tensors.diff_dst),
-                    mean: range(&tensors.mean),
-                    variance: range(&tensors.variance),
-                    gamma: Some(range(&tensors.gamma)),
-                    diff_src: range(&tensors.diff_src),
-                    diff_gamma: tensors.diff_gamma.as_ref().map(range),
-                    diff_beta: tensors.diff_beta.as_ref().map(range),
-                    workspace: None,
-                },
-            ),
-        }
-    }
-}
-
-pub fn batch_norm_options(case: &Case) -> BatchNormOptions {
-    BatchNormOptions {
-        data_format: case.data_format.unwrap_or_default(),
-        statistics: case.statistics,
-        param_grads: case.param_grads,
-        ..BatchNormOptions::new(EPSILON)
-    }
-}
+use wgpu_norm::{Bound, DType, Element, Error, GpuContext, ParamGrads};
 
 /// A set of a case's tensors: src and diff_dst are random, mean and variance are src's but for the
 /// noise of its channels.
 pub struct Tensors {
-    src: wgpu::Buffer,
-    diff_dst: wgpu::Buffer,
-    mean: wgpu::Buffer,
-    variance: wgpu::Buffer,
-    gamma: wgpu::Buffer,
-    diff_src: wgpu::Buffer,
-    diff_gamma: Option<wgpu::Buffer>,
-    diff_beta: Option<wgpu::Buffer>,
+    pub src: wgpu::Buffer,
+    pub diff_dst: wgpu::Buffer,
+    pub mean: wgpu::Buffer,
+    pub variance: wgpu::Buffer,
+    pub gamma: wgpu::Buffer,
+    pub diff_src: wgpu::Buffer,
+    pub diff_gamma: Option<wgpu::Buffer>,
+    pub diff_beta: Option<wgpu::Buffer>,
 }
 
 impl Tensors {

@@ -1,9 +1,10 @@
 //! What the search for a tuning measures: a few cases on the GPU.
 
 use super::bencher::Patterns;
+use super::operators::Planned;
 use super::search::Measure;
 use super::sets::Case;
-use super::subject::{Inputs, Planned};
+use super::subject::Inputs;
 use super::timing::{Clock, median_ms};
 use super::{possible, rotation};
 use crate::failure::Failure;

@@ -1,7 +1,9 @@
 //! The order of the cases: if time ends, there should be some of every kind, and the most valuable ones.
 
+use crate::measure::operators::Op;
 use crate::measure::selection::Selection;
-use crate::measure::sets::{Case, Op, Set};
+use crate::measure::sets::{Case, Set};
+use clap::ValueEnum as _;
 use wgpu_norm::DType;
 
 /// The cases of a set and of the small one. The first element type comes first: shapes of every kind, small ones; then
@@ -9,12 +11,12 @@ use wgpu_norm::DType;
 pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
     let (first, others) = dtypes.split_at(dtypes.len().min(1));
     let stages = [
-        alternating(selection.cases(set, Set::representatives, first)),
-        alternating(selection.cases(Set::Small, Set::shapes, first)),
-        alternating(selection.cases(set, Set::representatives, others)),
-        alternating(selection.cases(set, Set::shapes, first)),
-        alternating(selection.cases(set, Set::shapes, others)),
-        alternating(selection.cases(Set::Small, Set::shapes, others)),
+        alternating(&selection.cases(set, Set::representatives, first)),
+        alternating(&selection.cases(Set::Small, Set::shapes, first)),
+        alternating(&selection.cases(set, Set::representatives, others)),
+        alternating(&selection.cases(set, Set::shapes, first)),
+        alternating(&selection.cases(set, Set::shapes, others)),
+        alternating(&selection.cases(Set::Small, Set::shapes, others)),
     ];
     let mut cases: Vec<Case> = Vec::new();
     for case in stages.into_iter().flatten() {
@@ -26,15 +28,14 @@ pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
 }
 
 /// The operators in turns, each in its own order.
-fn alternating(cases: Vec<Case>) -> Vec<Case> {
-    let (batch, layer): (Vec<Case>, Vec<Case>) =
-        cases.into_iter().partition(|case| case.op == Op::BatchNorm);
-    let place = |cases: Vec<Case>| {
-        let count = cases.len().max(1) as f64;
-        let placed = cases.into_iter().enumerate();
-        placed.map(move |(index, case)| ((index as f64 + 0.5) / count, case))
-    };
-    let mut all: Vec<(f64, Case)> = place(batch).chain(place(layer)).collect();
+fn alternating(cases: &[Case]) -> Vec<Case> {
+    let mut all: Vec<(f64, Case)> = Vec::new();
+    for op in Op::value_variants() {
+        let of_op = cases.iter().filter(|case| case.op == *op);
+        let count = of_op.clone().count().max(1) as f64;
+        let placed = of_op.cloned().enumerate();
+        all.extend(placed.map(|(index, case)| ((index as f64 + 0.5) / count, case)));
+    }
     all.sort_by(|(a, _), (b, _)| a.total_cmp(b));
     all.into_iter().map(|(_, case)| case).collect()
 }
@@ -66,10 +67,12 @@ mod tests {
             }
             kinds.len()
         };
-        assert_eq!(kinds(&all[..5]), 3);
+        // Two formats of batch norm, and one of each operator over rows.
+        let formats = 1 + Op::value_variants().len();
+        assert_eq!(kinds(&all[..5]), formats);
         // But for small shapes of the other types, these are all.
-        assert_eq!(kinds(&all[..45]), 12);
-        assert_eq!(kinds(&all), 18);
+        assert_eq!(kinds(&all[..50]), 4 * formats);
+        assert_eq!(kinds(&all), 6 * formats);
         let whole = selection(&[]).cases(Set::Gpu, Set::shapes, &TYPES).len()
             + selection(&[]).cases(Set::Small, Set::shapes, &TYPES).len();
         assert_eq!(all.len(), whole);

@@ -14,6 +14,7 @@ mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
+mod rms_norm;
 
 /// The subcommand of most tests here.
 const BATCH_NORM: &str = "batch-norm-backward";

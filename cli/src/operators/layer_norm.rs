@@ -1,17 +1,51 @@
 //! `wgpu-norm layer-norm-backward`.
 
-use crate::args::{GpuArgs, LayerNormBackward};
-use crate::attributes;
+use super::operator::{self, Operator};
+use super::rows;
+use super::tensors::{Arguments, Values};
+use crate::args::{FileArgs, GpuArgs};
+use crate::attributes::{self, Choice, choice};
 use crate::failure::Failure;
-use crate::input::{Input, Tensor};
+use crate::input::Input;
 use crate::job::Job;
-use crate::operator::{self, Operator};
-use crate::tensors::{Arguments, Values};
+use clap::Args;
 use wgpu_norm::reference::{self, Gradients};
 use wgpu_norm::{
     Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, ParamGrads,
     ParamOf,
 };
+
+/// The gradient of layer normalization
+///
+/// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
+/// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
+/// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and
+/// variance (biased) have src's axes before begin_norm_axis, with or without an axis of size 1 for each
+/// other, gamma and beta the others; each may also have one axis for all of them.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon. There,
+/// op other than layer_norm_backward is a warning.
+#[derive(Debug, Args)]
+pub struct LayerNormBackward {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// The first axis that is normalized, with all after it; below 0 it counts from the end [default:
+    /// the file's metadata, else -1]
+    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
+    pub begin_norm_axis: Option<i64>,
+    /// Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored, and there are
+    /// no diff_gamma and diff_beta [default: the file's metadata, else true]
+    #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
+    pub use_affine: Option<bool>,
+    /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    pub param_grads: ParamGrads,
+}
 
 /// Runs the subcommand.
 pub fn run(command: &LayerNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
@@ -36,7 +70,7 @@ fn options(command: &LayerNormBackward, input: &Input) -> Result<LayerNormOption
 
 fn arguments(job: &Job, options: LayerNormOptions) -> Result<Arguments, Failure> {
     let input = &job.input;
-    let mut found = Arguments::find(input)?;
+    let mut found = Arguments::find(input, &["mean", "variance"])?;
     if options.use_affine {
         let why = " (use_affine is true)";
         found.gamma = Some(input.tensor("gamma", why)?);
@@ -48,43 +82,8 @@ fn arguments(job: &Job, options: LayerNormOptions) -> Result<Arguments, Failure>
             }
         }
     }
-    let src = found.src.shape();
-    let axis = first_normalized_axis(src.len(), options.begin_norm_axis);
-    // Where src has no such axis, the library says so.
-    if let Some((rows, columns)) = axis.and_then(|axis| src.split_at_checked(axis)) {
-        let kept = [rows, &vec![1; columns.len()]].concat();
-        for statistic in [&found.mean, &found.variance] {
-            if statistic.shape() != kept {
-                expect_sizes(statistic, rows, " (src's axes before begin_norm_axis)")?;
-            }
-        }
-        for param in [&found.gamma, &found.beta].into_iter().flatten() {
-            expect_sizes(param, columns, " (src's axes from begin_norm_axis on)")?;
-        }
-    }
+    rows::check_shapes(&found, options.begin_norm_axis)?;
     Ok(found)
-}
-
-/// begin_norm_axis counted from the front; none if there is no such axis.
-fn first_normalized_axis(rank: usize, begin_norm_axis: i64) -> Option<usize> {
-    let axis = match usize::try_from(begin_norm_axis) {
-        Ok(axis) => axis,
-        Err(_) => rank.checked_sub(usize::try_from(begin_norm_axis.unsigned_abs()).ok()?)?,
-    };
-    (axis < rank).then_some(axis)
-}
-
-/// A failure if the tensor has neither these sizes nor, as one axis, their product.
-fn expect_sizes(tensor: &Tensor, sizes: &[usize], why: &'static str) -> Result<(), Failure> {
-    let product = match sizes.contains(&0) {
-        true => Some(0), // whatever the other sizes are
-        false => sizes.iter().try_fold(1_usize, |p, &s| p.checked_mul(s)),
-    };
-    let flat = product.map(|product| [product]);
-    let flat = flat.iter().map(<[usize; 1]>::as_slice);
-    let mut allowed = vec![sizes];
-    allowed.extend(flat.filter(|&flat| flat != sizes));
-    tensor.expect_shape(&allowed, why)
 }
 
 impl Operator for LayerNormOptions {
@@ -118,8 +117,8 @@ impl Operator for LayerNormOptions {
             shape: values.shape,
             src: &values.src,
             diff_dst: &values.diff_dst,
-            mean: &values.mean,
-            variance: &values.variance,
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
             gamma: values.gamma.as_deref(),
             beta: values.beta.as_deref(),
         }))
@@ -130,31 +129,16 @@ impl Operator for LayerNormOptions {
         reference::LayerNorm {
             shape: values.shape,
             // The reference refuses `rank`, as the library has refused what has no such axis.
-            begin_norm_axis: first_normalized_axis(rank, self.begin_norm_axis).unwrap_or(rank),
+            begin_norm_axis: rows::first_normalized_axis(rank, self.begin_norm_axis)
+                .unwrap_or(rank),
             src: &values.src,
             diff_dst: &values.diff_dst,
-            mean: &values.mean,
-            variance: &values.variance,
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
             gamma: values.gamma.as_deref(),
             epsilon: self.epsilon,
             param_grads: self.param_grads,
         }
         .backward()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn axes_count_from_either_end() {
-        let axes = [0, 2, -1, -3].map(|axis| first_normalized_axis(3, axis));
-        assert_eq!(axes, [Some(0), Some(2), Some(2), Some(0)]);
-        for axis in [3, -4, i64::MIN, i64::MAX] {
-            assert_eq!(first_normalized_axis(3, axis), None, "{axis}");
-        }
-        assert_eq!(first_normalized_axis(0, -1), None);
-        assert_eq!(first_normalized_axis(0, 0), None);
     }
 }

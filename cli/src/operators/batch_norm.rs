@@ -1,17 +1,50 @@
 //! `wgpu-norm batch-norm-backward`.
 
-use crate::args::{BatchNormBackward, GpuArgs};
-use crate::attributes::{self, Choice, Format};
+use super::operator::{self, Operator};
+use super::tensors::{Arguments, Values};
+use crate::args::{FileArgs, GpuArgs};
+use crate::attributes::{self, Choice, Format, choice};
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use crate::job::Job;
-use crate::operator::{self, Operator};
-use crate::tensors::{Arguments, Values};
+use clap::Args;
 use wgpu_norm::reference::{self, Gradients, channel_axes};
 use wgpu_norm::{
     BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext, Grads,
-    ParamGrads, ParamOf,
+    ParamGrads, ParamOf, Statistics,
 };
+
+/// The gradient of batch normalization in training
+///
+/// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
+/// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
+/// otherwise, diff_gamma and diff_beta in the parameters'. mean, variance (biased) and gamma are of shape [C],
+/// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics. There, op
+/// other than batch_norm_backward is a warning.
+#[derive(Debug, Args)]
+pub struct BatchNormBackward {
+    #[command(flatten)]
+    pub files: FileArgs,
+    /// Added to the variance; above 0 [required unless the file's metadata has it]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
+    /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
+    /// keep (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank
+    /// and that is above 1, else NXC]
+    #[arg(long, value_name = Format::VALUE_NAME, value_parser = choice::<Format>(), ignore_case = true)]
+    pub data_format: Option<Format>,
+    /// Whether mean and variance were computed from src (batch) or are constants of the gradient
+    /// [default: the file's metadata, else batch]
+    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
+    pub statistics: Option<Statistics>,
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    pub param_grads: ParamGrads,
+}
 
 /// The operator with its attributes.
 struct BatchNorm {
@@ -25,7 +58,7 @@ pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.files, BatchNorm::NAME)?;
     let options = options(command, &job.input)?;
     let format = attributes::named(command.data_format, &job.input, "data_format")?;
-    let mut arguments = Arguments::find(&job.input)?;
+    let mut arguments = Arguments::find(&job.input, &["mean", "variance"])?;
     arguments.gamma = job.input.optional("gamma")?;
     let mut operator = BatchNorm {
         options,
@@ -41,7 +74,7 @@ pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
         }
         Format::Broadcast => {
             check_broadcast(&arguments)?;
-            operator.broadcast = Some(arguments.mean.shape().to_vec());
+            operator.broadcast = Some(arguments.first_param().shape().to_vec());
         }
     }
     operator::run(job, gpu, &operator, &arguments)
@@ -74,7 +107,7 @@ fn recognize(arguments: &Arguments) -> Format {
 
 /// The default is NXC; a file whose channels are as well axis 1 may mean that.
 fn warn_if_ambiguous(job: &Job, arguments: &Arguments) {
-    let (src, params) = (arguments.src.shape(), arguments.mean.shape());
+    let (src, params) = (arguments.src.shape(), arguments.first_param().shape());
     if let ([_, second, .., last], [channels]) = (src, params)
         && second == last
         && last == channels
@@ -108,7 +141,7 @@ fn check_broadcast(arguments: &Arguments) -> Result<(), Failure> {
     let mut params = arguments.params();
     params.try_for_each(|param| {
         expect_broadcast(param, &arguments.src)?;
-        param.expect_shape(&[arguments.mean.shape()], " as mean")
+        param.expect_shape(&[arguments.first_param().shape()], " as mean")
     })
 }
 
@@ -174,8 +207,8 @@ impl Operator for BatchNorm {
             shape: values.shape,
             src: &values.src,
             diff_dst: &values.diff_dst,
-            mean: &values.mean,
-            variance: &values.variance,
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
             gamma: values.gamma.as_deref(),
         };
         match &self.broadcast {
@@ -197,8 +230,8 @@ impl Operator for BatchNorm {
             channel_axes: &channel_axes,
             src: &values.src,
             diff_dst: &values.diff_dst,
-            mean: &values.mean,
-            variance: &values.variance,
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
             gamma: values.gamma.as_deref(),
             epsilon: self.options.epsilon,
             statistics: self.options.statistics,

@@ -1,11 +1,11 @@
 //! What all operators have in common, from their tensors in the file to their results.
 
+use super::tensors::{Arguments, Values};
 use crate::args::GpuArgs;
 use crate::check::Comparison;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output;
-use crate::tensors::{Arguments, Values};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
 use wgpu_norm::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf};
