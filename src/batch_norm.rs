@@ -1,13 +1,12 @@
 //! The gradient of batch normalization.
 
-use crate::bound::{self, Bound, BufferRange};
 use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
+use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, BatchNormProblem, Plan, Requirement};
+use crate::plan::{self, BatchNormProblem};
 use crate::{
-    Algorithm, DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf,
-    Statistics, host,
+    DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, Statistics, host,
 };
 
 /// What a [`GpuBatchNorm`] computes.
@@ -265,80 +264,15 @@ impl GpuBatchNorm {
     }
 }
 
-/// What to dispatch for one shape and its element types: the first of three stages.
-///
-/// 1. [`GpuBatchNorm::plan`], once for a shape: pure, no GPU object is made.
-/// 2. [`BatchNormPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
-/// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
-///
-/// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
-/// becomes NaN or infinite.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub struct BatchNormPlan {
-    plan: Plan,
-}
-
-/// The caller's buffers of a batch-norm gradient.
-///
-/// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine. [`BatchNormPlan::sizes`] says how large each must be.
-#[derive(Clone, Copy, Debug)]
-pub struct BatchNormBuffers<'a> {
-    /// The layer's input.
-    pub src: BufferRange<'a>,
-    /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: BufferRange<'a>,
-    /// Mean of each channel.
-    pub mean: BufferRange<'a>,
-    /// Biased variance of each channel.
-    pub variance: BufferRange<'a>,
-    /// Scale of each channel; given exactly if the plan was made with gamma.
-    pub gamma: Option<BufferRange<'a>>,
-    /// Written: gradient with respect to src.
-    pub diff_src: BufferRange<'a>,
-    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`].
-    pub diff_gamma: Option<BufferRange<'a>>,
-    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`].
-    pub diff_beta: Option<BufferRange<'a>>,
-    /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
-    /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
-    /// such buffers of several devices, number included, synchronizes a batch across them. The sums are
-    /// zeros where no gradient depends on them. Without it there are no halves. Not to be given where its size is 0.
-    pub sums: Option<BufferRange<'a>>,
-    /// Scratch memory of [`BatchNormPlan::workspace_size`] bytes, which any other work may use
-    /// before and after. Without it the bound plan makes its own.
-    pub workspace: Option<BufferRange<'a>>,
-}
-
-/// Bytes of the buffers of a batch-norm gradient, each for the range of the same name in
-/// [`BatchNormBuffers`]; none for what the plan does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "those of BatchNormBuffers")]
-pub struct BatchNormSizes {
-    pub src: u64,
-    pub diff_dst: u64,
-    pub mean: u64,
-    pub variance: u64,
-    pub gamma: Option<u64>,
-    pub diff_src: u64,
-    pub diff_gamma: Option<u64>,
-    pub diff_beta: Option<u64>,
-    pub sums: u64,
-    pub workspace: u64,
-}
-
-impl BatchNormPlan {
-    /// Bytes that each buffer range must have: the tensor's own, up to the next multiple of 4. Where an odd
-    /// number of f16 or bf16 elements does not fill the last 4, the rest of them is written as 0.
-    pub fn sizes(&self) -> BatchNormSizes {
-        self.sizes_by(Requirement::bytes)
-    }
-
-    /// Bytes that each buffer range had best have: those of the elements up to the next multiple of four.
-    /// Kernels load four elements at a time to the end then; without the padding they do so more slowly. What
-    /// is beyond [`sizes`](Self::sizes) is not changed and does not count.
+operands! {
+    /// What to dispatch for one shape and its element types: the first of three stages.
+    ///
+    /// 1. [`GpuBatchNorm::plan`], once for a shape: pure, no GPU object is made.
+    /// 2. [`BatchNormPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
+    /// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
+    ///
+    /// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
+    /// becomes NaN or infinite.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -357,82 +291,38 @@ impl BatchNormPlan {
     /// assert_eq!(plan.padded_sizes().gamma, None);
     /// # Ok(()) }).unwrap();
     /// ```
-    pub fn padded_sizes(&self) -> BatchNormSizes {
-        self.sizes_by(Requirement::padded_bytes)
-    }
+    plan BatchNormPlan;
+    /// The caller's buffers of a batch-norm gradient.
+    ///
+    /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
+    buffers BatchNormBuffers;
+    sizes BatchNormSizes;
+    /// The layer's input.
+    src: Src always;
+    /// Gradient of the loss with respect to the layer's output.
+    diff_dst: DiffDst always;
+    /// Mean of each channel.
+    mean: Mean always;
+    /// Biased variance of each channel.
+    variance: Variance always;
+    /// Scale of each channel; given exactly if the plan was made with gamma.
+    gamma: Gamma maybe;
+    /// Written: gradient with respect to src.
+    diff_src: DiffSrc always;
+    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`].
+    diff_gamma: DiffGamma maybe;
+    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`].
+    diff_beta: DiffBeta maybe;
+    /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
+    /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
+    /// such buffers of several devices, number included, synchronizes a batch across them. The sums are
+    /// zeros where no gradient depends on them. Without it there are no halves. Not to be given where its size is 0.
+    sums: Sums scratch;
+}
 
-    fn sizes_by(&self, bytes: fn(&Requirement) -> u64) -> BatchNormSizes {
-        let given = |tensor| self.plan.requirement(tensor).map(bytes);
-        let always = |tensor| given(tensor).unwrap_or(0);
-        BatchNormSizes {
-            src: always(Tensor::Src),
-            diff_dst: always(Tensor::DiffDst),
-            mean: always(Tensor::Mean),
-            variance: always(Tensor::Variance),
-            gamma: given(Tensor::Gamma),
-            diff_src: always(Tensor::DiffSrc),
-            diff_gamma: given(Tensor::DiffGamma),
-            diff_beta: given(Tensor::DiffBeta),
-            sums: self.sums_size(),
-            workspace: self.workspace_size(),
-        }
-    }
-
-    /// Bytes of scratch memory.
-    pub fn workspace_size(&self) -> u64 {
-        self.plan.workspace_bytes
-    }
-
+impl BatchNormPlan {
     /// Bytes of the buffer `sums`; 0 where there are so many channels that a plan has no room for halves.
     pub fn sums_size(&self) -> u64 {
-        let sums = self.plan.requirement(Tensor::Sums);
-        sums.map_or(0, |sums| sums.bytes())
-    }
-
-    /// What is bound and dispatched.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
-    }
-
-    /// The algorithm of one recording of the whole operator.
-    pub fn algorithm(&self) -> Algorithm {
-        self.plan.algorithm
-    }
-
-    /// How many dispatches one recording of the whole operator makes.
-    pub fn dispatches(&self) -> usize {
-        self.plan.dispatch_count()
-    }
-
-    /// Names of the kernels of one recording, in order.
-    pub fn kernels(&self) -> Vec<&'static str> {
-        self.plan.kernel_names()
-    }
-
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms.
-    ///
-    /// # Errors
-    ///
-    /// A buffer too small, misaligned, without the usage STORAGE, of another device or destroyed,
-    /// overlapping another, missing, or given without use; memory or device lost. In a browser what the device
-    /// itself finds wrong (its memory, another device's buffer) comes later, to the device's handler of
-    /// uncaptured errors.
-    pub fn bind(&self, gpu: &GpuContext, buffers: &BatchNormBuffers<'_>) -> Result<Bound, Error> {
-        bound::bind(
-            gpu,
-            &self.plan,
-            &[
-                (Tensor::Src, Some(buffers.src)),
-                (Tensor::DiffDst, Some(buffers.diff_dst)),
-                (Tensor::Mean, Some(buffers.mean)),
-                (Tensor::Variance, Some(buffers.variance)),
-                (Tensor::Gamma, buffers.gamma),
-                (Tensor::DiffSrc, Some(buffers.diff_src)),
-                (Tensor::DiffGamma, buffers.diff_gamma),
-                (Tensor::DiffBeta, buffers.diff_beta),
-                (Tensor::Sums, buffers.sums),
-                (Tensor::Workspace, buffers.workspace),
-            ],
-        )
+        self.plan.scratch_bytes(Tensor::Sums)
     }
 }

@@ -1,11 +1,11 @@
 //! The gradient of layer normalization.
 
-use crate::bound::{self, Bound, BufferRange};
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
+use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, LayerNormProblem, Plan, Requirement};
-use crate::{Algorithm, DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
+use crate::plan::{self, LayerNormProblem};
+use crate::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -194,132 +194,9 @@ impl GpuLayerNorm {
     }
 }
 
-/// What to dispatch for one shape and its element types.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub struct LayerNormPlan {
-    plan: Plan,
-}
-
-/// The caller's buffers of a layer-norm gradient.
-///
-/// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine. [`LayerNormPlan::sizes`] says how large each must be.
-/// beta is not among them: nothing depends on it.
-#[derive(Clone, Copy, Debug)]
-pub struct LayerNormBuffers<'a> {
-    /// The layer's input.
-    pub src: BufferRange<'a>,
-    /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: BufferRange<'a>,
-    /// Mean of each row.
-    pub mean: BufferRange<'a>,
-    /// Biased variance of each row.
-    pub variance: BufferRange<'a>,
-    /// Scale of each normalized position; given exactly if the layer is affine.
-    pub gamma: Option<BufferRange<'a>>,
-    /// Written: gradient with respect to src.
-    pub diff_src: BufferRange<'a>,
-    /// Written: gradient with respect to gamma; given exactly if the layer is affine, with
-    /// [`ParamGrads::Both`].
-    pub diff_gamma: Option<BufferRange<'a>>,
-    /// Written: gradient with respect to beta; given exactly if the layer is affine, with
-    /// [`ParamGrads::Both`].
-    pub diff_beta: Option<BufferRange<'a>>,
-    /// Scratch memory of [`LayerNormPlan::workspace_size`] bytes. Without it the bound plan makes its
-    /// own.
-    pub workspace: Option<BufferRange<'a>>,
-}
-
-/// Bytes of the buffers of a layer-norm gradient, each for the range of the same name in
-/// [`LayerNormBuffers`]; none for what the plan does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "those of LayerNormBuffers")]
-pub struct LayerNormSizes {
-    pub src: u64,
-    pub diff_dst: u64,
-    pub mean: u64,
-    pub variance: u64,
-    pub gamma: Option<u64>,
-    pub diff_src: u64,
-    pub diff_gamma: Option<u64>,
-    pub diff_beta: Option<u64>,
-    pub workspace: u64,
-}
-
-impl LayerNormPlan {
-    /// Bytes that each buffer range must have, as
-    /// [`BatchNormPlan::sizes`](crate::BatchNormPlan::sizes).
-    pub fn sizes(&self) -> LayerNormSizes {
-        self.sizes_by(Requirement::bytes)
-    }
-
-    /// Bytes that each buffer range had best have, as
-    /// [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes).
-    ///
-    /// ```
-    /// # pollster::block_on(async {
-    /// use wgpu_norm::{DType, Error, Grads, GpuContext, GpuLayerNorm, LayerNormOptions};
-    ///
-    /// let gpu = match GpuContext::new().await {
-    ///     Ok(gpu) => gpu,
-    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-    ///     Err(error) => return Err(error),
-    /// };
-    /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
-    /// let plan = layer.plan(&[3, 7], DType::F16, DType::F16)?; // three rows of seven elements
-    /// assert_eq!(plan.sizes().mean, 8); // 3 elements of 2 bytes, in whole words
-    /// assert_eq!(plan.padded_sizes().gamma, Some(16)); // 8 elements of 2 bytes
-    /// # Ok(()) }).unwrap();
-    /// ```
-    pub fn padded_sizes(&self) -> LayerNormSizes {
-        self.sizes_by(Requirement::padded_bytes)
-    }
-
-    fn sizes_by(&self, bytes: fn(&Requirement) -> u64) -> LayerNormSizes {
-        let given = |tensor| self.plan.requirement(tensor).map(bytes);
-        let always = |tensor| given(tensor).unwrap_or(0);
-        LayerNormSizes {
-            src: always(Tensor::Src),
-            diff_dst: always(Tensor::DiffDst),
-            mean: always(Tensor::Mean),
-            variance: always(Tensor::Variance),
-            gamma: given(Tensor::Gamma),
-            diff_src: always(Tensor::DiffSrc),
-            diff_gamma: given(Tensor::DiffGamma),
-            diff_beta: given(Tensor::DiffBeta),
-            workspace: self.workspace_size(),
-        }
-    }
-
-    /// Bytes of scratch memory.
-    pub fn workspace_size(&self) -> u64 {
-        self.plan.workspace_bytes
-    }
-
-    /// What is bound and dispatched.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
-    }
-
-    /// The algorithm of one recording of the whole operator.
-    pub fn algorithm(&self) -> Algorithm {
-        self.plan.algorithm
-    }
-
-    /// How many dispatches one recording makes.
-    pub fn dispatches(&self) -> usize {
-        self.plan.dispatch_count()
-    }
-
-    /// Names of the kernels of one recording, in order.
-    pub fn kernels(&self) -> Vec<&'static str> {
-        self.plan.kernel_names()
-    }
-
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. What is bound
-    /// can be recorded whole; the halves of [`Bound`] are batch norm's alone.
+operands! {
+    /// What to dispatch for one shape and its element types. What is bound can be recorded whole; the halves of
+    /// [`Bound`](crate::Bound) are batch norm's alone.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -362,25 +239,26 @@ impl LayerNormPlan {
     /// gpu.queue().submit([encoder.finish()]);
     /// # Ok(()) }).unwrap();
     /// ```
+    plan LayerNormPlan;
+    /// The caller's buffers of a layer-norm gradient. beta is not among them: nothing depends on it.
     ///
-    /// # Errors
-    ///
-    /// As those of [`BatchNormPlan::bind`](crate::BatchNormPlan::bind).
-    pub fn bind(&self, gpu: &GpuContext, buffers: &LayerNormBuffers<'_>) -> Result<Bound, Error> {
-        bound::bind(
-            gpu,
-            &self.plan,
-            &[
-                (Tensor::Src, Some(buffers.src)),
-                (Tensor::DiffDst, Some(buffers.diff_dst)),
-                (Tensor::Mean, Some(buffers.mean)),
-                (Tensor::Variance, Some(buffers.variance)),
-                (Tensor::Gamma, buffers.gamma),
-                (Tensor::DiffSrc, Some(buffers.diff_src)),
-                (Tensor::DiffGamma, buffers.diff_gamma),
-                (Tensor::DiffBeta, buffers.diff_beta),
-                (Tensor::Workspace, buffers.workspace),
-            ],
-        )
-    }
+    /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
+    buffers LayerNormBuffers;
+    sizes LayerNormSizes;
+    /// The layer's input.
+    src: Src always;
+    /// Gradient of the loss with respect to the layer's output.
+    diff_dst: DiffDst always;
+    /// Mean of each row.
+    mean: Mean always;
+    /// Biased variance of each row.
+    variance: Variance always;
+    /// Scale of each normalized position; given exactly if the layer is affine.
+    gamma: Gamma maybe;
+    /// Written: gradient with respect to src.
+    diff_src: DiffSrc always;
+    /// Written: gradient with respect to gamma; given exactly if the layer is affine, with [`ParamGrads::Both`].
+    diff_gamma: DiffGamma maybe;
+    /// Written: gradient with respect to beta; given exactly if the layer is affine, with [`ParamGrads::Both`].
+    diff_beta: DiffBeta maybe;
 }

@@ -102,6 +102,7 @@ mod host;
 mod kernels;
 mod layer_norm;
 mod memory;
+mod operands;
 pub mod operators;
 mod options;
 mod plan;

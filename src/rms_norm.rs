@@ -1,11 +1,11 @@
 //! The gradient of RMS normalization.
 
-use crate::bound::{self, Bound, BufferRange};
 use crate::geometry;
-use crate::kernels::{Body, Tensor};
+use crate::kernels::Body;
+use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, LayerNormProblem, Plan, Requirement};
-use crate::{Algorithm, DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
+use crate::plan::{self, LayerNormProblem};
+use crate::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
 
 /// What a [`GpuRmsNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -164,122 +164,24 @@ impl GpuRmsNorm {
     }
 }
 
-/// What to dispatch for one shape and its element types.
-#[derive(Clone, Debug, PartialEq)]
-#[must_use]
-pub struct RmsNormPlan {
-    plan: Plan,
-}
-
-/// The caller's buffers of an RMS-norm gradient.
-///
-/// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly
-/// diff_dst. Disjoint ranges of one buffer are fine. [`RmsNormPlan::sizes`] says how large each must be.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormBuffers<'a> {
+operands! {
+    /// What to dispatch for one shape and its element types.
+    plan RmsNormPlan;
+    /// The caller's buffers of an RMS-norm gradient.
+    ///
+    /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
+    buffers RmsNormBuffers;
+    sizes RmsNormSizes;
     /// The layer's input.
-    pub src: BufferRange<'a>,
+    src: Src always;
     /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: BufferRange<'a>,
+    diff_dst: DiffDst always;
     /// Mean of the squares of each row.
-    pub mean_square: BufferRange<'a>,
+    mean_square: MeanSquare always;
     /// Scale of each normalized position; given exactly if the plan has it.
-    pub gamma: Option<BufferRange<'a>>,
+    gamma: Gamma maybe;
     /// Written: gradient with respect to src.
-    pub diff_src: BufferRange<'a>,
+    diff_src: DiffSrc always;
     /// Written: gradient with respect to gamma; given exactly if the plan has gamma, with [`ParamGrads::Both`].
-    pub diff_gamma: Option<BufferRange<'a>>,
-    /// Scratch memory of [`RmsNormPlan::workspace_size`] bytes. Without it the bound plan makes its
-    /// own.
-    pub workspace: Option<BufferRange<'a>>,
-}
-
-/// Bytes of the buffers of an RMS-norm gradient, each for the range of the same name in
-/// [`RmsNormBuffers`]; none for what the plan does not take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "those of RmsNormBuffers")]
-pub struct RmsNormSizes {
-    pub src: u64,
-    pub diff_dst: u64,
-    pub mean_square: u64,
-    pub gamma: Option<u64>,
-    pub diff_src: u64,
-    pub diff_gamma: Option<u64>,
-    pub workspace: u64,
-}
-
-impl RmsNormPlan {
-    /// Bytes that each buffer range must have, as
-    /// [`BatchNormPlan::sizes`](crate::BatchNormPlan::sizes).
-    pub fn sizes(&self) -> RmsNormSizes {
-        self.sizes_by(Requirement::bytes)
-    }
-
-    /// Bytes that each buffer range had best have, as
-    /// [`BatchNormPlan::padded_sizes`](crate::BatchNormPlan::padded_sizes).
-    pub fn padded_sizes(&self) -> RmsNormSizes {
-        self.sizes_by(Requirement::padded_bytes)
-    }
-
-    fn sizes_by(&self, bytes: fn(&Requirement) -> u64) -> RmsNormSizes {
-        let given = |tensor| self.plan.requirement(tensor).map(bytes);
-        let always = |tensor| given(tensor).unwrap_or(0);
-        RmsNormSizes {
-            src: always(Tensor::Src),
-            diff_dst: always(Tensor::DiffDst),
-            mean_square: always(Tensor::MeanSquare),
-            gamma: given(Tensor::Gamma),
-            diff_src: always(Tensor::DiffSrc),
-            diff_gamma: given(Tensor::DiffGamma),
-            workspace: self.workspace_size(),
-        }
-    }
-
-    /// Bytes of scratch memory.
-    pub fn workspace_size(&self) -> u64 {
-        self.plan.workspace_bytes
-    }
-
-    /// What is bound and dispatched.
-    pub(crate) fn into_plan(self) -> Plan {
-        self.plan
-    }
-
-    /// The algorithm of one recording of the whole operator.
-    pub fn algorithm(&self) -> Algorithm {
-        self.plan.algorithm
-    }
-
-    /// How many dispatches one recording makes.
-    pub fn dispatches(&self) -> usize {
-        self.plan.dispatch_count()
-    }
-
-    /// Names of the kernels of one recording, in order.
-    pub fn kernels(&self) -> Vec<&'static str> {
-        self.plan.kernel_names()
-    }
-
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. What is bound
-    /// can be recorded whole, as a [`LayerNormPlan`](crate::LayerNormPlan)'s.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`BatchNormPlan::bind`](crate::BatchNormPlan::bind).
-    pub fn bind(&self, gpu: &GpuContext, buffers: &RmsNormBuffers<'_>) -> Result<Bound, Error> {
-        bound::bind(
-            gpu,
-            &self.plan,
-            &[
-                (Tensor::Src, Some(buffers.src)),
-                (Tensor::DiffDst, Some(buffers.diff_dst)),
-                (Tensor::MeanSquare, Some(buffers.mean_square)),
-                (Tensor::Gamma, buffers.gamma),
-                (Tensor::DiffSrc, Some(buffers.diff_src)),
-                (Tensor::DiffGamma, buffers.diff_gamma),
-                (Tensor::Workspace, buffers.workspace),
-            ],
-        )
-    }
+    diff_gamma: DiffGamma maybe;
 }

@@ -169,6 +169,15 @@ impl Plan {
         self.tensors.iter().find(|r| r.tensor == tensor)
     }
 
+    /// Bytes of a tensor that the caller may leave out: the workspace, or the sums between two halves, if there are
+    /// halves.
+    pub fn scratch_bytes(&self, tensor: Tensor) -> u64 {
+        match tensor {
+            Tensor::Workspace => self.workspace_bytes,
+            _ => self.requirement(tensor).map_or(0, Requirement::bytes),
+        }
+    }
+
     /// An error if an argument that stands for a tensor has another number of elements.
     pub fn check_length(
         &self,

@@ -171,7 +171,7 @@ impl Operator for BatchNormBackward {
                 layer.plan_broadcast(&self.shape, shape, data, params, self.has_gamma)?
             }
         };
-        Ok(plan.into_plan())
+        Ok(plan.plan)
     }
 
     fn has_halves(&self) -> bool {

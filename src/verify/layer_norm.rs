@@ -125,6 +125,6 @@ impl Operator for LayerNormBackward {
         };
         let layer = GpuLayerNorm::new(gpu, options)?;
         let plan = layer.plan(&self.shape, types.data, types.params)?;
-        Ok(plan.into_plan())
+        Ok(plan.plan)
     }
 }

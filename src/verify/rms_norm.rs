@@ -126,6 +126,6 @@ impl Operator for RmsNormBackward {
         };
         let layer = GpuRmsNorm::new(gpu, options)?;
         let plan = layer.plan(&self.shape, types.data, types.params, self.has_gamma)?;
-        Ok(plan.into_plan())
+        Ok(plan.plan)
     }
 }
