@@ -71,7 +71,7 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
 
     /// On the device, ready to be recorded. The buffers live as long as the bind groups.
     fn bind(&self, gpu: &GpuContext, layer: &GpuBatchNorm) -> Result<Bound, wgpu_norm::Error> {
-        let plan = layer.plan(self.shape, T::DTYPE, P::DTYPE, true)?;
+        let plan = layer.plan(self.shape, (T::DTYPE, P::DTYPE), true)?;
         let buffer = |bytes: &[u8]| {
             let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
                 label: None,

@@ -51,7 +51,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
     // 3. Stage one, `plan`: once per shape, no GPU object is made. Both layers have this shape.
     let mut first = Layer::made_up(&[4, 24, 17, 17], 1);
     let second = Layer::made_up(&[4, 24, 17, 17], 2);
-    let plan = batch_norm.plan(&first.shape, DType::F32, DType::F32, true)?;
+    let plan = batch_norm.plan(&first.shape, (DType::F32, DType::F32), true)?;
     println!(
         "a layer takes {} dispatches and {} bytes of workspace",
         plan.dispatches(),

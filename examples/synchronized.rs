@@ -126,7 +126,7 @@ impl Shard {
         let mut shape = whole.shape.clone();
         shape[0] = samples.len();
         let batch_norm = GpuBatchNorm::new(&gpu, options)?;
-        let plan = batch_norm.plan(&shape, DType::F32, DType::F32, true)?;
+        let plan = batch_norm.plan(&shape, (DType::F32, DType::F32), true)?;
 
         let buffer = |label, size| {
             gpu.device().create_buffer(&wgpu::BufferDescriptor {

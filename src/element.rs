@@ -61,6 +61,54 @@ impl DType {
     }
 }
 
+/// The element types of an operator's tensors.
+///
+/// ```
+/// use wgpu_norm::{DType, DTypes};
+/// let types = DTypes::from((DType::F16, DType::F16)); // of the data, and of the parameters and statistics
+/// assert_eq!(types.with_statistics(DType::F32).statistics, DType::F32);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct DTypes {
+    /// Of src and all tensors of its shape.
+    pub data: DType,
+    /// Of gamma, beta and their gradients.
+    pub params: DType,
+    /// Of mean, variance, mean of squares and running statistics: the parameters' type, or f32 beside 16-bit ones.
+    pub statistics: DType,
+}
+
+impl DTypes {
+    /// The same with statistics of another type.
+    #[must_use]
+    pub const fn with_statistics(self, statistics: DType) -> Self {
+        Self { statistics, ..self }
+    }
+}
+
+/// Those of data, parameters and statistics.
+pub(crate) fn types<T: Element, P: Element, S: Element>() -> DTypes {
+    DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE)
+}
+
+/// All tensors alike.
+impl From<DType> for DTypes {
+    fn from(dtype: DType) -> Self {
+        Self::from((dtype, dtype))
+    }
+}
+
+/// Of the data, and of parameters and statistics.
+impl From<(DType, DType)> for DTypes {
+    fn from((data, params): (DType, DType)) -> Self {
+        Self {
+            data,
+            params,
+            statistics: params,
+        }
+    }
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -38,6 +38,14 @@ pub enum Error {
         /// Element type of the parameters.
         params: DType,
     },
+    /// The element type of mean, variance and running statistics is neither the parameters' nor f32 beside one of 16 bits.
+    #[error("statistics: expected {params}{}, got {statistics}", if params.size() == 2 { " or f32" } else { "" })]
+    StatisticsDType {
+        /// Element type of gamma and beta.
+        params: DType,
+        /// Element type of the statistics.
+        statistics: DType,
+    },
     /// The adapter cannot run this element type, or its device was opened without what that takes.
     #[error("{dtype} tensors: expected a device with {needs}, got one of {adapter} without it")]
     UnsupportedDType {

@@ -8,8 +8,8 @@ use crate::{DType, Element, Error, GpuContext, ParamOf, memory};
 
 /// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel.
-fn check_variance<P: Element>(
-    argument: &'static str,
+pub(crate) fn check_variance<P: Element>(
+    tensor: Tensor,
     group: &'static str,
     variance: &[P],
     epsilon: f64,
@@ -21,7 +21,7 @@ fn check_variance<P: Element>(
     match variance.iter().position(bad) {
         None => Ok(()),
         Some(channel) => Err(Error::Variance {
-            argument,
+            argument: tensor.name(),
             group,
             channel,
             variance: variance.get(channel).map_or(f64::NAN, |v| v.to_f64()),
@@ -30,16 +30,26 @@ fn check_variance<P: Element>(
     }
 }
 
-/// An operator's inputs.
-pub(crate) struct Inputs<'a, T, P> {
-    pub src: &'a [T],
-    pub diff_dst: &'a [T],
-    /// What has a mean and a variance of its own, for messages.
-    pub group: &'static str,
-    /// In the order of the plan's body.
-    pub statistics: &'a [&'a [P]],
-    /// Given exactly if the plan has it.
-    pub gamma: Option<&'a [P]>,
+/// A tensor that the caller gives.
+pub(crate) struct Input<'a> {
+    tensor: Tensor,
+    bytes: &'a [u8],
+    len: usize,
+}
+
+impl<'a> Input<'a> {
+    pub fn new<T: Element>(tensor: Tensor, values: &'a [T]) -> Self {
+        Self {
+            tensor,
+            bytes: bytemuck::cast_slice(values),
+            len: values.len(),
+        }
+    }
+
+    /// Of one that may not be given.
+    pub fn given<T: Element>(tensor: Tensor, values: Option<&'a [T]>) -> Option<Self> {
+        values.map(|values| Self::new(tensor, values))
+    }
 }
 
 /// The gradients that an operator computes, in host memory.
@@ -54,47 +64,39 @@ pub struct Grads<T, P> {
     pub diff_beta: Option<Vec<P>>,
 }
 
-/// Checks inputs against a plan and each other, and runs it on them.
+/// Runs a plan of a gradient.
 pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
     gpu: &GpuContext,
     plan: &Plan,
-    epsilon: f64,
-    inputs: Inputs<'_, T, P>,
+    inputs: &[Input<'_>],
 ) -> Result<Grads<T, P>, Error> {
-    let mut statistics = plan
-        .body
-        .statistics()
-        .iter()
-        .copied()
-        .zip(inputs.statistics);
-    let of_params = statistics
-        .clone()
-        .map(|(tensor, &values)| (tensor, Some(values)))
-        .chain([(Tensor::Gamma, inputs.gamma)]);
-    plan.check_length(Tensor::Src, "src", inputs.src.len())?;
-    plan.check_length(Tensor::DiffDst, "diff_dst", inputs.diff_dst.len())?;
-    let mut bytes: Vec<(Tensor, &[u8])> = vec![
-        (Tensor::Src, bytemuck::cast_slice(inputs.src)),
-        (Tensor::DiffDst, bytemuck::cast_slice(inputs.diff_dst)),
-    ];
-    for (tensor, given) in of_params {
-        if let Some(given) = given {
-            plan.check_length(tensor, tensor.name(), given.len())?;
-            bytes.push((tensor, bytemuck::cast_slice(given)));
+    let mut grads = Grads {
+        diff_src: Vec::new(),
+        diff_gamma: None,
+        diff_beta: None,
+    };
+    run(gpu, plan, inputs, |tensor, bytes| {
+        match tensor {
+            Tensor::DiffSrc => grads.diff_src = elements(tensor, bytes)?,
+            Tensor::DiffGamma => grads.diff_gamma = Some(elements(tensor, bytes)?),
+            _ => grads.diff_beta = Some(elements(tensor, bytes)?),
         }
-    }
-    if let Some((tensor, variance)) = statistics.next_back() {
-        check_variance(tensor.name(), inputs.group, variance, epsilon)?;
-    }
-    run(gpu, plan, &bytes).await
+        Ok(())
+    })
+    .await?;
+    Ok(grads)
 }
 
-/// Runs a plan. diff_src is written over diff_dst.
-async fn run<T: Element, P: ParamOf<T>>(
+/// Checks inputs against a plan, runs it on them, and hands over what it writes. diff_src is written over diff_dst.
+pub(crate) async fn run(
     gpu: &GpuContext,
     plan: &Plan,
-    inputs: &[(Tensor, &[u8])],
-) -> Result<Grads<T, P>, Error> {
+    inputs: &[Input<'_>],
+    take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
+) -> Result<(), Error> {
+    for input in inputs {
+        plan.check_length(input.tensor, input.tensor.name(), input.len)?;
+    }
     let usage =
         wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
     let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
@@ -122,41 +124,26 @@ async fn run<T: Element, P: ParamOf<T>>(
         .map(|r| (r.tensor, buffer_of(r.tensor).map(BufferRange::from)))
         .collect();
     let bound = bound::bind(gpu, plan, &given)?;
-    let outputs = [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta];
+    let outputs = plan.tensors.iter();
+    let outputs = outputs.filter(|r| plan.writes(r.tensor) && r.tensor != Tensor::Sums);
     let transfers = Transfers {
         uploads: inputs
             .iter()
-            .filter_map(|&(tensor, bytes)| Some((tensor, buffer_of(tensor)?, bytes)))
+            .filter_map(|input| Some((input.tensor, buffer_of(input.tensor)?, input.bytes)))
             .collect(),
         downloads: outputs
-            .iter()
-            .filter_map(|&tensor| {
-                let requirement = plan.requirement(tensor)?;
+            .filter_map(|requirement| {
                 let bytes = requirement.elements * requirement.dtype.size();
-                Some((tensor, buffer_of(tensor)?, bytes))
+                Some((requirement.tensor, buffer_of(requirement.tensor)?, bytes))
             })
             .collect(),
     };
-    let mut grads = Grads {
-        diff_src: Vec::new(),
-        diff_gamma: None,
-        diff_beta: None,
-    };
     let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
-    let take = |tensor: Tensor, bytes: &[u8]| {
-        match tensor {
-            Tensor::DiffSrc => grads.diff_src = elements(tensor, bytes)?,
-            Tensor::DiffGamma => grads.diff_gamma = Some(elements(tensor, bytes)?),
-            _ => grads.diff_beta = Some(elements(tensor, bytes)?),
-        }
-        Ok(())
-    };
-    gpu.submit_and_read(watch, &transfers, record, take).await?;
-    Ok(grads)
+    gpu.submit_and_read(watch, &transfers, record, take).await
 }
 
 /// A tensor's elements, from bytes that may lie anywhere.
-fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T>, Error> {
+pub(crate) fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T>, Error> {
     let what = tensor.name();
     match bytemuck::try_cast_slice(bytes) {
         Ok(aligned) => {

@@ -113,20 +113,28 @@ pub mod verify;
 
 pub use algorithm::Algorithm;
 pub use batch_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormOptions, BatchNormPlan, BatchNormSizes, GpuBatchNorm,
+    BatchNormArgs, BatchNormBuffers, BatchNormForwardArgs, BatchNormForwardBuffers,
+    BatchNormForwardOperands, BatchNormForwardPlan, BatchNormForwardSizes, BatchNormInferenceArgs,
+    BatchNormInferenceBuffers, BatchNormInferencePlan, BatchNormInferenceSizes, BatchNormOptions,
+    BatchNormOutput, BatchNormPlan, BatchNormSizes, ChannelStatistics, GpuBatchNorm,
+    RunningStatistics,
 };
 pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
-pub use element::{DType, Element, ParamOf};
+pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
 pub use host::Grads;
 pub use layer_norm::{
-    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormOptions, LayerNormPlan, LayerNormSizes,
+    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormForwardArgs, LayerNormForwardBuffers,
+    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
+    LayerNormOutput, LayerNormPlan, LayerNormSizes,
 };
-pub use options::{DataFormat, ParamGrads, Statistics};
+pub use options::{DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics};
 pub use profile::{Profile, Tuning};
 pub use rms_norm::{
-    GpuRmsNorm, RmsNormArgs, RmsNormBuffers, RmsNormOptions, RmsNormPlan, RmsNormSizes,
+    GpuRmsNorm, RmsNormArgs, RmsNormBuffers, RmsNormForwardArgs, RmsNormForwardBuffers,
+    RmsNormForwardOperands, RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
+    RmsNormPlan, RmsNormSizes,
 };
 
 /// The crates whose types stand in signatures here, in the versions that these use.

@@ -63,3 +63,41 @@ pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
         })
     }
 }
+
+/// Which variance goes into running statistics. Documents differ: PyTorch, candle and cuDNN take the unbiased one, ONNX,
+/// oneDNN and Burn the biased one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RunningVariance {
+    /// Σ(src − mean)² / m.
+    #[default]
+    Biased,
+    /// Σ(src − mean)² / (m − 1). A channel must have two elements at least.
+    Unbiased,
+}
+
+/// How running statistics take in those of a batch: (1 − weight) · old + weight · batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RunningUpdate {
+    /// The batch's weight, from 0 to 1: PyTorch's `momentum`, 1 − ONNX's and oneDNN's. For PyTorch's cumulative average
+    /// (`momentum=None`) it is 1 / (number of batches so far, this one included).
+    pub weight: f64,
+    /// Which variance of the batch.
+    pub variance: RunningVariance,
+}
+
+/// A batch that is spread over several devices, each with a part of the samples: how many parts there are, and which one
+/// a plan is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shards {
+    /// How many parts.
+    pub count: u32,
+    /// This one, below `count`.
+    pub index: u32,
+}
+
+/// All samples on one device.
+impl Default for Shards {
+    fn default() -> Self {
+        Self { count: 1, index: 0 }
+    }
+}

@@ -1,7 +1,7 @@
 //! What the plan knows of an adapter: limits, abilities, and the sizes that suit it. All tuning is
 //! here, as data.
 
-use crate::{Algorithm, DType, Error};
+use crate::{Algorithm, DType, DTypes, Error};
 use std::fmt;
 use std::str::FromStr;
 
@@ -10,9 +10,6 @@ const VARIABLE: &str = "WGPU_NORM_PROFILE";
 
 /// Invocations of a workgroup that every kernel can do with.
 pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
-
-/// Reals of workgroup memory that a kernel has for each invocation, at most.
-pub(crate) const SHARED_REALS: u64 = 8;
 
 /// 32 MiB of f32.
 const WINDOW_UNIT: u32 = 1 << 23;
@@ -497,9 +494,17 @@ impl Profile {
         }
     }
 
-    pub(crate) fn check_dtypes(&self, data: DType, params: DType) -> Result<(), Error> {
+    pub(crate) fn check_dtypes(&self, types: DTypes) -> Result<(), Error> {
+        let DTypes {
+            data,
+            params,
+            statistics,
+        } = types;
         if !data.accepts_params(params) {
             return Err(Error::ParamDType { data, params });
+        }
+        if statistics != params && !(statistics == DType::F32 && data.accepts_params(statistics)) {
+            return Err(Error::StatisticsDType { params, statistics });
         }
         if !self.supports(data) {
             return Err(Error::UnsupportedDType {
@@ -522,10 +527,11 @@ impl Profile {
         }
     }
 
-    /// A workgroup size of the tuning, within the adapter's limits.
-    pub(crate) fn workgroup(&self, size: u32) -> u32 {
+    /// A workgroup size of the tuning, within the adapter's limits, for kernels with so many reals of workgroup memory for
+    /// each invocation.
+    pub(crate) fn workgroup(&self, size: u32, shared_reals: u64) -> u32 {
         // Of any type's kernels, so that workgroups are alike whatever the type.
-        let shared = u64::from(self.max_workgroup_storage) / (SHARED_REALS * DType::F64.size());
+        let shared = u64::from(self.max_workgroup_storage) / (shared_reals * DType::F64.size());
         let limit = u64::from(self.max_invocations)
             .min(shared)
             .max(u64::from(SMALLEST_WORKGROUP)) as u32;

@@ -341,7 +341,7 @@ fn layer_norm_has_no_halves() {
         ..LayerNormOptions::default()
     };
     let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-    let plan = layer.plan(&[3, 4], DType::F32, DType::F32).unwrap();
+    let plan = layer.plan(&[3, 4], (DType::F32, DType::F32)).unwrap();
     let [src, diff_dst, mean, variance, diff_src] = [48; 5].map(|size| subject.buffer(size, &[]));
     let ranges = LayerNormBuffers {
         src: (&src).into(),

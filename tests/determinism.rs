@@ -178,7 +178,7 @@ impl Windows {
     fn check<T: Element, P: ParamOf<T>>(&self, case: &Case<T, P>) {
         let plan = |subject: &Subject| {
             let layer = GpuBatchNorm::new(&subject.gpu, case.options)?;
-            layer.plan(&case.shape, T::DTYPE, P::DTYPE, true)
+            layer.plan(&case.shape, (T::DTYPE, P::DTYPE), true)
         };
         let whole = plan(&self.whole).unwrap();
         // Where a binding has no room for as many partial sums, there are fewer.

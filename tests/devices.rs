@@ -370,7 +370,7 @@ fn out_of_memory_in_a_small_process() {
     };
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let plan = layer
-        .plan(&[1, channels], DType::Bf16, DType::Bf16, false)
+        .plan(&[1, channels], (DType::Bf16, DType::Bf16), false)
         .unwrap();
     let input = subject.buffer(2 * channels as u64, &[]);
     let output = subject.buffer(2 * channels as u64, &[]);

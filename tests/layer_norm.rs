@@ -331,7 +331,7 @@ fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
         let case = Case::<T, P>::random(shape, -1, (true, ParamGrads::Both), seed as u64);
         for subject in taken::<T, P>(subjects, 2) {
             let layer = GpuLayerNorm::new(&subject.gpu, case.options).unwrap();
-            let plan = layer.plan(shape, T::DTYPE, P::DTYPE).unwrap();
+            let plan = layer.plan(shape, (T::DTYPE, P::DTYPE)).unwrap();
             let want = case.run(&subject.gpu).unwrap();
             for room in [Room::Exact, Room::Padded] {
                 let got = recorded_layer_norm(subject, &plan, &case.args(), room);
@@ -564,7 +564,7 @@ fn wide_workgroups_write_few_sums_of_columns() {
             (2048, 4096, 1 << 8, 1 << 8),
             (512, 4096, 1 << 7, 1 << 7),
         ] {
-            let plan = layer.plan(&[rows, columns], DType::F32, DType::F32);
+            let plan = layer.plan(&[rows, columns], (DType::F32, DType::F32));
             // Two sums of 4 bytes of each column from each workgroup.
             let parts = plan.unwrap().workspace_size() / (8 * columns as u64);
             assert!(
@@ -585,7 +585,9 @@ fn a_plan_for_other_subgroups_is_refused() {
     for (subject, columns) in with_subgroups.flat_map(|subject| [(subject, 768), (subject, 4096)]) {
         let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
         let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
-        let plan = layer.plan(&[64, columns], DType::F32, DType::F32).unwrap();
+        let plan = layer
+            .plan(&[64, columns], (DType::F32, DType::F32))
+            .unwrap();
         let buffer = |elements: u64| {
             let descriptor = wgpu::BufferDescriptor {
                 label: None,

@@ -149,7 +149,7 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
         };
         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
         let shape = [rows as usize, columns as usize];
-        let plan = layer.plan(&shape, T::DTYPE, P::DTYPE).unwrap();
+        let plan = layer.plan(&shape, (T::DTYPE, P::DTYPE)).unwrap();
         for (sizes, of) in [
             (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
             (plan.padded_sizes(), &padded),

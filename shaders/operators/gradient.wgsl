@@ -34,6 +34,10 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
     return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4());
 }
 
+fn with_params(cell: Cell, params: Params) -> Cell {
+    return Cell(cell.mean, cell.r, params.gamma, cell.a, cell.b);
+}
+
 // Of records (mean, r, gamma, 0).
 fn cell_of(words: Words) -> Cell {
     return Cell(words.x, words.y, words.z, real4(), real4());
@@ -72,12 +76,32 @@ fn result_of_constants(element: Element, cell: Cell) -> real4 {
 }
 
 // An element's terms, those that are in the cell.
-fn terms(element: Element, inside: vec4<bool>) -> Sums {
+fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
     return Sums(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
 }
 
 fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.d + b.d, a.d_xhat + b.d_xhat);
+}
+
+// Of a row: once is enough, from what statistics say.
+const rounds: u32 = 1;
+
+fn begin_row(cell: Cell, first: real4, second: real4) -> Cell {
+    return cell;
+}
+
+fn next_round(cell: Cell) -> Cell {
+    return cell;
+}
+
+fn record_of_row(cell: Cell, count: real) -> real4 {
+    return real4();
+}
+
+// Nothing is added before the layer.
+fn sum_of(element: Element) -> real4 {
+    return real4();
 }
 
 // The sums with gamma, where it varies between the elements of a row.
@@ -101,16 +125,21 @@ fn begin(first: real4) -> Block {
 }
 
 fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
-    return merge(block, terms(element, inside));
+    return merge(block, terms(element, Cell(), inside));
 }
 
 fn end_block(sums: Sums, block: Block) -> Sums {
     return merge(sums, block);
 }
 
-// Records of the means of sums, side by side.
-fn means_of(sums: Sums, inverse_count: real) -> Words {
-    return Words(sums.d * inverse_count, sums.d_xhat * inverse_count, real4(), real4());
+// A cell with what follows from its sums.
+fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+    return combine(cell, derived(0u, sums, scalars));
+}
+
+// What `combine` asks for, as records side by side: the means of sums.
+fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+    return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
 // Sums as records of the workspace (Σ diff_dst, Σ diff_dst · x̂, 0, 0), and back.
@@ -131,6 +160,8 @@ fn sums_of(words: Words) -> Sums {
 }
 
 // Two cells share a record.
+const paired_records: bool = true;
+
 fn pair_of(sums: Sums, pair: u32) -> real4 {
     return real4(sums.d[2u * pair], sums.d_xhat[2u * pair], sums.d[2u * pair + 1u], sums.d_xhat[2u * pair + 1u]);
 }
@@ -140,7 +171,7 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 }
 
 // The parameters' gradients of four channels, the first `count`.
-fn store_parameter_gradients(vec4_index: u32, sums: Sums, count: u32) {
+fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
     store_part_diff_beta(vec4_index, sums.d, count);
     store_part_diff_gamma(vec4_index, sums.d_xhat, count);
 }

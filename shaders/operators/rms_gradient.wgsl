@@ -29,6 +29,10 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
     return Cell(real4(1.0) / sqrt(load_mean_square(vec4_index) + real4(epsilon)), real4(1.0), real4());
 }
 
+fn with_params(cell: Cell, params: Params) -> Cell {
+    return Cell(cell.r, params.gamma, cell.b);
+}
+
 // Of records (0, r, gamma, 0).
 fn cell_of(words: Words) -> Cell {
     return Cell(words.y, words.z, real4());
@@ -52,12 +56,32 @@ fn result(element: Element, cell: Cell) -> real4 {
 }
 
 // An element's terms, those that are in the cell.
-fn terms(element: Element, inside: vec4<bool>) -> Sums {
+fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
     return Sums(select(real4(), element.d * element.xhat, inside));
 }
 
 fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.d_xhat + b.d_xhat);
+}
+
+// Of a row: once is enough, from what statistics say.
+const rounds: u32 = 1;
+
+fn begin_row(cell: Cell, first: real4, second: real4) -> Cell {
+    return cell;
+}
+
+fn next_round(cell: Cell) -> Cell {
+    return cell;
+}
+
+fn record_of_row(cell: Cell, count: real) -> real4 {
+    return real4();
+}
+
+// Nothing is added before the layer.
+fn sum_of(element: Element) -> real4 {
+    return real4();
 }
 
 // The sums with gamma, where it varies between the elements of a row.
@@ -69,9 +93,14 @@ fn across(sums: Sums) -> Record {
     return (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w);
 }
 
-// Records of the means of sums, side by side.
-fn means_of(sums: Sums, inverse_count: real) -> Words {
-    return Words(real4(), sums.d_xhat * inverse_count, real4(), real4());
+// A cell with what follows from its sums.
+fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+    return combine(cell, derived(0u, sums, scalars));
+}
+
+// What `combine` asks for, as records side by side: the means of sums.
+fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+    return Words(real4(), sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
 // Sums as records of the workspace (0, Σ diff_dst · x̂, 0, 0), and back.
@@ -92,6 +121,8 @@ fn sums_of(words: Words) -> Sums {
 }
 
 // Two cells share a record.
+const paired_records: bool = true;
+
 fn pair_of(sums: Sums, pair: u32) -> real4 {
     return real4(0.0, sums.d_xhat[2u * pair], 0.0, sums.d_xhat[2u * pair + 1u]);
 }
@@ -101,6 +132,6 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 }
 
 // The parameters' gradients of four columns, the first `count`.
-fn store_parameter_gradients(vec4_index: u32, sums: Sums, count: u32) {
+fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
     store_part_diff_gamma(vec4_index, sums.d_xhat, count);
 }

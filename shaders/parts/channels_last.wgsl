@@ -75,13 +75,13 @@ fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector) {
     let vector = row_start + column_of(first, p);
     if first + p * uniforms.threads_per_row < uniforms.end_vector {
         if complete {
-            store_vector_diff_src(vector, value);
+            store_vector_result(vector, value);
         } else if vector <= (uniforms.length - 1u) / vector_elements {
             if whole {
-                store_vector_diff_src(vector, value);
+                store_vector_result(vector, value);
             } else {
                 let left = uniforms.length - vector * vector_elements;
-                store_part_vector_diff_src(vector, value, min(vector_elements, left));
+                store_part_vector_result(vector, value, min(vector_elements, left));
             }
         }
     }

@@ -10,30 +10,30 @@ fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: ve
     let end = (range.y + vector_elements - 1u) / vector_elements;
     let first = (range.x + vector_elements - 1u) / vector_elements;
     for (var vector = first + thread; vector < end; vector += uniforms.threads_per_plane) {
-        var diff_dst = load_vector_diff_dst(vector);
+        var second = load_vector_second(vector);
         var src = load_vector_src(vector);
         var written = Vector();
         for (var k = 0u; k < vector_vec4s; k++) {
             let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
             var cell = own;
             if vec4_aligned { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
-            var value = result_of(src[k], diff_dst[k], cell);
+            var value = result_of(src[k], second[k], cell);
             if narrow {
                 // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
                 for (var i = 0u; i < 4u; i++) {
                     let other = plane_cell(plane + (elements[i] - plane_start) / uniforms.inner);
-                    value = select(value, result_of(src[k], diff_dst[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
+                    value = select(value, result_of(src[k], second[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
                 }
             } else if !vec4_aligned {
-                value = select(value, result_of(src[k], diff_dst[k], next), elements >= vec4(plane_end));
+                value = select(value, result_of(src[k], second[k], next), elements >= vec4(plane_end));
             }
             written[k] = value;
         }
         if whole {
-            store_vector_diff_src(vector, written);
+            store_vector_result(vector, written);
         } else {
             let left = uniforms.length - vector * vector_elements;
-            store_part_vector_diff_src(vector, written, min(vector_elements, left));
+            store_part_vector_result(vector, written, min(vector_elements, left));
         }
     }
 }

@@ -8,11 +8,11 @@ fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell)
     for (var b = 0u; b < block_vectors; b++) {
         let own = first + b * uniforms.threads_per_plane;
         let vector = min(own, end - 1u);
-        var diff_dst = load_vector_diff_dst(vector);
+        var second = load_vector_second(vector);
         var src = load_vector_src(vector);
         if b == 0u { block = begin(first_inside(range, vector, src)); }
         for (var k = 0u; k < vector_vec4s; k++) {
-            let element = element_of(src[k], diff_dst[k], cell);
+            let element = element_of(src[k], second[k], cell);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);
             block = accumulate(block, element, inside);
         }

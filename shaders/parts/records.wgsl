@@ -1,5 +1,19 @@
 // Records of the workspace: four words that say what is known of a cell, or a partial sum of it.
 
+// Numbers that an operator needs beside its tensors.
+struct Scalars {
+    epsilon: real,
+    inverse_count: real, // of the elements that share statistics
+    running_weight: real, // of the batch in running statistics
+    running_correction: real, // 1 where their variance is the unbiased one, else 0
+}
+
+// gamma and beta of four elements.
+struct Params {
+    gamma: real4,
+    beta: real4,
+}
+
 // Four records side by side, word by word.
 struct Words {
     x: real4,

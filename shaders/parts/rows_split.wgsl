@@ -21,12 +21,17 @@ fn tile_at(tile: u32, local: u32) -> Tile {
     );
 }
 
-// gamma of four columns; behind the last ones, of those.
-fn gamma_vec4(vec4_index: u32) -> real4 {
-    if !scaled { return real4(1.0); }
+// gamma and beta of four columns; behind the last ones, of those.
+fn params_vec4(vec4_index: u32) -> Params {
     let inside = min(vec4_index, (uniforms.columns - 1u) / 4u);
-    if weighted { return load_workspace(uniforms.weights + inside); }
-    return load_gamma(inside);
+    var params = Params(real4(1.0), real4());
+    if scaled {
+        if weighted { params.gamma = load_workspace(uniforms.weights + inside); } else { params.gamma = load_gamma(inside); }
+    }
+    if offset {
+        if weighted { params.beta = load_workspace(uniforms.offsets + inside); } else { params.beta = load_beta(inside); }
+    }
+    return params;
 }
 
 // A vector of a row, or what stands in for one that is behind the window.

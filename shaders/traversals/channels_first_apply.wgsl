@@ -43,8 +43,8 @@ fn plane_cell(plane: u32) -> Cell {
     return combine(cell, splat(load_workspace(uniforms.means + channel)));
 }
 
-fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
-    let element = element_of(src, diff_dst, cell);
+fn result_of(src: real4, second: real4, cell: Cell) -> real4 {
+    let element = element_of(src, second, cell);
     if !batch_statistics { return result_of_constants(element, cell); }
     return result(element, cell);
 }

@@ -10,7 +10,7 @@
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
 //
-// Needs: tiles, threads, body, records, vectors, plane_reduce, plane_apply.
+// Needs: tiles, threads, body, records, params, scalars, vectors, plane_reduce, plane_apply.
 
 var<workgroup> scratch: array<Record, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of cells
@@ -36,8 +36,8 @@ fn channels_first_fused(
     // barriers for divergent.
     if local < uniforms.block {
         let channel = min(first + local, uniforms.channels - 1u);
-        var cell = statistics_of(channel / 4u, uniforms.epsilon);
-        cell.gamma = load_gamma(channel / 4u);
+        let of_four = statistics_of(channel / 4u, uniforms.epsilon);
+        let cell = with_params(of_four, load_params(channel / 4u));
         stats[local] = record_of_cell(cell, channel % 4u);
     }
     workgroupBarrier();
@@ -75,7 +75,7 @@ fn channels_first_fused(
             words_of_record(totals[i + 2u]),
             words_of_record(totals[i + 3u]),
         ));
-        store_parameter_gradients(first / 4u + vec4_index, sums, count);
+        store_results(first / 4u + vec4_index, sums, count, scalars());
     }
     if !in_turns {
         storageBarrier(); // diff_dst was read before diff_src is written in its place
@@ -109,12 +109,11 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
 // Of the block's channel i; past the last there is nothing to write, so any will do.
 fn plane_cell(i: u32) -> Cell {
     let k = min(i, uniforms.block - 1u);
-    let means = means_of(sums_of(splat(words_of_record(totals[k]))), uniforms.inverse_count);
-    return combine(cell_of(splat(stats[k])), means);
+    return with_sums(cell_of(splat(stats[k])), sums_of(splat(words_of_record(totals[k]))), scalars());
 }
 
-fn result_of(src: real4, diff_dst: real4, cell: Cell) -> real4 {
-    return result(element_of(src, diff_dst, cell), cell);
+fn result_of(src: real4, second: real4, cell: Cell) -> real4 {
+    return result(element_of(src, second, cell), cell);
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {

@@ -36,7 +36,7 @@ fn channels_first_reduce(
         let end = (range.y + vector_elements - 1u) / vector_elements;
         for (var vector = range.x / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
             sums = sums_of_block(sums, range, vector, end, cell);
-            store_vector_diff_src(vector, result_in_passing(vector, cell));
+            store_vector_result(vector, result_in_passing(vector, cell));
         }
     }
 
@@ -50,10 +50,10 @@ fn channels_first_reduce(
 
 // A vector's diff_src where mean and variance are constants: nothing but the cell is needed, and diff_dst again.
 fn result_in_passing(vector: u32, cell: Cell) -> Vector {
-    var diff_dst = load_vector_diff_dst(vector);
+    var second = load_vector_second(vector);
     var written = Vector();
     for (var k = 0u; k < vector_vec4s; k++) {
-        written[k] = result_of_constants(element_of(real4(), diff_dst[k], cell), cell);
+        written[k] = result_of_constants(element_of(real4(), second[k], cell), cell);
     }
     return written;
 }

@@ -42,12 +42,11 @@ fn channels_last_apply(
         let row_start = row_start_of(batch, row);
         for (var p = 0u; p < column_vectors; p++) {
             let vector = vector_of(row_start, first, p);
-            var diff_dst = load_vector_diff_dst(vector);
-            var src = Vector();
-            if batch_statistics { src = load_vector_src(vector); }
+            var second = load_vector_second(vector);
+            var src = load_vector_src(vector);
             var written = Vector();
             for (var k = 0u; k < vector_vec4s; k++) {
-                let element = element_of(src[k], diff_dst[k], cells[p][k]);
+                let element = element_of(src[k], second[k], cells[p][k]);
                 if batch_statistics {
                     written[k] = result(element, cells[p][k]);
                 } else {

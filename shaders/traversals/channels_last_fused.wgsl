@@ -8,7 +8,7 @@
 // place; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
 //
-// Needs: tiles, threads, body, vectors, thread_rows_sum.
+// Needs: tiles, threads, body, params, scalars, vectors, thread_rows_sum.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_fused(
@@ -26,8 +26,7 @@ fn channels_last_fused(
     var sums: array<Sums, vector_vec4s>;
     for (var k = 0u; k < vector_vec4s; k++) {
         let vec4_index = column * vector_vec4s + k;
-        cells[k] = statistics_of(vec4_index, uniforms.epsilon);
-        cells[k].gamma = load_gamma(vec4_index);
+        cells[k] = with_params(statistics_of(vec4_index, uniforms.epsilon), load_params(vec4_index));
         sums[k] = Sums();
     }
 
@@ -41,10 +40,10 @@ fn channels_last_fused(
             blocks[k] = begin(first[k]);
         }
         for (var row = start; row < end; row += thread_rows) {
-            var diff_dst = load_vector_diff_dst(row * width + column);
+            var second = load_vector_second(row * width + column);
             var src = load_vector_src(row * width + column);
             for (var k = 0u; k < vector_vec4s; k++) {
-                blocks[k] = accumulate(blocks[k], element_of(src[k], diff_dst[k], cells[k]), vec4(true));
+                blocks[k] = accumulate(blocks[k], element_of(src[k], second[k], cells[k]), vec4(true));
             }
         }
         for (var k = 0u; k < vector_vec4s; k++) {
@@ -55,17 +54,17 @@ fn channels_last_fused(
     for (var k = 0u; k < vector_vec4s; k++) {
         let vec4_index = column * vector_vec4s + k;
         let total = sum_of_thread_rows(local, sums[k]);
-        if thread_row == 0u && own < width { store_parameter_gradients(vec4_index, total, 4u); }
-        cells[k] = combine(cells[k], means_of(total, uniforms.inverse_count));
+        if thread_row == 0u && own < width { store_results(vec4_index, total, 4u, scalars()); }
+        cells[k] = with_sums(cells[k], total, scalars());
     }
     for (var row = thread_row; row < rows; row += thread_rows) {
         let vector = row * width + column;
-        var diff_dst = load_vector_diff_dst(vector);
+        var second = load_vector_second(vector);
         var src = load_vector_src(vector);
         var written = Vector();
         for (var k = 0u; k < vector_vec4s; k++) {
-            written[k] = result(element_of(src[k], diff_dst[k], cells[k]), cells[k]);
+            written[k] = result(element_of(src[k], second[k], cells[k]), cells[k]);
         }
-        store_vector_diff_src(vector, written);
+        store_vector_result(vector, written);
     }
 }

@@ -60,11 +60,11 @@ fn channels_last_reduce(
             let row_start = row_start_of(batch, row);
             for (var p = 0u; p < column_vectors; p++) {
                 let vector = vector_of(row_start, first, p);
-                var diff_dst = load_vector_diff_dst(vector);
+                var second = load_vector_second(vector);
                 var src = load_vector_src(vector);
                 var written = Vector();
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let element = element_of(src[k], diff_dst[k], cells[p][k]);
+                    let element = element_of(src[k], second[k], cells[p][k]);
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
                     blocks[p][k] = accumulate(blocks[p][k], element, inside);
                     written[k] = result_of_constants(element, cells[p][k]);

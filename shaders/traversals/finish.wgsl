@@ -11,7 +11,7 @@
 // Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
 //
-// Needs: tiles, body, records.
+// Needs: tiles, body, records, scalars.
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
@@ -72,40 +72,77 @@ fn finish(
     }
     if local % threads > 0u || vec4_index >= vec4s { return; }
     if from_sums {
-        sums = sums_of(Words(load_four_sums(channel), load_four_sums(channel + vec4(channels)), real4(), real4()));
+        sums = Sums();
+        for (var shard = 0u; shard < uniforms.shards; shard++) {
+            sums = merge(sums, received(channel, shard));
+        }
     }
 
     let count = min(4u, channels - 4u * vec4_index);
     if grouped {
         if group * uniforms.group_parts >= uniforms.parts { return; }
-        let to = uniforms.groups + 2u * (group * vec4s + vec4_index);
-        if added { sums = merge(sums_of_pairs(load_workspace(to), load_workspace(to + 1u)), sums); }
-        store_workspace(to, pair_of(sums, 0u));
-        store_workspace(to + 1u, pair_of(sums, 1u));
+        if paired_records {
+            let to = uniforms.groups + 2u * (group * vec4s + vec4_index);
+            if added { sums = merge(sums_of_pairs(load_workspace(to), load_workspace(to + 1u)), sums); }
+            store_workspace(to, pair_of(sums, 0u));
+            store_workspace(to + 1u, pair_of(sums, 1u));
+        } else {
+            let to = uniforms.groups + 4u * (group * vec4s + vec4_index);
+            if added { sums = merge(sums_of(load_records(vec4(to) + vec4(0u, 1u, 2u, 3u))), sums); }
+            for (var i = 0u; i < 4u; i++) {
+                store_workspace(to + i, words_of_record(record_of(sums, i)));
+            }
+        }
         return;
     }
     // A workgroup without a tile.
     if group > 0u { return; }
-    var inverse_count = uniforms.inverse_count;
-    if from_sums {
-        inverse_count = real(1.0) / load_sum(2u * channels);
-    } else if to_sums && vec4_index == 0u {
-        store_sum(2u * channels, uniforms.count);
+    var scalars = scalars();
+    if from_sums && paired_records {
+        scalars.inverse_count = real(1.0) / load_of_sums(2u * channels);
+    } else if to_sums && paired_records && vec4_index == 0u {
+        store_of_sums(2u * channels, uniforms.count);
     }
+    let words = derived(vec4_index, sums, scalars);
     for (var i = 0u; i < count; i++) {
         let c = 4u * vec4_index + i;
-        let words = words_of_record(record_of(sums, i));
-        if to_sums {
-            store_sum(c, words.x);
-            store_sum(channels + c, words.y);
-        }
-        if derive { store_workspace(uniforms.means + c, words * inverse_count); }
+        if to_sums { send(c, words_of_record(record_of(sums, i))); }
+        if derive { store_workspace(uniforms.means + c, real4(words.x[i], words.y[i], words.z[i], words.w[i])); }
     }
-    store_parameter_gradients(vec4_index, sums, count);
+    store_results(vec4_index, sums, count, scalars);
+}
+
+// Puts a channel's sums into the buffer `sums`.
+fn send(channel: u32, words: real4) {
+    if paired_records {
+        store_of_sums(channel, words.x);
+        store_of_sums(uniforms.channels + channel, words.y);
+    } else {
+        let first = 4u * (uniforms.shard * uniforms.channels + channel);
+        store_of_sums(first, words.x);
+        store_of_sums(first + 1u, words.y);
+        store_of_sums(first + 2u, words.z);
+        store_of_sums(first + 3u, words.w);
+    }
+}
+
+// What the buffer `sums` holds of four channels.
+fn received(channel: vec4<u32>, shard: u32) -> Sums {
+    let channels = vec4(uniforms.channels);
+    if paired_records {
+        return sums_of(Words(load_four_sums(channel), load_four_sums(channel + channels), real4(), real4()));
+    }
+    let first = vec4(4u) * (vec4(shard) * channels + channel);
+    return sums_of(Words(
+        load_four_sums(first),
+        load_four_sums(first + vec4(1u)),
+        load_four_sums(first + vec4(2u)),
+        load_four_sums(first + vec4(3u)),
+    ));
 }
 
 fn load_four_sums(index: vec4<u32>) -> real4 {
-    return real4(load_sum(index.x), load_sum(index.y), load_sum(index.z), load_sum(index.w));
+    return real4(load_of_sums(index.x), load_of_sums(index.y), load_of_sums(index.z), load_of_sums(index.w));
 }
 
 fn offset_of(part: u32) -> u32 {

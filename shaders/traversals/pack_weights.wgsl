@@ -1,7 +1,7 @@
-// gamma as reals in the workspace, for layer norm's rows where an adapter binds too few buffers:
+// gamma or beta as reals in the workspace, for rows where an adapter binds too few buffers:
 // workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
-// Bindings: gamma read; workspace written. Moves a row's length in elements in and out.
+// Bindings: gamma (or beta, `of_beta`) read; workspace written. Moves a row's length in elements in and out.
 //
 // Needs: tiles.
 
@@ -12,5 +12,9 @@ fn pack_weights(
 ) {
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.columns + 3u) / 4u { return; }
-    store_workspace(uniforms.weights + vec4_index, load_gamma(vec4_index));
+    if of_beta {
+        store_workspace(uniforms.weights + vec4_index, load_beta(vec4_index));
+    } else {
+        store_workspace(uniforms.weights + vec4_index, load_gamma(vec4_index));
+    }
 }

@@ -17,10 +17,10 @@ fn rows_apply(
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
 
-    var gamma: array<Vector, column_vectors>;
+    var params: array<array<Params, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            if aligned { gamma[p][k] = gamma_vec4((tile.vector + p * threads_per_row) * vector_vec4s + k); }
+            if aligned { params[p][k] = params_vec4((tile.vector + p * threads_per_row) * vector_vec4s + k); }
         }
     }
 
@@ -33,34 +33,38 @@ fn rows_apply(
         for (var p = 0u; p < column_vectors; p++) {
             let own_vector = tile.vector + p * threads_per_row;
             let vector = vector_in_window(first, own_vector);
-            var diff_dst = load_vector_diff_dst(vector);
+            var second = load_vector_second(vector);
             var src = load_vector_src(vector);
             var written = Vector();
+            var sum = Vector();
             for (var k = 0u; k < vector_vec4s; k++) {
                 let vec4_of_row = own_vector * vector_vec4s + k;
                 let columns = columns_of(vec4_of_row, misalignment);
-                var weights = gamma[p][k];
-                if !aligned { weights = gamma_of(vec4_of_row, misalignment); }
-                var value = result_of(src[k], diff_dst[k], own, weights);
+                var own_params = params[p][k];
+                if !aligned { own_params = params_of(vec4_of_row, misalignment); }
+                var value = result_of(src[k], second[k], own, own_params);
                 if narrow {
                     // By `select`, as for planes.
                     for (var i = 0u; i < 4u; i++) {
                         let other = applied_cell(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
-                        let result_of_other = result_of(src[k], diff_dst[k], other, weights);
+                        let result_of_other = result_of(src[k], second[k], other, own_params);
                         value = select(value, result_of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
                     }
                 } else if !aligned {
-                    let result_of_next = result_of(src[k], diff_dst[k], next, weights);
+                    let result_of_next = result_of(src[k], second[k], next, own_params);
                     value = select(value, result_of_next, columns >= vec4(uniforms.columns));
                 }
                 written[k] = value;
+                sum[k] = sum_of(element_of(src[k], second[k], own));
             }
             if complete || columns_of(own_vector * vector_vec4s, misalignment).x < uniforms.columns {
                 if whole {
-                    store_vector_diff_src(vector, written);
+                    store_vector_result(vector, written);
+                    store_vector_sum(vector, sum);
                 } else {
-                    let left = uniforms.length - vector * vector_elements;
-                    store_part_vector_diff_src(vector, written, min(vector_elements, left));
+                    let left = min(vector_elements, uniforms.length - vector * vector_elements);
+                    store_part_vector_result(vector, written, left);
+                    store_part_vector_sum(vector, sum, left);
                 }
             }
         }
@@ -74,23 +78,29 @@ fn applied_cell(row: u32) -> Cell {
     return combine(row_cell(record), splat(means));
 }
 
-fn result_of(src: real4, diff_dst: real4, row: Cell, gamma: real4) -> real4 {
-    var cell = row;
-    cell.gamma = gamma;
-    return result(element_of(src, diff_dst, cell), cell);
+fn result_of(src: real4, second: real4, row: Cell, params: Params) -> real4 {
+    let cell = with_params(row, params);
+    return result(element_of(src, second, cell), cell);
 }
 
-// gamma of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next one.
-fn gamma_of(vec4_index: u32, misalignment: u32) -> real4 {
-    if !scaled { return real4(1.0); }
+// gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next.
+fn params_of(vec4_index: u32, misalignment: u32) -> Params {
+    if !(scaled || offset) { return Params(real4(1.0), real4()); }
     let columns = columns_of(vec4_index, misalignment);
-    var gamma = gamma_vec4(vec4_index);
-    if misalignment > 0u { gamma = realigned(gamma_vec4(max(vec4_index, 1u) - 1u), gamma, 4u - misalignment); }
+    var params = params_vec4(vec4_index);
+    if misalignment > 0u {
+        let before = params_vec4(max(vec4_index, 1u) - 1u);
+        params.gamma = realigned(before.gamma, params.gamma, 4u - misalignment);
+        params.beta = realigned(before.beta, params.beta, 4u - misalignment);
+    }
     if columns.x < uniforms.columns && columns.w >= uniforms.columns {
         for (var i = 0u; i < 4u; i++) {
             let column = columns[i] % uniforms.columns;
-            gamma = select(gamma, real4(gamma_vec4(column / 4u)[column % 4u]), vec4(i) == vec4(0u, 1u, 2u, 3u));
+            let other = params_vec4(column / 4u);
+            let is_own = vec4(i) == vec4(0u, 1u, 2u, 3u);
+            params.gamma = select(params.gamma, real4(other.gamma[column % 4u]), is_own);
+            params.beta = select(params.beta, real4(other.beta[column % 4u]), is_own);
         }
     }
-    return gamma;
+    return params;
 }

@@ -7,7 +7,7 @@
 // or diff_dst in place.
 // Moves 2 n elements in, n out.
 //
-// Needs: tiles, body, records, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned.
+// Needs: tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned.
 // Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
 
 @compute @workgroup_size(workgroup_size)
@@ -23,12 +23,11 @@ fn rows_fused(
     let rows = rows_of(tile);
     let misalignment = misalignment_of(rows.x + local / threads_per_row);
 
-    var gamma: array<Vector, column_vectors>;
+    var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: array<array<Sums, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
-            gamma[p][k] = real4(1.0);
-            if scaled { gamma[p][k] = gamma_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment); }
+            params[p][k] = params_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment);
             sums[p][k] = Sums();
         }
     }
@@ -41,45 +40,57 @@ fn rows_fused(
         let end = select(0u, uniforms.columns, own < uniforms.rows);
         var cell = cell_of(splat(record_of_cell(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_vector_of(row);
+        var first_src = load_vector_src(row_start);
+        var first_second = load_vector_second(row_start);
+        cell = begin_row(cell, real4(first_src[0][misalignment]), real4(first_second[0][misalignment]));
         var total = Sums();
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var vector = row_start + min(column, row_vectors - 1u);
             if !aligned { vector = min(vector, uniforms.last_vector); }
-            var diff_dst = load_vector_diff_dst(vector);
+            var second = load_vector_second(vector);
             var src = load_vector_src(vector);
             for (var k = 0u; k < vector_vec4s; k++) {
-                let element = element_of(src[k], diff_dst[k], cell);
+                let element = element_of(src[k], second[k], cell);
                 elements[p][k] = element;
-                var inside = vec4(true);
-                if !aligned {
-                    inside = columns_of(column, misalignment) < vec4(end);
-                } else if !complete {
-                    inside = vec4(column < row_vectors);
-                }
-                let own_terms = terms(element, inside);
+                let inside = inside_row(column, row_vectors, misalignment, end);
+                let own_terms = terms(element, cell, inside);
                 if summed {
                     // Rows past the last have no columns where they are not aligned.
                     var counted = own_terms;
                     if aligned && threads_per_row < workgroup_size {
-                        counted = terms(element, inside & vec4(own < uniforms.rows));
+                        counted = terms(element, cell, inside & vec4(own < uniforms.rows));
                     }
                     sums[p][k] = merge(sums[p][k], counted);
                 }
-                total = merge(total, weigh(own_terms, gamma[p][k]));
+                total = merge(total, weigh(own_terms, params[p][k].gamma));
             }
         }
-        let means = means_of(sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), uniforms.inverse_count);
-        cell = combine(cell, means);
+        cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
+        for (var round = 1u; round < rounds; round++) {
+            cell = next_round(cell);
+            total = Sums();
+            for (var p = 0u; p < column_vectors; p++) {
+                let inside = inside_row(thread + p * threads_per_row, row_vectors, misalignment, end);
+                for (var k = 0u; k < vector_vec4s; k++) {
+                    total = merge(total, weigh(terms(elements[p][k], cell, inside), params[p][k].gamma));
+                }
+            }
+            cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
+        }
+        if kept && thread == 0u && own < uniforms.rows {
+            store_workspace(uniforms.stats + row, record_of_row(cell, real(uniforms.columns)));
+        }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var written = Vector();
+            var sum = Vector();
             for (var k = 0u; k < vector_vec4s; k++) {
-                cell.gamma = gamma[p][k];
-                written[k] = result(elements[p][k], cell);
+                written[k] = result(elements[p][k], with_params(cell, params[p][k]));
+                sum[k] = sum_of(elements[p][k]);
             }
             if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < uniforms.rows) {
-                store_in_row(row_start + column, written, columns_of(column, misalignment), end);
+                store_in_row(row_start + column, written, sum, columns_of(column, misalignment), end);
             }
         }
     }
@@ -91,4 +102,11 @@ fn rows_fused(
             write_columns(local, tile, column, sums_of_columns(local, sums[p][k]));
         }
     }
+}
+
+// Which of a vec4's elements are in the row, if rows after the last one have no end.
+fn inside_row(column: u32, row_vectors: u32, misalignment: u32, end: u32) -> vec4<bool> {
+    if !aligned { return columns_of(column, misalignment) < vec4(end); }
+    if !complete { return vec4(column < row_vectors); }
+    return vec4(true);
 }

@@ -26,7 +26,7 @@ fn rows_reduce(
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
-            var weights = gamma_vec4(vec4_index);
+            var weights = params_vec4(vec4_index).gamma;
             if !complete {
                 weights = select(real4(), weights, columns_of(vec4_index, 0u) < vec4(uniforms.columns));
             }
@@ -51,12 +51,12 @@ fn rows_reduce(
         for (var p = 0u; p < column_vectors; p++) {
             let own_vector = tile.vector + p * threads_per_row;
             let vector = vector_in_window(first, own_vector);
-            var diff_dst_vector = load_vector_diff_dst(vector);
+            var second_vector = load_vector_second(vector);
             var src_vector = load_vector_src(vector);
             if !aligned {
                 let next = vector_in_window(first, own_vector + 1u);
                 let misalignment = misalignment_of(row);
-                diff_dst_vector[0] = realigned(diff_dst_vector[0], load_vector_diff_dst(next)[0], misalignment);
+                second_vector[0] = realigned(second_vector[0], load_vector_second(next)[0], misalignment);
                 src_vector[0] = realigned(src_vector[0], load_vector_src(next)[0], misalignment);
             }
             for (var k = 0u; k < vector_vec4s; k++) {
@@ -64,7 +64,7 @@ fn rows_reduce(
                 if !complete || threads_per_row < workgroup_size {
                     inside = columns_of(own_vector * vector_vec4s + k, 0u) < vec4(end);
                 }
-                let own_terms = terms(element_of(src_vector[k], diff_dst_vector[k], cell), inside);
+                let own_terms = terms(element_of(src_vector[k], second_vector[k], cell), cell, inside);
                 sums[p][k] = merge(sums[p][k], own_terms);
                 total = merge(total, weigh(own_terms, gamma[p][k]));
             }
@@ -88,7 +88,7 @@ fn rows_reduce(
             if !direct {
                 write_columns(local, group, 4u * vec4_index, total);
             } else if local < threads_per_row && 4u * vec4_index < uniforms.columns {
-                store_parameter_gradients(vec4_index, total, min(4u, uniforms.columns - 4u * vec4_index));
+                store_results(vec4_index, total, min(4u, uniforms.columns - 4u * vec4_index), Scalars());
             }
         }
     }

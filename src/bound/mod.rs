@@ -8,7 +8,6 @@ pub use places::BufferRange;
 use crate::context::Held;
 use crate::kernels::Tensor;
 use crate::plan::{Phases, Plan};
-use crate::profile::SHARED_REALS;
 use crate::{Error, GpuContext};
 use places::{Given, Places, find};
 use steps::{Binder, Step, UniformBuffer};
@@ -75,7 +74,7 @@ impl Bound {
     ///     param_grads: ParamGrads::Frozen,
     ///     ..BatchNormOptions::new(1e-5)
     /// };
-    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], DType::F32, DType::F32, false)?;
+    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], (DType::F32, DType::F32), false)?;
     /// let gradients = [buffer(), buffer(), buffer()];
     /// let mut layers = Vec::new();
     /// for between in gradients.windows(2) {
@@ -152,6 +151,26 @@ impl Bound {
         self.check_halves()?;
         self.dispatch(pass, Phases::APPLY);
         Ok(())
+    }
+
+    /// Records the first half of batch norm in training: the statistics of this device's part of the batch, into the buffer
+    /// `statistics`.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`record_reduce`](Self::record_reduce).
+    pub fn record_statistics(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.record_reduce(encoder)
+    }
+
+    /// Records the second half of batch norm in training: merges what is in `statistics` by then, of all parts of the
+    /// batch in order, and writes mean, variance, running statistics and dst.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`record_apply`](Self::record_apply).
+    pub fn record_normalize(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
+        self.record_apply(encoder)
     }
 
     fn check_halves(&self) -> Result<(), Error> {
@@ -232,7 +251,7 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
     let what = "a plan of another context";
     let profile = gpu.profile();
-    profile.check_dtypes(plan.data, plan.params)?;
+    profile.check_dtypes(plan.types)?;
     for (_, dispatch) in &plan.dispatches {
         let workgroup = u64::from(dispatch.workgroup_size);
         let [width, height] = dispatch.workgroups;
@@ -251,7 +270,7 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
         Error::check_limit(
             what,
             "max_compute_workgroup_storage_size",
-            workgroup * SHARED_REALS * plan.data.accumulator().size(),
+            workgroup * dispatch.body.shared_reals() * plan.types.data.accumulator().size(),
             profile.max_workgroup_storage,
         )?;
         Error::check_limit(

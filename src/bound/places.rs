@@ -118,7 +118,7 @@ impl<'a> Places<'a> {
                 }
             }
         }
-        check_overlaps(&places)?;
+        check_overlaps(plan, &places)?;
         Ok(Self(places))
     }
 
@@ -191,10 +191,10 @@ fn check<'a>(
 }
 
 /// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst.
-fn check_overlaps(places: &[Place<'_>]) -> Result<(), Error> {
+fn check_overlaps(plan: &Plan, places: &[Place<'_>]) -> Result<(), Error> {
     for (i, first) in places.iter().enumerate() {
         for second in places.iter().skip(i + 1) {
-            let written = first.tensor.is_output() || second.tensor.is_output();
+            let written = plan.writes(first.tensor) || plan.writes(second.tensor);
             let pair = [first.tensor, second.tensor];
             let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);
             if written && first.overlaps(second) && !over_diff_dst {

@@ -26,7 +26,7 @@ impl UniformBuffer {
         let mut bytes = Vec::new();
         let mut places = Vec::new();
         for (_, dispatch) in &plan.dispatches {
-            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            let uniforms = dispatch.uniforms.bytes(plan.types.data.accumulator());
             bytes.resize(bytes.len().next_multiple_of(alignment), 0);
             places.push((bytes.len() as u64, uniforms.len() as u64));
             bytes.extend(uniforms);
@@ -90,10 +90,11 @@ impl Binder<'_> {
             bound.push((binding, place));
         }
         let mut variant = Variant {
-            body: self.plan.body,
+            body: self.dispatch.body,
             kernel: self.dispatch.kernel,
-            data: self.plan.data,
-            params: self.plan.params,
+            data: self.plan.types.data,
+            params: self.plan.types.params,
+            statistics: self.plan.types.statistics,
             bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
             in_place,
             pooled: false,

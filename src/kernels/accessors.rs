@@ -233,87 +233,81 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
             self.store_words(condition)
         )
     }
+}
 
-    /// Vectors of one vec4 or of two, one by one. No loop: lavapipe unrolls loops around at most one.
-    pub fn load_vectors(&self, vec4s: u32) -> String {
-        let tensor = self.tensor;
-        let loads = match vec4s {
-            1 => format!("load_{tensor}(vector)"),
-            _ => format!("load_{tensor}(2u * vector), load_{tensor}(2u * vector + 1u)"),
-        };
-        format!(
-            "fn load_vector_{tensor}(vector: u32) -> Vector {{\n    return Vector({loads});\n}}\n"
-        )
-    }
+/// Vectors of one vec4 or of two, one by one. No loop: lavapipe unrolls loops around at most one.
+pub(super) fn load_vectors(tensor: &str, vec4s: u32) -> String {
+    let loads = match vec4s {
+        1 => format!("load_{tensor}(vector)"),
+        _ => format!("load_{tensor}(2u * vector), load_{tensor}(2u * vector + 1u)"),
+    };
+    format!("fn load_vector_{tensor}(vector: u32) -> Vector {{\n    return Vector({loads});\n}}\n")
+}
 
-    /// The same for writing.
-    pub fn store_vectors(&self, vec4s: u32) -> String {
-        let tensor = self.tensor;
-        let (all, some) = match vec4s {
-            1 => (
-                format!("    store_{tensor}(vector, value[0]);\n"),
-                format!("    store_part_{tensor}(vector, value[0], count);\n"),
-            ),
-            _ => (
-                format!(
-                    "    store_{tensor}(2u * vector, value[0]);
+/// The same for writing.
+pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
+    let (all, some) = match vec4s {
+        1 => (
+            format!("    store_{tensor}(vector, value[0]);\n"),
+            format!("    store_part_{tensor}(vector, value[0], count);\n"),
+        ),
+        _ => (
+            format!(
+                "    store_{tensor}(2u * vector, value[0]);
     store_{tensor}(2u * vector + 1u, value[1]);
 "
-                ),
-                format!(
-                    "    store_part_{tensor}(2u * vector, value[0], min(count, 4u));
+            ),
+            format!(
+                "    store_part_{tensor}(2u * vector, value[0], min(count, 4u));
     store_part_{tensor}(2u * vector + 1u, value[1], max(count, 4u) - 4u);
 "
-                ),
             ),
-        };
-        format!(
-            "fn store_vector_{tensor}(vector: u32, value: Vector) {{
+        ),
+    };
+    format!(
+        "fn store_vector_{tensor}(vector: u32, value: Vector) {{
 {all}}}
 
 fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
 {some}}}
 "
-        )
-    }
+    )
+}
 
-    /// Of a tensor that is not bound every element reads as 1; nothing is written.
-    pub fn absent(&self, is_output: bool) -> String {
-        let tensor = self.tensor;
-        match is_output {
-            false => {
-                format!(
-                    "fn load_{tensor}(vec4_index: u32) -> real4 {{\n    return real4(1.0);\n}}\n"
-                )
-            }
-            true => format!(
-                "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
+/// Of a tensor that is not bound every element reads as one value.
+pub(super) fn absent_load(tensor: &str, value: &str) -> String {
+    format!("fn load_{tensor}(vec4_index: u32) -> real4 {{\n    return {value};\n}}\n")
+}
+
+/// Nothing is written to a tensor that is not bound.
+pub(super) fn absent_store(tensor: &str) -> String {
+    format!(
+        "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
 fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
+fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{}}
 "
-            ),
-        }
-    }
+    )
 }
 
 /// The sums of all channels, one by one.
 pub(super) fn sums(bound: bool) -> &'static str {
     match bound {
         true => {
-            "fn load_sum(index: u32) -> real {
+            "fn load_of_sums(index: u32) -> real {
     return sums[index];
 }
 
-fn store_sum(index: u32, value: real) {
+fn store_of_sums(index: u32, value: real) {
     sums[index] = value;
 }
 "
         }
         false => {
-            "fn load_sum(index: u32) -> real {
+            "fn load_of_sums(index: u32) -> real {
     return real();
 }
 
-fn store_sum(index: u32, value: real) {}
+fn store_of_sums(index: u32, value: real) {}
 "
         }
     }

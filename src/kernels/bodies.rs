@@ -11,85 +11,214 @@ pub(crate) enum Body {
     Gradient,
     /// The gradient of RMS norm.
     RmsGradient,
-    /// Mean and variance in one reading, which the forward passes will begin with.
-    #[cfg(test)]
-    Statistics,
+    /// Batch norm and layer norm forward, by statistics of what they read.
+    Forward,
+    /// Batch norm forward, by statistics that are given.
+    Inference,
+    /// Layer norm forward over rows that registers hold.
+    RowsForward,
+    /// RMS norm forward.
+    RmsForward,
 }
+
+/// Reals of workgroup memory that any kernel has for each invocation, at most.
+pub(crate) const MOST_SHARED_REALS: u64 = 16;
+
+/// What there is to say of a body.
+struct Entry {
+    #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]
+    name: &'static str,
+    text: &'static str,
+    /// What it reads beside src, element by element: where texts say `second`.
+    second: Option<Tensor>,
+    /// What it writes, element by element: where texts say `result`.
+    result: Tensor,
+    /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
+    statistics: &'static [Tensor],
+    /// What else it reads.
+    inputs: &'static [Tensor],
+    /// What else it writes.
+    outputs: &'static [Tensor],
+    /// Whether a record holds the sums of two cells: a part of the sums is two words.
+    pairs: bool,
+    /// Reals of workgroup memory that a kernel has for each invocation, at most.
+    shared_reals: u64,
+}
+
+const FORWARD: &str = include_str!("../../shaders/operators/forward.wgsl");
 
 impl Body {
     #[cfg(test)]
-    pub const ALL: [Self; 3] = [Self::Gradient, Self::RmsGradient, Self::Statistics];
+    pub const ALL: [Self; 6] = [
+        Self::Gradient,
+        Self::RmsGradient,
+        Self::Forward,
+        Self::Inference,
+        Self::RowsForward,
+        Self::RmsForward,
+    ];
 
-    /// Name of its file.
+    const fn entry(self) -> Entry {
+        match self {
+            Self::Gradient => Entry {
+                name: "gradient",
+                text: include_str!("../../shaders/operators/gradient.wgsl"),
+                second: Some(Tensor::DiffDst),
+                result: Tensor::DiffSrc,
+                statistics: &[Tensor::Mean, Tensor::Variance],
+                inputs: &[Tensor::Gamma],
+                outputs: &[Tensor::DiffGamma, Tensor::DiffBeta],
+                pairs: true,
+                shared_reals: 8,
+            },
+            Self::RmsGradient => Entry {
+                name: "rms_gradient",
+                text: include_str!("../../shaders/operators/rms_gradient.wgsl"),
+                second: Some(Tensor::DiffDst),
+                result: Tensor::DiffSrc,
+                statistics: &[Tensor::MeanSquare],
+                inputs: &[Tensor::Gamma],
+                outputs: &[Tensor::DiffGamma],
+                pairs: true,
+                shared_reals: 8,
+            },
+            Self::Forward => Entry {
+                name: "forward",
+                text: FORWARD,
+                second: Some(Tensor::Residual),
+                result: Tensor::Dst,
+                statistics: &[],
+                inputs: &[
+                    Tensor::Gamma,
+                    Tensor::Beta,
+                    Tensor::RunningMean,
+                    Tensor::RunningVariance,
+                ],
+                outputs: &[
+                    Tensor::Sum,
+                    Tensor::Mean,
+                    Tensor::Variance,
+                    Tensor::RunningMean,
+                    Tensor::RunningVariance,
+                ],
+                pairs: false,
+                shared_reals: 16,
+            },
+            Self::Inference => Entry {
+                name: "inference",
+                text: FORWARD,
+                second: None,
+                result: Tensor::Dst,
+                statistics: &[Tensor::Mean, Tensor::Variance],
+                inputs: &[Tensor::Gamma, Tensor::Beta],
+                outputs: &[],
+                pairs: true,
+                shared_reals: 8,
+            },
+            Self::RowsForward => Entry {
+                name: "rows_forward",
+                text: include_str!("../../shaders/operators/rows_forward.wgsl"),
+                second: Some(Tensor::Residual),
+                result: Tensor::Dst,
+                statistics: &[],
+                inputs: &[Tensor::Gamma, Tensor::Beta],
+                outputs: &[Tensor::Sum],
+                pairs: true,
+                shared_reals: 8,
+            },
+            Self::RmsForward => Entry {
+                name: "rms_forward",
+                text: include_str!("../../shaders/operators/rms_forward.wgsl"),
+                second: Some(Tensor::Residual),
+                result: Tensor::Dst,
+                statistics: &[],
+                inputs: &[Tensor::Gamma],
+                outputs: &[Tensor::Sum, Tensor::MeanSquare],
+                pairs: true,
+                shared_reals: 8,
+            },
+        }
+    }
+
+    /// Its name, for variants' labels.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Gradient => "gradient",
-            Self::RmsGradient => "rms_gradient",
-            Self::Statistics => "statistics",
-        }
+        self.entry().name
     }
 
     pub(super) const fn text(self) -> &'static str {
-        match self {
-            Self::Gradient => include_str!("../../shaders/operators/gradient.wgsl"),
-            Self::RmsGradient => include_str!("../../shaders/operators/rms_gradient.wgsl"),
-            #[cfg(test)]
-            Self::Statistics => include_str!("../../shaders/operators/statistics.wgsl"),
-        }
+        self.entry().text
     }
 
-    /// The operands that its kernels read and write, but for the statistics. Those that a kernel does not bind read as 1
-    /// and are not written.
-    pub const fn tensors(self) -> &'static [Tensor] {
-        match self {
-            Self::Gradient => &[
-                Tensor::Src,
-                Tensor::DiffDst,
-                Tensor::Gamma,
-                Tensor::DiffSrc,
-                Tensor::DiffGamma,
-                Tensor::DiffBeta,
-            ],
-            Self::RmsGradient => &[
-                Tensor::Src,
-                Tensor::DiffDst,
-                Tensor::Gamma,
-                Tensor::DiffSrc,
-                Tensor::DiffGamma,
-            ],
-            #[cfg(test)]
-            Self::Statistics => &[Tensor::Src],
-        }
+    /// The tensor that texts call `second`, if there is one.
+    pub const fn second(self) -> Option<Tensor> {
+        self.entry().second
+    }
+
+    /// The tensor that texts call `result`.
+    pub const fn result(self) -> Tensor {
+        self.entry().result
     }
 
     /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
     pub const fn statistics(self) -> &'static [Tensor] {
-        match self {
-            Self::Gradient => &[Tensor::Mean, Tensor::Variance],
-            Self::RmsGradient => &[Tensor::MeanSquare],
-            #[cfg(test)]
-            Self::Statistics => &[],
-        }
+        self.entry().statistics
+    }
+
+    /// Whether its kernels read a tensor of the caller's.
+    pub fn reads(self, tensor: Tensor) -> bool {
+        let entry = self.entry();
+        tensor == Tensor::Src
+            || entry.second == Some(tensor)
+            || entry.statistics.contains(&tensor)
+            || entry.inputs.contains(&tensor)
+    }
+
+    /// Whether its kernels write a tensor of the caller's.
+    pub fn writes(self, tensor: Tensor) -> bool {
+        let entry = self.entry();
+        entry.result == tensor || entry.outputs.contains(&tensor)
+    }
+
+    /// Whether a record holds the sums of two cells.
+    pub const fn pairs(self) -> bool {
+        self.entry().pairs
+    }
+
+    /// Reals of workgroup memory that a kernel has for each invocation, at most.
+    pub const fn shared_reals(self) -> u64 {
+        self.entry().shared_reals
     }
 
     /// Whether its text fits a kernel.
     #[cfg(test)]
     pub fn fits(self, kernel: Kernel) -> bool {
+        use Kernel::*;
         match self {
             Self::Gradient => true,
             Self::RmsGradient => matches!(
                 kernel,
-                Kernel::PackStatistics
-                    | Kernel::RowsReduce
-                    | Kernel::RowsApply
-                    | Kernel::RowsFused
-                    | Kernel::Finish
+                PackStatistics | RowsReduce | RowsApply | RowsFused | Finish
             ),
-            Self::Statistics => matches!(
+            Self::Forward => matches!(
                 kernel,
-                Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce
+                ChannelsFirstReduce
+                    | ChannelsFirstApply
+                    | ChannelsFirstFused
+                    | ChannelsLastReduce
+                    | ChannelsLastApply
+                    | ChannelsLastFused
+                    | RowsApply
+                    | Finish
             ),
+            Self::Inference => matches!(
+                kernel,
+                PackStatistics | ChannelsFirstApply | ChannelsLastApply
+            ),
+            Self::RowsForward => kernel == RowsFused,
+            Self::RmsForward => {
+                matches!(kernel, ChannelsFirstReduce | RowsApply | RowsFused | Finish)
+            }
         }
     }
 }

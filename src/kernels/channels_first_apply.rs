@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::PlaneTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector};
+use super::{Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct ChannelsFirstApply {
@@ -46,13 +46,13 @@ impl Describe for ChannelsFirstApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_apply",
     text: include_str!("../../shaders/traversals/channels_first_apply.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Workspace,
+        Operand::Result,
     ],
-    optional: &[Tensor::Src],
+    optional: &[Operand::Src, Operand::Second],
     constants: ChannelsFirstApply::SAMPLES,
     uniforms: ChannelsFirstApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -1,8 +1,8 @@
 //! The whole gradient, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::groups::TileRange;
-use super::{Entry, Kernel, Tensor, of_a_vector, tree};
+use super::groups::{Scalars, TileRange};
+use super::{Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstFused {
@@ -29,8 +29,7 @@ uniforms! {
         /// Groups of them on a channel's planes, at most `outer`.
         planes_at_once: u32,
         range: TileRange,
-        epsilon: f64,
-        inverse_count: f64,
+        scalars: Scalars,
     }
 }
 
@@ -75,16 +74,16 @@ impl Describe for ChannelsFirstFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_fused",
     text: include_str!("../../shaders/traversals/channels_first_fused.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Gamma,
-        Tensor::DiffSrc,
-        Tensor::DiffGamma,
-        Tensor::DiffBeta,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Statistics,
+        Operand::Params,
+        Operand::Running,
+        Operand::Result,
+        Operand::Outputs,
     ],
-    statistics: true,
-    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    optional: &[Operand::Params, Operand::Running, Operand::Outputs],
     constants: ChannelsFirstFused::SAMPLES,
     uniforms: ChannelsFirstFusedUniforms::KIND,
     ..Entry::OVER_CHANNELS

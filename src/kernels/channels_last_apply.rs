@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector};
+use super::{Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct ChannelsLastApply {
@@ -39,13 +39,13 @@ impl Describe for ChannelsLastApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_apply",
     text: include_str!("../../shaders/traversals/channels_last_apply.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Workspace,
+        Operand::Result,
     ],
-    optional: &[Tensor::Src],
+    optional: &[Operand::Src, Operand::Second],
     constants: ChannelsLastApply::SAMPLES,
     uniforms: ChannelsLastApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -1,7 +1,8 @@
 //! The whole gradient, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Tensor, of_a_vector, tree};
+use super::groups::Scalars;
+use super::{Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastFused {
@@ -22,8 +23,7 @@ uniforms! {
         grid_width: u32,
         /// For buffers that end inside of a vector, which these do not.
         length: u32,
-        epsilon: f64,
-        inverse_count: f64,
+        scalars: Scalars,
     }
 }
 
@@ -55,16 +55,16 @@ impl Describe for ChannelsLastFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_fused",
     text: include_str!("../../shaders/traversals/channels_last_fused.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Gamma,
-        Tensor::DiffSrc,
-        Tensor::DiffGamma,
-        Tensor::DiffBeta,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Statistics,
+        Operand::Params,
+        Operand::Running,
+        Operand::Result,
+        Operand::Outputs,
     ],
-    statistics: true,
-    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    optional: &[Operand::Params, Operand::Running, Operand::Outputs],
     constants: ChannelsLastFused::SAMPLES,
     uniforms: ChannelsLastFusedUniforms::KIND,
     ..Entry::OVER_CHANNELS

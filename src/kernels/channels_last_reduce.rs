@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector, tree};
+use super::{Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {
@@ -61,13 +61,13 @@ impl Describe for ChannelsLastReduce {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_reduce",
     text: include_str!("../../shaders/traversals/channels_last_reduce.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Workspace,
+        Operand::Result,
     ],
-    optional: &[Tensor::DiffSrc],
+    optional: &[Operand::Second, Operand::Result],
     constants: ChannelsLastReduce::SAMPLES,
     uniforms: ChannelsLastReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

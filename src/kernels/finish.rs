@@ -1,7 +1,8 @@
 //! The kernel that adds partial sums.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Tensor, tree};
+use super::groups::Scalars;
+use super::{Entry, Kernel, Operand, tree};
 
 constants! {
     struct Finish {
@@ -43,9 +44,12 @@ uniforms! {
         partials: u32,
         groups: u32,
         means: u32,
+        /// How many parts of a batch the buffer `sums` has sums of, and which of them is this one's.
+        shards: u32,
+        shard: u32,
         /// Elements of a channel.
         count: f64,
-        inverse_count: f64,
+        scalars: Scalars,
     }
 }
 
@@ -54,7 +58,10 @@ impl Describe for Finish {
     type Uniforms = FinishUniforms;
 
     fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        u64::from(uniforms.group_parts.div_ceil(self.threads.max(1))) + tree(self.threads) + 4
+        u64::from(uniforms.group_parts.div_ceil(self.threads.max(1)))
+            + tree(self.threads)
+            + 4
+            + u64::from(uniforms.shards)
     }
 
     /// In tiers of 32.
@@ -69,13 +76,19 @@ impl Describe for Finish {
 pub(super) const ENTRY: Entry = Entry {
     name: "finish",
     text: include_str!("../../shaders/traversals/finish.wgsl"),
-    tensors: &[
-        Tensor::Workspace,
-        Tensor::Sums,
-        Tensor::DiffGamma,
-        Tensor::DiffBeta,
+    operands: &[
+        Operand::Params,
+        Operand::Running,
+        Operand::Workspace,
+        Operand::Sums,
+        Operand::Outputs,
     ],
-    optional: &[Tensor::Sums, Tensor::DiffGamma, Tensor::DiffBeta],
+    optional: &[
+        Operand::Params,
+        Operand::Running,
+        Operand::Sums,
+        Operand::Outputs,
+    ],
     constants: Finish::SAMPLES,
     uniforms: FinishUniforms::KIND,
     ..Entry::OVER_CHANNELS

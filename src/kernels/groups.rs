@@ -17,6 +17,19 @@ uniforms! {
 }
 
 uniforms! {
+    /// Numbers that an operator needs beside its tensors.
+    struct Scalars {
+        epsilon: f64,
+        /// 1 over the number of elements that share statistics.
+        inverse_count: f64,
+        /// Weight of the batch in running statistics.
+        running_weight: f64,
+        /// 1 where their variance is the unbiased one, else 0.
+        running_correction: f64,
+    }
+}
+
+uniforms! {
     /// General axes: their sizes, and bit a of `kept_axes` set if the parameters vary along axis a.
     struct AxisSizes {
         axis0: u32,

@@ -79,7 +79,7 @@ mod source;
 mod tests;
 mod uniforms;
 
-pub(crate) use bodies::Body;
+pub(crate) use bodies::{Body, MOST_SHARED_REALS};
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
 pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};
@@ -90,7 +90,7 @@ pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUnif
 pub(crate) use describe::Value;
 pub(crate) use describe::{Constant, Describe};
 pub(crate) use finish::{Finish, FinishUniforms};
-pub(crate) use groups::{AxisSizes, ColumnTiles, PlaneTiles, RowTiles, TileRange};
+pub(crate) use groups::{AxisSizes, ColumnTiles, PlaneTiles, RowTiles, Scalars, TileRange};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
@@ -109,15 +109,41 @@ pub(crate) enum Tensor {
     Mean,
     Variance,
     MeanSquare,
+    Residual,
     Gamma,
+    Beta,
+    RunningMean,
+    RunningVariance,
     DiffSrc,
     DiffGamma,
     DiffBeta,
+    Dst,
+    Sum,
     Sums,
     Workspace,
 }
 
 impl Tensor {
+    pub const ALL: [Self; 17] = [
+        Self::Src,
+        Self::DiffDst,
+        Self::Mean,
+        Self::Variance,
+        Self::MeanSquare,
+        Self::Residual,
+        Self::Gamma,
+        Self::Beta,
+        Self::RunningMean,
+        Self::RunningVariance,
+        Self::DiffSrc,
+        Self::DiffGamma,
+        Self::DiffBeta,
+        Self::Dst,
+        Self::Sum,
+        Self::Sums,
+        Self::Workspace,
+    ];
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -125,10 +151,16 @@ impl Tensor {
             Self::Mean => "mean",
             Self::Variance => "variance",
             Self::MeanSquare => "mean_square",
+            Self::Residual => "residual",
             Self::Gamma => "gamma",
+            Self::Beta => "beta",
+            Self::RunningMean => "running_mean",
+            Self::RunningVariance => "running_variance",
             Self::DiffSrc => "diff_src",
             Self::DiffGamma => "diff_gamma",
             Self::DiffBeta => "diff_beta",
+            Self::Dst => "dst",
+            Self::Sum => "sum",
             Self::Sums => "sums",
             Self::Workspace => "workspace",
         }
@@ -136,7 +168,10 @@ impl Tensor {
 
     /// Whether it has the data's element type (else the parameters').
     pub const fn is_data(self) -> bool {
-        matches!(self, Self::Src | Self::DiffDst | Self::DiffSrc)
+        matches!(
+            self,
+            Self::Src | Self::DiffDst | Self::Residual | Self::DiffSrc | Self::Dst | Self::Sum
+        )
     }
 
     /// Whether it is none of the caller's operands.
@@ -146,15 +181,65 @@ impl Tensor {
 
     /// Whether there is one of it for each group of elements that are normalized together.
     pub const fn is_statistic(self) -> bool {
-        matches!(self, Self::Mean | Self::Variance | Self::MeanSquare)
+        matches!(self, Self::Mean | Self::Variance | Self::MeanSquare) || self.is_running()
     }
 
-    /// Whether kernels write it.
-    pub const fn is_output(self) -> bool {
-        matches!(
-            self,
-            Self::DiffSrc | Self::DiffGamma | Self::DiffBeta | Self::Sums | Self::Workspace
-        )
+    /// Whether it is read and written in its place.
+    pub const fn is_running(self) -> bool {
+        matches!(self, Self::RunningMean | Self::RunningVariance)
+    }
+}
+
+/// What a kernel binds, whatever its body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Operand {
+    Src,
+    /// What the body reads beside src, element by element.
+    Second,
+    /// The statistics that the body reads.
+    Statistics,
+    /// gamma and beta.
+    Params,
+    /// Running statistics.
+    Running,
+    /// What the body writes, element by element.
+    Result,
+    /// What is added before the layer, and src.
+    Sum,
+    /// What the body writes of each cell: parameter gradients, statistics.
+    Outputs,
+    Sums,
+    Workspace,
+}
+
+impl Operand {
+    /// The tensors that these are with a body, in binding order.
+    fn tensors(self, body: Body) -> Vec<Tensor> {
+        let of = |tensors: &[Tensor], is: fn(Body, Tensor) -> bool| -> Vec<Tensor> {
+            let tensors = tensors.iter().copied();
+            tensors.filter(|&tensor| is(body, tensor)).collect()
+        };
+        match self {
+            Self::Src => vec![Tensor::Src],
+            Self::Second => body.second().into_iter().collect(),
+            Self::Statistics => body.statistics().to_vec(),
+            Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
+            Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
+            Self::Result => vec![body.result()],
+            Self::Sum => of(&[Tensor::Sum], Body::writes),
+            Self::Outputs => of(
+                &[
+                    Tensor::DiffGamma,
+                    Tensor::DiffBeta,
+                    Tensor::Mean,
+                    Tensor::Variance,
+                    Tensor::MeanSquare,
+                ],
+                Body::writes,
+            ),
+            Self::Sums => vec![Tensor::Sums],
+            Self::Workspace => vec![Tensor::Workspace],
+        }
     }
 }
 
@@ -181,17 +266,14 @@ pub(crate) struct Entry {
     pub name: &'static str,
     /// Its own text, which says what it needs of `shaders/parts/`.
     pub text: &'static str,
-    /// The tensors it may bind, in binding order from 1 on; binding 0 is the uniform. Those of them that its body names
-    /// are bound.
-    pub tensors: &'static [Tensor],
-    /// Whether it binds the body's statistics, before gamma.
-    pub statistics: bool,
-    /// Which of them a variant may leave out: an input reads as 1 then, an output is not written.
+    /// What it may bind, in binding order from 1 on; binding 0 is the uniform.
+    pub operands: &'static [Operand],
+    /// Which of them a variant may leave out: gamma reads as 1 then, another input as 0, an output is not written.
     #[cfg_attr(
         not(test),
         expect(dead_code, reason = "read by the tests of every variant")
     )]
-    pub optional: &'static [Tensor],
+    pub optional: &'static [Operand],
     /// The constants that a variant's text begins with, each with a value of its type.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub constants: &'static [(&'static str, Constant)],
@@ -207,8 +289,7 @@ impl Entry {
     const OVER_CHANNELS: Self = Self {
         name: "",
         text: "",
-        tensors: &[],
-        statistics: false,
+        operands: &[],
         optional: &[],
         constants: &[],
         uniforms: Kind::Group(&[]),
@@ -255,16 +336,15 @@ impl Kernel {
 impl Entry {
     /// The tensors that it may bind with a body, in binding order.
     pub fn tensors(&self, body: Body) -> Vec<Tensor> {
-        let mut tensors = Vec::new();
-        for &tensor in self.tensors {
-            if tensor == Tensor::Gamma && self.statistics {
-                tensors.extend(body.statistics());
-            }
-            if tensor.is_scratch() || body.tensors().contains(&tensor) {
-                tensors.push(tensor);
-            }
-        }
-        tensors
+        let operands = self.operands.iter();
+        operands.flat_map(|operand| operand.tensors(body)).collect()
+    }
+
+    /// Those of them that a variant may leave out.
+    #[cfg(test)]
+    pub fn optional(&self, body: Body) -> Vec<Tensor> {
+        let operands = self.optional.iter();
+        operands.flat_map(|operand| operand.tensors(body)).collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Tensor};
+use super::{Entry, Kernel, Operand};
 
 constants! {
     struct PackStatistics {}
@@ -30,9 +30,8 @@ impl Describe for PackStatistics {
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
     text: include_str!("../../shaders/traversals/pack_statistics.wgsl"),
-    tensors: &[Tensor::Gamma, Tensor::Workspace],
-    statistics: true,
-    optional: &[Tensor::Gamma],
+    operands: &[Operand::Statistics, Operand::Params, Operand::Workspace],
+    optional: &[Operand::Params],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -1,10 +1,13 @@
-//! The kernel that gathers gamma in the workspace.
+//! The kernel that copies gamma or beta to the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Tensor};
+use super::{Entry, Kernel, Operand};
 
 constants! {
-    struct PackWeights {}
+    struct PackWeights {
+        /// beta instead.
+        of_beta: bool,
+    }
 }
 
 uniforms! {
@@ -29,7 +32,8 @@ impl Describe for PackWeights {
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_weights",
     text: include_str!("../../shaders/traversals/pack_weights.wgsl"),
-    tensors: &[Tensor::Gamma, Tensor::Workspace],
+    operands: &[Operand::Params, Operand::Workspace],
+    optional: &[Operand::Params],
     constants: PackWeights::SAMPLES,
     uniforms: PackWeightsUniforms::KIND,
     gamma_length: "columns",

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector};
+use super::{Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct RowsApply {
@@ -19,7 +19,9 @@ constants! {
         complete: bool,
         /// gamma is given.
         scaled: bool,
-        /// gamma is in the workspace.
+        /// beta is given, and counts.
+        offset: bool,
+        /// They are in the workspace.
         weighted: bool,
         /// Rows are shorter than a vec4.
         narrow: bool,
@@ -36,6 +38,7 @@ uniforms! {
         stats: u32,
         means: u32,
         weights: u32,
+        offsets: u32,
     }
 }
 
@@ -55,14 +58,15 @@ impl Describe for RowsApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_apply",
     text: include_str!("../../shaders/traversals/rows_apply.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Gamma,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Params,
+        Operand::Workspace,
+        Operand::Result,
+        Operand::Sum,
     ],
-    optional: &[Tensor::Gamma],
+    optional: &[Operand::Params, Operand::Sum],
     constants: RowsApply::SAMPLES,
     uniforms: RowsApplyUniforms::KIND,
     gamma_length: "columns",

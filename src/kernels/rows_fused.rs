@@ -1,8 +1,8 @@
 //! The whole gradient by rows.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::groups::RowTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector, tree};
+use super::groups::{RowTiles, Scalars};
+use super::{Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
@@ -19,6 +19,10 @@ constants! {
         complete: bool,
         /// gamma is given.
         scaled: bool,
+        /// beta is given.
+        offset: bool,
+        /// Each row's statistics go to the workspace.
+        kept: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
@@ -30,8 +34,8 @@ uniforms! {
     struct RowsFusedUniforms {
         tiles: RowTiles,
         partials: u32,
-        epsilon: f64,
-        inverse_count: f64,
+        stats: u32,
+        scalars: Scalars,
     }
 }
 
@@ -44,7 +48,8 @@ impl Describe for RowsFused {
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
         of_vectors
-            + rows * (1 + 2 * of_vectors + tree(self.threads_per_row))
+            // The sums of layer norm's rows are taken twice.
+            + rows * (2 + 3 * of_vectors + 2 * tree(self.threads_per_row))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
@@ -64,15 +69,16 @@ impl Describe for RowsFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_fused",
     text: include_str!("../../shaders/traversals/rows_fused.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Gamma,
-        Tensor::Workspace,
-        Tensor::DiffSrc,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Statistics,
+        Operand::Params,
+        Operand::Workspace,
+        Operand::Result,
+        Operand::Sum,
     ],
-    statistics: true,
-    optional: &[Tensor::Gamma],
+    optional: &[Operand::Params, Operand::Sum],
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",

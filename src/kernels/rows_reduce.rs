@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Tensor, of_a_vector, tree};
+use super::{Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsReduce {
@@ -23,7 +23,9 @@ constants! {
         complete: bool,
         /// gamma is given.
         scaled: bool,
-        /// gamma is in the workspace.
+        /// beta is given, and counts.
+        offset: bool,
+        /// They are in the workspace.
         weighted: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
@@ -43,6 +45,7 @@ uniforms! {
         row_parts: u32,
         stats: u32,
         weights: u32,
+        offsets: u32,
         row_partials: u32,
         partials: u32,
         /// 1 / columns.
@@ -79,15 +82,14 @@ impl Describe for RowsReduce {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_reduce",
     text: include_str!("../../shaders/traversals/rows_reduce.wgsl"),
-    tensors: &[
-        Tensor::Src,
-        Tensor::DiffDst,
-        Tensor::Gamma,
-        Tensor::Workspace,
-        Tensor::DiffGamma,
-        Tensor::DiffBeta,
+    operands: &[
+        Operand::Src,
+        Operand::Second,
+        Operand::Params,
+        Operand::Workspace,
+        Operand::Outputs,
     ],
-    optional: &[Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta],
+    optional: &[Operand::Params, Operand::Outputs],
     constants: RowsReduce::SAMPLES,
     uniforms: RowsReduceUniforms::KIND,
     gamma_length: "columns",

@@ -38,6 +38,8 @@ pub(crate) struct Variant {
     pub body: Body,
     pub data: DType,
     pub params: DType,
+    /// Of mean, variance and running statistics.
+    pub statistics: DType,
     /// The tensors that are bound, in the order of the manifest.
     pub bound: Vec<Tensor>,
     /// diff_src is written through diff_dst's binding.
@@ -66,8 +68,10 @@ impl Variant {
         if self.shares_vec4s() {
             self.exact.push(match self.in_place {
                 true => Tensor::DiffDst,
-                false => Tensor::DiffSrc,
+                false => self.body.result(),
             });
+            let sum = self.bound.iter().find(|&&tensor| tensor == Tensor::Sum);
+            self.exact.extend(sum);
             self.exact.sort();
             self.exact.dedup();
         }
@@ -76,8 +80,12 @@ impl Variant {
         if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
             self.access = Access::Vec4;
         }
-        if !self.bound.iter().any(|t| !t.is_data() && !scratch(t)) {
+        let param = |t: &Tensor| !t.is_data() && !scratch(t) && !t.is_statistic();
+        if !self.bound.iter().any(param) {
             self.params = self.accumulator();
+        }
+        if !self.bound.iter().any(|t| t.is_statistic()) {
+            self.statistics = self.accumulator();
         }
         self
     }
@@ -89,7 +97,10 @@ impl Variant {
 
     /// Whether a tensor's binding is declared read_write.
     pub fn writes(&self, tensor: Tensor) -> bool {
-        self.pooled || tensor.is_output() || (self.in_place && tensor == Tensor::DiffDst)
+        self.pooled
+            || tensor.is_scratch()
+            || self.body.writes(tensor)
+            || (self.in_place && tensor == Tensor::DiffDst)
     }
 
     /// The languages that it must translate to: all that wgpu may ask for where it runs. f64 exists on
@@ -98,12 +109,12 @@ impl Variant {
     #[cfg(test)]
     pub fn targets(&self) -> &'static [Target] {
         use Target::{Glsl, GlslEs, Hlsl, Msl, SpirV};
-        match (self.data, self.params) {
+        match [self.data, self.params, self.statistics] {
             _ if self.access == Access::LongWords => &[SpirV, Hlsl, Msl],
             // There are no sums of f64 over subgroups.
-            (DType::F64, _) if self.is("subgroups") => &[],
-            (DType::F64, _) => &[SpirV],
-            (DType::F32, DType::F32) => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
+            [DType::F64, ..] if self.is("subgroups") => &[],
+            [DType::F64, ..] => &[SpirV],
+            [DType::F32, DType::F32, DType::F32] => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(430)],
             _ => &[SpirV, Hlsl, Msl, GlslEs(310), Glsl(450)],
         }
     }
@@ -122,9 +133,10 @@ impl Variant {
     #[cfg(test)]
     pub fn label(&self) -> String {
         let name = self.kernel.entry().name;
-        let mut label = format!("{name}-{}-{}-{}", self.body.name(), self.data, self.params);
-        for tensor in self.kernel.entry().optional {
-            if !self.bound.contains(tensor) {
+        let types = format!("{}-{}-{}", self.data, self.params, self.statistics);
+        let mut label = format!("{name}-{}-{types}", self.body.name());
+        for tensor in self.kernel.entry().optional(self.body) {
+            if !self.bound.contains(&tensor) {
                 label += &format!("-no_{}", tensor.name());
             }
         }
@@ -173,6 +185,7 @@ impl Variant {
         match tensor {
             Tensor::Sums | Tensor::Workspace => self.accumulator(),
             _ if tensor.is_data() => self.data,
+            _ if tensor.is_statistic() => self.statistics,
             _ => self.params,
         }
     }
@@ -185,7 +198,7 @@ impl Variant {
             DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
             _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
         }];
-        let dtypes = [self.data, self.params];
+        let dtypes = [self.data, self.params, self.statistics];
         if dtypes.contains(&DType::F16) {
             parts.push(include_str!("../../shaders/elements/f16.wgsl").to_owned());
         }
@@ -204,18 +217,19 @@ impl Variant {
         for (index, &tensor) in self.bound.iter().enumerate() {
             parts.push(self.declaration(index + 1, tensor));
         }
-        // A body may name tensors that the kernel does not bind, and a kernel such that the body does not name.
-        let mut tensors: Vec<Tensor> = entry.tensors.to_vec();
-        if texts.contains(&self.body.text()) {
-            tensors.extend(self.body.tensors());
-            tensors.extend(self.body.statistics());
-            tensors.push(Tensor::Workspace);
+        let called = |name: &str| texts.iter().any(|text| calls(text, name));
+        for tensor in Tensor::ALL
+            .into_iter()
+            .filter(|tensor| called(tensor.name()))
+        {
+            parts.extend(self.accessors(tensor.name(), Some(tensor)));
         }
-        let mut named = Vec::new();
-        for tensor in tensors {
-            if !named.contains(&tensor) {
-                named.push(tensor);
-                parts.extend(self.accessors(tensor));
+        for (role, tensor) in [
+            ("second", self.body.second()),
+            ("result", Some(self.body.result())),
+        ] {
+            if called(role) {
+                parts.extend(self.accessors(role, tensor));
             }
         }
         parts.extend(texts.into_iter().map(str::to_owned));
@@ -248,47 +262,88 @@ impl Variant {
         }
     }
 
-    /// The functions by which a kernel reads and writes a tensor.
-    fn accessors(&self, tensor: Tensor) -> Vec<String> {
+    /// The functions by which a kernel reads and writes a tensor, of the names that its text has for it; of one that is
+    /// not there, such that read a constant or write nothing.
+    fn accessors(&self, name: &'static str, tensor: Option<Tensor>) -> Vec<String> {
         let through = match tensor {
-            Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
-            _ => tensor,
+            Some(Tensor::DiffSrc) if self.in_place => Some(Tensor::DiffDst),
+            tensor => tensor,
         };
-        let bound = self.bound.contains(&through);
-        if tensor == Tensor::Sums {
-            return vec![accessors::sums(bound).to_owned()];
+        let bound = through.filter(|through| self.bound.contains(through));
+        if tensor == Some(Tensor::Sums) {
+            return vec![accessors::sums(bound.is_some()).to_owned()];
         }
         let entry = self.kernel.entry();
-        let accessors = Accessors {
-            storage: self.storage(through),
-            tensor: tensor.name(),
-            array: through.name(),
-            length: match tensor {
-                tensor if tensor.is_data() => "length",
-                tensor if tensor.is_statistic() => entry.statistics_length,
-                _ => entry.gamma_length,
-            },
-        };
-        let is_output = tensor.is_output();
-        let mut texts = match tensor {
-            Tensor::Workspace if !bound => vec![accessors.absent(false), accessors.absent(true)],
-            _ if !bound => vec![accessors.absent(is_output)],
-            Tensor::Workspace => vec![accessors.load(), accessors.store()],
-            _ if is_output => vec![accessors.store()],
-            _ => vec![accessors.load()],
-        };
-        let by_vectors = tensor.is_data() && !(bound && accessors.storage.wide);
-        if let (Some(vec4s), true) = (self.vector_vec4s(), by_vectors) {
-            texts.push(match is_output {
-                true => accessors.store_vectors(vec4s),
-                false => accessors.load_vectors(vec4s),
-            });
+        let (mut reads, mut writes) = (None, None);
+        let mut texts = Vec::new();
+        let is_data = tensor.is_none_or(Tensor::is_data);
+        if let (Some(tensor), Some(bound)) = (tensor, bound) {
+            let accessors = Accessors {
+                storage: self.storage(bound),
+                tensor: name,
+                array: bound.name(),
+                length: match tensor {
+                    tensor if tensor.is_data() => "length",
+                    tensor if tensor.is_statistic() => entry.statistics_length,
+                    _ => entry.gamma_length,
+                },
+            };
+            let is_workspace = tensor == Tensor::Workspace;
+            let wide = accessors.storage.wide;
+            if is_workspace || self.body.reads(tensor) {
+                texts.push(accessors.load());
+                reads = Some(wide);
+            }
+            if is_workspace || self.body.writes(tensor) {
+                texts.push(accessors.store());
+                writes = Some(wide);
+                if self.shares_vec4s() && is_data {
+                    texts.push(accessors.store_some());
+                }
+            }
         }
-        if self.shares_vec4s() && tensor == Tensor::DiffSrc {
-            texts.push(accessors.store_some());
+        if reads.is_none() {
+            let value = if tensor == Some(Tensor::Gamma) {
+                "real4(1.0)"
+            } else {
+                "real4()"
+            };
+            texts.push(accessors::absent_load(name, value));
+        }
+        if writes.is_none() {
+            texts.push(accessors::absent_store(name));
+        }
+        if let (Some(vec4s), true) = (self.vector_vec4s(), is_data) {
+            if reads != Some(true) {
+                texts.push(accessors::load_vectors(name, vec4s));
+            }
+            if writes != Some(true) {
+                texts.push(accessors::store_vectors(name, vec4s));
+            }
         }
         texts
     }
+}
+
+/// Whether a text calls a function that reads or writes what it knows by a name.
+fn calls(text: &str, name: &str) -> bool {
+    const PREFIXES: [&str; 7] = [
+        "load_",
+        "load_vector_",
+        "store_",
+        "store_part_",
+        "store_some_",
+        "store_vector_",
+        "store_part_vector_",
+    ];
+    let named = if name == Tensor::Sums.name() {
+        "of_sums"
+    } else {
+        name
+    };
+    PREFIXES
+        .iter()
+        .any(|prefix| text.contains(&format!("{prefix}{named}(")))
 }
 
 /// A kernel's text. In a development build it is damaged on request: `WGPU_NORM_SWAP` names a file that holds a part of

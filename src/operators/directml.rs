@@ -131,7 +131,12 @@ impl BatchNormalizationGrad {
         mean_dimensions: &[usize],
     ) -> Result<BatchNormPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
-        layer.plan_broadcast(input_dimensions, mean_dimensions, T::DTYPE, T::DTYPE, true)
+        layer.plan_broadcast(
+            input_dimensions,
+            mean_dimensions,
+            (T::DTYPE, T::DTYPE),
+            true,
+        )
     }
 }
 
@@ -211,7 +216,12 @@ impl BatchNormalizationTrainingGrad {
         mean_dimensions: &[usize],
     ) -> Result<BatchNormPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
-        layer.plan_broadcast(input_dimensions, mean_dimensions, T::DTYPE, T::DTYPE, true)
+        layer.plan_broadcast(
+            input_dimensions,
+            mean_dimensions,
+            (T::DTYPE, T::DTYPE),
+            true,
+        )
     }
 }
 

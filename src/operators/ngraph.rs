@@ -141,7 +141,7 @@ impl BatchNormTrainingBackprop {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<BatchNormPlan, Error> {
-        self.layer(gpu)?.plan(shape, T::DTYPE, T::DTYPE, true)
+        self.layer(gpu)?.plan(shape, (T::DTYPE, T::DTYPE), true)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {

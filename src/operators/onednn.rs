@@ -119,7 +119,8 @@ impl BatchNormTrainingBackward {
         shape: &[usize],
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
-        self.layer(gpu)?.plan(shape, T::DTYPE, P::DTYPE, has_gamma)
+        self.layer(gpu)?
+            .plan(shape, (T::DTYPE, P::DTYPE), has_gamma)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
@@ -253,7 +254,7 @@ impl LayerNormBackward {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<LayerNormPlan, Error> {
-        self.layer(gpu)?.plan(shape, T::DTYPE, P::DTYPE)
+        self.layer(gpu)?.plan(shape, (T::DTYPE, P::DTYPE))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {

@@ -2,6 +2,7 @@
 
 use super::finish::Partials;
 use super::rounds::Rounds;
+use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
@@ -199,14 +200,14 @@ impl Planner<'_> {
     pub fn channels_first_reduce(
         &self,
         layout: &Layout,
-        src: &Requirement,
-        diff_dst: &Requirement,
+        tensors: &Tensors,
         one_pass: bool,
         stats: Part,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
+        let src = &tensors.src;
+        let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
         let vector_vec4s = match one_pass {
             true => self.vector_of_one_plane(grid),
             false => self.vector_of_planes(grid),
@@ -245,14 +246,13 @@ impl Planner<'_> {
                 );
                 let workgroups = self.workgroups(end - first)?;
                 let range = window.tile_range(src, first..end, workgroups);
-                Ok(Dispatch::new(
+                let mut bindings = vec![window.bind(src)];
+                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                bindings.push(Binding::workspace());
+                Ok(self.dispatch(
                     kernel,
                     workgroup_size,
-                    vec![
-                        window.bind(src),
-                        window.bind(diff_dst),
-                        Binding::workspace(),
-                    ],
+                    bindings,
                     &ChannelsFirstReduceUniforms {
                         outer: grid.outer,
                         outer_block: word(tiles.planes),
@@ -270,24 +270,21 @@ impl Planner<'_> {
             (1, None) => self.partial_records(src, channels),
             _ => u64::MAX,
         };
-        let rounds = Rounds::new(all, channels, channels, room);
+        let rounds = Rounds::new(all, channels, self.group_records(grid.channels), room);
         self.in_rounds(&rounds, workspace, reduce, |part, splits| {
             Partials::plain(part, grid.channels, splits, channels)
         })
     }
 
-    /// The elementwise pass over a tensor's planes. Without src, statistics are constant.
+    /// The elementwise pass over a tensor's planes.
     pub fn channels_first_apply(
         &self,
         layout: &Layout,
-        src: Option<&Requirement>,
-        diff_dst: &Requirement,
-        diff_src: &Requirement,
-        stats: Part,
-        means: Part,
+        tensors: &Tensors,
+        applied: Applied,
     ) -> Result<Vec<Dispatch>, Error> {
         let grid = &layout.grid;
-        let workgroup_size = self.profile.workgroup(self.profile.tuning.workgroup);
+        let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
         let inner = u64::from(grid.inner).max(1);
         let vector_vec4s = self.vector_of_planes(grid);
         // An invocation makes up to 3 loop iterations for a vec4, and 7 for a plane of less than one.
@@ -319,27 +316,24 @@ impl Planner<'_> {
             vec4_aligned: alignment.vec4_aligned,
             narrow: alignment.narrow,
             whole: alignment.whole,
-            batch_statistics: src.is_some(),
+            batch_statistics: applied.means.is_some(),
         };
-        windows(self.profile, diff_dst, 0..units, start)?
+        windows(self.profile, &tensors.src, 0..units, start)?
             .into_iter()
             .map(|window| {
                 let (first, end) = (window.units.start, window.units.end);
                 let workgroups = self.workgroups(end - first)?;
-                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
-                bindings.push(window.bind(diff_dst));
-                bindings.push(Binding::workspace());
-                bindings.push(window.bind(diff_src));
-                let range = window.tile_range(diff_dst, first..end, workgroups);
-                Ok(Dispatch::new(
+                let bindings = applied.bindings(tensors, &window);
+                let range = window.tile_range(&tensors.src, first..end, workgroups);
+                Ok(self.dispatch(
                     kernel,
                     workgroup_size,
                     bindings,
                     &ChannelsFirstApplyUniforms {
                         planes: word(planes),
                         plane_block: word(tiles.planes),
-                        tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
-                        means: means.first,
+                        tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
+                        means: applied.means.map_or(0, |part| part.first),
                     },
                     workgroups,
                 ))

@@ -5,7 +5,7 @@ use super::windows::windows;
 use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, Kernel};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, Kernel, Scalars};
 
 /// Elements from which on planes are fused whatever `short_plane` says, where each is a channel of its own: read as columns,
 /// every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
@@ -37,7 +37,7 @@ impl Planner<'_> {
     /// How blocks are made by loads of so many vec4s.
     fn block_by(&self, grid: &Grid, vector_vec4s: u32) -> Block {
         let tuning = &self.profile.tuning;
-        let widest = self.profile.workgroup(tuning.fused_workgroup);
+        let widest = self.workgroup(tuning.fused_workgroup);
         let vector = 4 * vector_vec4s;
         // As many invocations side by side as a plane has vectors, so that short planes share a workgroup.
         let threads_per_plane = self.threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
@@ -166,7 +166,7 @@ impl Planner<'_> {
         &self,
         grid: &Grid,
         tensors: &Tensors,
-        epsilon: f64,
+        scalars: Scalars,
     ) -> Result<Vec<Dispatch>, Error> {
         let block = self.block(grid);
         let blocks = block.count(grid);
@@ -201,7 +201,7 @@ impl Planner<'_> {
                     false => Binding::whole(tensor),
                 };
                 let bindings = tensors.bound_at_once().iter().map(bind).collect();
-                Ok(Dispatch::new(
+                Ok(self.dispatch(
                     kernel,
                     block.workgroup_size,
                     bindings,
@@ -213,8 +213,7 @@ impl Planner<'_> {
                         threads_per_plane: block.threads_per_plane,
                         planes_at_once: block.planes_at_once,
                         range: window.tile_range(&tensors.src, first..end, workgroups),
-                        epsilon,
-                        inverse_count: 1.0 / grid.count().max(1) as f64,
+                        scalars,
                     },
                     workgroups,
                 ))

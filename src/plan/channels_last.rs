@@ -2,6 +2,7 @@
 
 use super::finish::Partials;
 use super::rounds::Rounds;
+use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
@@ -303,11 +304,12 @@ impl Planner<'_> {
     fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
         let grid = &layout.grid;
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let workgroup_size = self.workgroup(tuning.workgroup);
         let columns = self.columns(layout, workgroup_size);
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
         let by_channel = self.adds_by_channel(layout, &columns, workgroup_size);
-        let paired = !by_channel && columns.repeats * u64::from(grid.inner) == 1;
+        let paired =
+            self.body.pairs() && !by_channel && columns.repeats * u64::from(grid.inner) == 1;
         let channels = u64::from(grid.channels);
         let records = match (by_channel, paired) {
             (true, _) => channels,
@@ -315,6 +317,7 @@ impl Planner<'_> {
             (_, true) => channels.max(columns.width()) / 2,
             (false, false) => columns.width(),
         };
+        let group_records = self.group_records(grid.channels);
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
         let room = self.partial_records(src, channels);
@@ -343,8 +346,8 @@ impl Planner<'_> {
             by_channel,
             paired,
             rounds: match layout.general {
-                Some(_) => Rounds::new(splits, records, channels, u64::MAX),
-                None => Rounds::new(splits, records, channels, room),
+                Some(_) => Rounds::new(splits, records, group_records, u64::MAX),
+                None => Rounds::new(splits, records, group_records, room),
             },
         }
     }
@@ -359,18 +362,15 @@ impl Planner<'_> {
     pub fn channels_last_reduce(
         &self,
         layout: &Layout,
-        src: &Requirement,
-        diff_dst: &Requirement,
+        tensors: &Tensors,
         stats: Part,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
-        let split = self.split_columns(layout, src);
+        let split = self.split_columns(layout, &tensors.src);
         self.in_rounds(
             &split.rounds,
             workspace,
-            |part, splits| {
-                self.reduce_some_columns(layout, &split, [src, diff_dst], stats, part, splits)
-            },
+            |part, splits| self.reduce_some_columns(layout, &split, tensors, stats, part, splits),
             |part, splits| split.partials(layout, part, splits),
         )
     }
@@ -380,7 +380,7 @@ impl Planner<'_> {
         &self,
         layout: &Layout,
         split: &SplitColumns,
-        [src, diff_dst]: [&Requirement; 2],
+        tensors: &Tensors,
         stats: Part,
         part: Part,
         splits: Range<u64>,
@@ -400,20 +400,19 @@ impl Planner<'_> {
             rows: split.tile_rows,
             count: split.rounds.splits,
         };
-        self.shares(layout, src, columns, split.tile_rows, splits)?
+        self.shares(layout, &tensors.src, columns, split.tile_rows, splits)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let window = &share.window;
-                let range = window.tile_range(src, share.tiles.clone(), workgroups);
-                Ok(Dispatch::new(
+                let range = window.tile_range(&tensors.src, share.tiles.clone(), workgroups);
+                let mut bindings = vec![window.bind(&tensors.src)];
+                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                bindings.push(Binding::workspace());
+                Ok(self.dispatch(
                     kernel,
                     split.workgroup_size,
-                    vec![
-                        window.bind(src),
-                        window.bind(diff_dst),
-                        Binding::workspace(),
-                    ],
+                    bindings,
                     &ChannelsLastReduceUniforms {
                         tiles: share.uniforms(layout, columns, blocks, range, stats),
                         partials: part.first,
@@ -424,18 +423,15 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// The elementwise pass over a tensor's columns. Without src, statistics are constant.
+    /// The elementwise pass over a tensor's columns.
     pub fn channels_last_apply(
         &self,
         layout: &Layout,
-        src: Option<&Requirement>,
-        diff_dst: &Requirement,
-        diff_src: &Requirement,
-        stats: Part,
-        means: Part,
+        tensors: &Tensors,
+        applied: Applied,
     ) -> Result<Vec<Dispatch>, Error> {
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let workgroup_size = self.workgroup(tuning.workgroup);
         let columns = self.columns(layout, workgroup_size);
         // Pieces of rows: the reduction walks more of them, since its sums of each column cost more.
         let cut = columns.width_vectors > columns.tile();
@@ -454,29 +450,26 @@ impl Planner<'_> {
             general: layout.general.is_some(),
             complete: columns.complete(layout),
             whole: columns.whole(layout),
-            batch_statistics: src.is_some(),
+            batch_statistics: applied.means.is_some(),
         };
         let blocks = Blocks {
             rows: tile_rows,
             count: div_ceil(columns.rows, tile_rows),
         };
-        self.shares(layout, diff_dst, &columns, tile_rows, 0..blocks.count)?
+        self.shares(layout, &tensors.src, &columns, tile_rows, 0..blocks.count)?
             .into_iter()
             .map(|share| {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let window = &share.window;
-                let range = window.tile_range(diff_dst, share.tiles.clone(), workgroups);
-                let mut bindings: Vec<_> = src.map(|src| window.bind(src)).into_iter().collect();
-                bindings.push(window.bind(diff_dst));
-                bindings.push(Binding::workspace());
-                bindings.push(window.bind(diff_src));
-                Ok(Dispatch::new(
+                let range = window.tile_range(&tensors.src, share.tiles.clone(), workgroups);
+                let bindings = applied.bindings(tensors, window);
+                Ok(self.dispatch(
                     kernel,
                     workgroup_size,
                     bindings,
                     &ChannelsLastApplyUniforms {
-                        tiles: share.uniforms(layout, &columns, blocks, range, stats),
-                        means: means.first,
+                        tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
+                        means: applied.means.map_or(0, |part| part.first),
                     },
                     workgroups,
                 ))

@@ -4,7 +4,7 @@ use super::tensors::Tensors;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
-use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Kernel};
+use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Kernel, Scalars};
 
 /// Rows that an invocation of the fused kernel with the channels last adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
@@ -20,7 +20,7 @@ impl Planner<'_> {
     /// all of it.
     fn fused_threads(&self, channels: u32, vector_vec4s: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;
-        let workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let workgroup_size = self.workgroup(tuning.workgroup);
         let threads_per_row = tuning.channels_last_threads.clamp(1, workgroup_size);
         let vectors = (channels / (4 * vector_vec4s)).max(1);
         let threads_per_row = threads_per_row.min(
@@ -77,7 +77,7 @@ impl Planner<'_> {
         &self,
         grid: &Grid,
         tensors: &Tensors,
-        epsilon: f64,
+        scalars: Scalars,
     ) -> Result<Dispatch, Error> {
         // Not where invocations share columns: each vec4 of a vector has a tree of sums, with barriers.
         let wide = self.vector_vec4s(u64::from(grid.channels));
@@ -88,7 +88,7 @@ impl Planner<'_> {
         };
         let vectors = grid.channels / (4 * vector_vec4s);
         let workgroups = self.workgroups(u64::from(vectors.div_ceil(threads_per_row)))?;
-        Ok(Dispatch::new(
+        Ok(self.dispatch(
             ChannelsLastFused {
                 vector_vec4s,
                 add_thread_rows: threads_per_row < workgroup_size,
@@ -101,8 +101,7 @@ impl Planner<'_> {
                 threads_per_row: threads_per_row,
                 grid_width: workgroups[0],
                 length: word(grid.elements()),
-                epsilon,
-                inverse_count: 1.0 / grid.count().max(1) as f64,
+                scalars,
             },
             workgroups,
         ))

@@ -1,11 +1,10 @@
 //! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
 //! the profile forces.
 
-use super::compose::{BatchNormProblem, LayerNormProblem};
+use super::tensors::Tensors;
 use super::{Planner, Requirement};
-use crate::geometry::Grid;
-use crate::kernels::Tensor;
-use crate::{Algorithm, Error, Statistics};
+use crate::geometry::{Grid, Layout};
+use crate::{Algorithm, Error};
 
 /// An algorithm of an operator's list.
 struct Candidate<P> {
@@ -16,13 +15,28 @@ struct Candidate<P> {
     pays: fn(&Planner<'_>, &P) -> bool,
 }
 
+/// What the choice of an algorithm over channels depends on.
+pub(crate) struct Channels {
+    pub layout: Layout,
+    pub src: Requirement,
+    /// Why the operator cannot be fused, if it cannot.
+    pub not_fusible: Option<&'static str>,
+}
+
+/// What the choice of an algorithm over rows depends on.
+pub(crate) struct RowsOf {
+    /// The elements grouped by row; the parameters go by column.
+    pub by_row: Grid,
+    pub tensors: Tensors,
+}
+
 /// Batch norm in one dispatch.
-const FUSED_BATCH_NORM: [Candidate<BatchNormProblem>; 2] = [
+const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsFirst,
         refusal: |planner, problem| {
             not_fusible(problem).or_else(|| {
-                planner.channels_first_fused_refusal(&problem.layout.grid, &problem.src())
+                planner.channels_first_fused_refusal(&problem.layout.grid, &problem.src)
             })
         },
         pays: |planner, problem| planner.channels_first_fused_pay(&problem.layout),
@@ -30,16 +44,15 @@ const FUSED_BATCH_NORM: [Candidate<BatchNormProblem>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
         refusal: |planner, problem| {
-            not_fusible(problem).or_else(|| {
-                planner.channels_last_fused_refusal(&problem.layout.grid, &problem.src())
-            })
+            not_fusible(problem)
+                .or_else(|| planner.channels_last_fused_refusal(&problem.layout.grid, &problem.src))
         },
         pays: |planner, problem| planner.channels_last_fused_pay(&problem.layout.grid),
     },
 ];
 
 /// Batch norm by a reduction and an elementwise pass, which are also its two halves.
-const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
+const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
     Candidate {
         algorithm: Algorithm::General,
         refusal: |_, problem| match problem.layout.general {
@@ -51,7 +64,7 @@ const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
     Candidate {
         algorithm: Algorithm::ChannelsLast,
         refusal: |planner, problem| {
-            not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src()))
+            not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src))
         },
         pays: |planner, problem| !planner.reads_planes(&problem.layout),
     },
@@ -62,11 +75,11 @@ const SPLIT_BATCH_NORM: [Candidate<BatchNormProblem>; 3] = [
     },
 ];
 
-const LAYER_NORM: [Candidate<LayerNormProblem>; 2] = [
+const ROWS: [Candidate<RowsOf>; 2] = [
     Candidate {
         algorithm: Algorithm::RowsInRegisters,
         refusal: |planner, problem| {
-            planner.rows_in_registers_refusal(&problem.by_row(), &problem.tensors())
+            planner.rows_in_registers_refusal(&problem.by_row, &problem.tensors)
         },
         pays: |_, _| true,
     },
@@ -77,26 +90,20 @@ const LAYER_NORM: [Candidate<LayerNormProblem>; 2] = [
     },
 ];
 
-fn not_folded(problem: &BatchNormProblem) -> Option<String> {
+fn not_folded(problem: &Channels) -> Option<String> {
     let general = problem.layout.general.is_some();
     general.then(|| "the axes do not fold to (outer, channels, inner)".to_owned())
 }
 
 /// What no fused algorithm of batch norm does.
-fn not_fusible(problem: &BatchNormProblem) -> Option<String> {
-    not_folded(problem).or_else(|| match problem.statistics {
-        Statistics::Batch => None,
-        Statistics::Constant => Some("mean and variance are constants".to_owned()),
-    })
+fn not_fusible(problem: &Channels) -> Option<String> {
+    not_folded(problem).or_else(|| problem.not_fusible.map(str::to_owned))
 }
 
 impl Planner<'_> {
-    /// The algorithms of the whole gradient and of its two halves. These are a split one; where the whole is fused,
+    /// The algorithms of the whole operator and of its two halves. These are a split one; where the whole is fused,
     /// one of their own.
-    pub fn choose_batch_norm(
-        &self,
-        problem: &BatchNormProblem,
-    ) -> Result<(Algorithm, Algorithm), Error> {
+    pub fn choose_batch_norm(&self, problem: &Channels) -> Result<(Algorithm, Algorithm), Error> {
         let all = FUSED_BATCH_NORM.iter().chain(&SPLIT_BATCH_NORM);
         let whole = self.choose("batch norm", all, problem)?;
         let split = SPLIT_BATCH_NORM.iter();
@@ -113,9 +120,14 @@ impl Planner<'_> {
         Ok((whole, halves))
     }
 
-    /// The algorithm of layer norm.
-    pub fn choose_layer_norm(&self, problem: &LayerNormProblem) -> Result<Algorithm, Error> {
-        self.choose("layer norm", LAYER_NORM.iter(), problem)
+    /// The algorithm of an elementwise pass alone.
+    pub fn choose_split(&self, problem: &Channels) -> Result<Algorithm, Error> {
+        self.choose("batch norm", SPLIT_BATCH_NORM.iter(), problem)
+    }
+
+    /// The algorithm of an operator over rows.
+    pub fn choose_rows(&self, problem: &RowsOf) -> Result<Algorithm, Error> {
+        self.choose("layer norm", ROWS.iter(), problem)
     }
 
     fn choose<'c, P: 'c>(
@@ -157,25 +169,4 @@ impl Planner<'_> {
 
 fn refused(algorithm: Algorithm, reason: String) -> Error {
     Error::Algorithm { algorithm, reason }
-}
-
-impl BatchNormProblem {
-    fn src(&self) -> Requirement {
-        Requirement {
-            tensor: Tensor::Src,
-            dtype: self.data,
-            elements: self.layout.grid.elements(),
-        }
-    }
-}
-
-impl LayerNormProblem {
-    /// The elements grouped by row, for the statistics; the parameters go by column.
-    pub fn by_row(&self) -> Grid {
-        Grid {
-            outer: 1,
-            channels: self.rows,
-            inner: self.columns,
-        }
-    }
 }

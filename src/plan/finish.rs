@@ -4,7 +4,8 @@ use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
 use crate::Error;
-use crate::kernels::{Finish, FinishUniforms, Tensor};
+use crate::Shards;
+use crate::kernels::{Finish, FinishUniforms, Scalars, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's part p is record
 /// c · channel_stride + split · part_stride + k · channels · inner + i of `part`, with
@@ -46,14 +47,6 @@ impl Partials {
         }
     }
 
-    /// Sums of groups of parts, two channels to a record, each in whole vec4s.
-    pub fn groups(part: Part, channels: u32, groups: u64) -> Self {
-        Self {
-            part_stride: group_records(channels),
-            ..Self::paired(part, channels, groups)
-        }
-    }
-
     /// No partial sums: every sum is 0. `part` is any place in the workspace.
     pub fn none(channels: u32, part: Part) -> Self {
         Self::plain(part, channels, 0, 0)
@@ -63,11 +56,6 @@ impl Partials {
 /// Parts that an invocation adds, at most; of more, groups are added first. In the kernel's three tiers no more than 32
 /// numbers follow one another.
 const MOST_PARTS: u64 = 1024;
-
-/// Records of the sums of a group of each channel's parts.
-pub(crate) fn group_records(channels: u32) -> u64 {
-    2 * div_ceil(u64::from(channels), 4)
-}
 
 /// Where a channel's sums come from, and where they go.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,15 +68,55 @@ pub(crate) enum Route {
     FromSums,
 }
 
-/// What the sums become.
-pub(crate) struct Derived<'a> {
-    pub diff_gamma: Option<&'a Requirement>,
-    pub diff_beta: Option<&'a Requirement>,
-    /// Means for the elementwise pass.
+/// What the sums of channels of `count` elements become.
+#[derive(Clone)]
+pub(crate) struct Derived {
+    pub count: u64,
+    /// Tensors that are read for it, and what is written; each line together.
+    pub operands: Vec<Vec<Requirement>>,
+    /// What the elementwise pass needs of them, which the first line is read for.
     pub means: Option<Part>,
+    pub scalars: Scalars,
+    pub shards: Shards,
+}
+
+impl Derived {
+    /// From sums of so many elements, by plain means.
+    pub fn of(count: u64) -> Self {
+        Self {
+            count,
+            operands: Vec::new(),
+            means: None,
+            scalars: Scalars {
+                epsilon: 0.0,
+                inverse_count: 1.0 / f64::from(word(count).max(1)),
+                running_weight: 0.0,
+                running_correction: 0.0,
+            },
+            shards: Shards::default(),
+        }
+    }
 }
 
 impl Planner<'_> {
+    /// Records of the sums of a group of each channel's parts.
+    pub fn group_records(&self, channels: u32) -> u64 {
+        let of_four = if self.body.pairs() { 2 } else { 4 };
+        of_four * div_ceil(u64::from(channels), 4)
+    }
+
+    /// Sums of groups of parts, each in whole vec4s.
+    pub fn groups(&self, part: Part, channels: u32, groups: u64) -> Partials {
+        let sums = match self.body.pairs() {
+            true => Partials::paired(part, channels, groups),
+            false => Partials::plain(part, channels, groups, 0),
+        };
+        Partials {
+            part_stride: self.group_records(channels),
+            ..sums
+        }
+    }
+
     /// Adds groups of parts until there are so few that a workgroup adds them all: the dispatches, and the sums that
     /// they leave.
     pub fn group(
@@ -98,12 +126,12 @@ impl Planner<'_> {
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let mut dispatches = Vec::new();
         let mut partials = partials;
-        let threads = u64::from(self.profile.workgroup(self.profile.tuning.workgroup));
+        let threads = u64::from(self.workgroup(self.profile.tuning.workgroup));
         let group_parts = threads * MOST_PARTS;
         while partials.parts > group_parts {
             let groups = div_ceil(partials.parts, group_parts);
-            let part = workspace.reserve(groups * group_records(partials.channels))?;
-            let sums = Partials::groups(part, partials.channels, groups);
+            let part = workspace.reserve(groups * self.group_records(partials.channels))?;
+            let sums = self.groups(part, partials.channels, groups);
             dispatches.push(self.sums(
                 &partials,
                 &Sums::OfGroups {
@@ -130,22 +158,47 @@ impl Planner<'_> {
         )
     }
 
-    /// Adds partial sums, and derives what follows from the sums.
+    /// Adds partial sums, and derives what follows from the sums: in one dispatch if it can bind all that takes, else in
+    /// one for each line of operands.
     pub fn finish(
         &self,
         partials: &Partials,
-        count: u64,
-        derived: &Derived<'_>,
+        derived: &Derived,
         route: Route,
-    ) -> Result<Dispatch, Error> {
-        self.sums(partials, &Sums::OfChannels(count, derived, route))
+    ) -> Result<Vec<Dispatch>, Error> {
+        let all = derived.operands.iter().map(Vec::len).sum::<usize>();
+        let scratch = if route == Route::Whole { 1 } else { 2 };
+        if route == Route::ToSums || all + scratch <= self.profile.max_storage_buffers as usize {
+            let operands = derived.operands.concat();
+            let sums = Sums::OfChannels(derived, &operands, derived.means, route);
+            return Ok(vec![self.sums(partials, &sums)?]);
+        }
+        let lines = derived
+            .operands
+            .iter()
+            .zip([derived.means].into_iter().chain(std::iter::repeat(None)));
+        lines
+            .map(|(line, means)| {
+                self.sums(partials, &Sums::OfChannels(derived, line, means, route))
+            })
+            .collect()
+    }
+
+    /// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel, of each
+    /// part of the batch.
+    pub fn sums_elements(&self, channels: u32, shards: Shards) -> u64 {
+        let channels = u64::from(channels);
+        match self.body.pairs() {
+            true => 2 * channels + 1,
+            false => 4 * channels * u64::from(shards.count),
+        }
     }
 
     fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
-        let most = self.profile.workgroup(self.profile.tuning.workgroup);
+        let most = self.workgroup(self.profile.tuning.workgroup);
         let none = Partials::none(partials.channels, partials.part);
         let partials = match sums {
-            Sums::OfChannels(_, _, Route::FromSums) => &none,
+            Sums::OfChannels(.., Route::FromSums) => &none,
             _ => partials,
         };
         let (group_parts, groups_at) = match sums {
@@ -160,7 +213,7 @@ impl Planner<'_> {
             false => threads,
         };
         let workgroup_size = match threads {
-            1 => self.profile.workgroup(PACK_WORKGROUP),
+            1 => self.workgroup(PACK_WORKGROUP),
             _ => most,
         };
         let vec4s = div_ceil(u64::from(partials.channels), 4);
@@ -178,33 +231,33 @@ impl Planner<'_> {
             to_sums: false,
             derive: false,
         };
-        let (mut count, mut means) = (0, 0);
+        let of_groups = Derived::of(0);
+        let mut uniforms = (&of_groups, 0);
         match sums {
             Sums::OfGroups { added, .. } => {
                 kernel.grouped = true;
                 kernel.added = *added;
             }
-            Sums::OfChannels(elements, derived, route) => {
+            Sums::OfChannels(derived, operands, means, route) => {
                 let results = *route != Route::ToSums;
                 if *route != Route::Whole {
-                    let sums = 2 * u64::from(partials.channels) + 1;
+                    let sums = self.sums_elements(partials.channels, derived.shards);
                     bindings.push(Binding {
                         tensor: Tensor::Sums,
                         bytes: 0..sums * self.data.accumulator().size(),
                     });
                 }
                 if results {
-                    bindings.extend(derived.diff_gamma.map(Binding::whole));
-                    bindings.extend(derived.diff_beta.map(Binding::whole));
+                    bindings.extend(operands.iter().map(Binding::whole));
                 }
                 kernel.from_sums = *route == Route::FromSums;
                 kernel.to_sums = *route == Route::ToSums;
-                kernel.derive = results && derived.means.is_some();
-                count = *elements;
-                means = derived.means.map_or(0, |part| part.first);
+                kernel.derive = results && means.is_some();
+                uniforms = (derived, means.map_or(0, |part| part.first));
             }
         }
-        Ok(Dispatch::new(
+        let (derived, means) = uniforms;
+        Ok(self.dispatch(
             kernel,
             workgroup_size,
             bindings,
@@ -221,8 +274,10 @@ impl Planner<'_> {
                 partials: partials.part.first,
                 groups: groups_at,
                 means,
-                count: count as f64,
-                inverse_count: 1.0 / f64::from(word(count).max(1)),
+                shards: derived.shards.count,
+                shard: derived.shards.index,
+                count: derived.count as f64,
+                scalars: derived.scalars,
             },
             workgroups,
         ))
@@ -233,6 +288,6 @@ impl Planner<'_> {
 enum Sums<'a> {
     /// Sums of groups of so many parts, which go back to the workspace, or are added to what is there.
     OfGroups { parts: u64, at: Part, added: bool },
-    /// The sums of channels of so many elements, and what follows from them.
-    OfChannels(u64, &'a Derived<'a>, Route),
+    /// The sums of channels and what follows from them: by these operands, and for the elementwise pass.
+    OfChannels(&'a Derived, &'a [Requirement], Option<Part>, Route),
 }

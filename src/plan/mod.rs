@@ -1,6 +1,7 @@
 //! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
 //! touches a GPU.
 
+mod backward;
 mod channels_first;
 mod channels_first_fused;
 mod channels_last;
@@ -8,6 +9,7 @@ mod channels_last_fused;
 mod choose;
 mod compose;
 mod finish;
+mod forward;
 mod pack;
 mod rounds;
 mod rows;
@@ -19,11 +21,15 @@ mod tests;
 mod windows;
 mod workspace;
 
-pub(crate) use compose::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
+pub(crate) use backward::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
+pub(crate) use forward::{
+    BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward, batch_norm_inference,
+    rows_forward,
+};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AxisSizes, Body, Constant, Describe, Kernel, Tensor, Uniforms};
-use crate::{Algorithm, DType, Error, Profile};
+use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -92,6 +98,7 @@ impl Binding {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dispatch {
     pub kernel: Kernel,
+    pub body: Body,
     pub workgroup_size: u32,
     /// Constants of the kernel's text.
     pub constants: Vec<(&'static str, Constant)>,
@@ -107,16 +114,19 @@ pub(crate) struct Dispatch {
     pub in_a_subgroup: u64,
 }
 
-impl Dispatch {
-    pub fn new<K: Describe>(
+impl Planner<'_> {
+    /// A dispatch of a kernel with this body.
+    pub fn dispatch<K: Describe>(
+        &self,
         kernel: K,
         workgroup_size: u32,
         bindings: Vec<Binding>,
         uniforms: &K::Uniforms,
         workgroups: [u32; 2],
-    ) -> Self {
-        Self {
+    ) -> Dispatch {
+        Dispatch {
             kernel: K::KERNEL,
+            body: self.body,
             workgroup_size,
             constants: kernel.constants(),
             bindings,
@@ -152,11 +162,11 @@ impl Requirement {
 /// A plan: what to bind and what to dispatch.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
+    /// The body that reads and writes all of the caller's tensors.
     pub body: Body,
     /// What computes the whole operator.
     pub algorithm: Algorithm,
-    pub data: DType,
-    pub params: DType,
+    pub types: DTypes,
     pub tensors: Vec<Requirement>,
     pub workspace_bytes: u64,
     /// Bits of the words that kernels read and write by.
@@ -187,6 +197,11 @@ impl Plan {
     ) -> Result<(), Error> {
         let expected = self.requirement(tensor).map_or(0, |r| r.elements);
         geometry::check_length(argument, expected, got)
+    }
+
+    /// Whether a tensor is written.
+    pub fn writes(&self, tensor: Tensor) -> bool {
+        tensor.is_scratch() || self.body.writes(tensor)
     }
 
     /// Dispatches of the whole operator.
@@ -335,6 +350,11 @@ impl Planner<'_> {
             most,
         )?;
         Ok([word(div_ceil(tiles, height)), word(height)])
+    }
+
+    /// A workgroup size of the tuning, within the adapter's limits.
+    fn workgroup(&self, size: u32) -> u32 {
+        self.profile.workgroup(size, self.body.shared_reals())
     }
 
     fn cheap_barriers(&self) -> bool {

@@ -4,7 +4,9 @@ use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::kernels::{PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms};
+use crate::kernels::{
+    PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms, Tensor,
+};
 
 /// Invocations of a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;
@@ -14,18 +16,18 @@ impl Planner<'_> {
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
-        gamma: Option<&Requirement>,
+        params: &[Requirement],
         epsilon: f64,
         stats: Part,
     ) -> Result<Dispatch, Error> {
-        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
+        let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
         let statistics = tensors.statistics.all();
         let mut bindings: Vec<_> = statistics.map(|tensor| Binding::whole(&tensor)).collect();
-        bindings.extend(gamma.map(Binding::whole));
+        bindings.extend(params.iter().map(Binding::whole));
         bindings.push(Binding::workspace());
-        Ok(Dispatch::new(
+        Ok(self.dispatch(
             PackStatistics {},
             workgroup_size,
             bindings,
@@ -39,17 +41,19 @@ impl Planner<'_> {
         ))
     }
 
-    /// gamma as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
-    pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
-        let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
-        let vec4s = div_ceil(gamma.elements, 4);
+    /// gamma or beta as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
+    pub fn pack_weights(&self, param: &Requirement, weights: Part) -> Result<Dispatch, Error> {
+        let workgroup_size = self.workgroup(PACK_WORKGROUP);
+        let vec4s = div_ceil(param.elements, 4);
         let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size)))?;
-        Ok(Dispatch::new(
-            PackWeights {},
+        Ok(self.dispatch(
+            PackWeights {
+                of_beta: param.tensor == Tensor::Beta,
+            },
             workgroup_size,
-            vec![Binding::whole(gamma), Binding::workspace()],
+            vec![Binding::whole(param), Binding::workspace()],
             &PackWeightsUniforms {
-                columns: word(gamma.elements),
+                columns: word(param.elements),
                 weights: weights.first,
                 grid_width: workgroups[0],
             },

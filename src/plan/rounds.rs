@@ -1,7 +1,7 @@
 //! A reduction in rounds: where there is no room for the partial sums of all splits, those of some splits are added up
 //! before the next ones take their place.
 
-use super::finish::{Partials, group_records};
+use super::finish::Partials;
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, MAX_SERIAL, Planner, div_ceil, word};
 use crate::Error;
@@ -20,10 +20,10 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// All splits at once if that takes no more records than `room`; else as many as leave room for the sums of so
-    /// many channels.
-    pub fn new(splits: u64, records: u64, channels: u64, room: u64) -> Self {
-        let beside = |sums| room.saturating_sub(sums * (channels / 2 + 16)) / records.max(1);
+    /// All splits at once if that takes no more records than `room`; else as many as leave room for groups' sums, of so
+    /// many records each.
+    pub fn new(splits: u64, records: u64, group_records: u64, room: u64) -> Self {
+        let beside = |sums| room.saturating_sub(sums * (group_records + 16)) / records.max(1);
         let rounds = |round| Self {
             splits,
             records,
@@ -75,9 +75,9 @@ impl Planner<'_> {
             return Ok((dispatches, partials(part, rounds.splits)));
         }
         let channels = partials(part, 1).channels;
-        let of_block = workspace.reserve(group_records(channels))?;
+        let of_block = workspace.reserve(self.group_records(channels))?;
         let total = match rounds.many() {
-            true => workspace.reserve(group_records(channels))?,
+            true => workspace.reserve(self.group_records(channels))?,
             false => of_block,
         };
         let mut dispatches = Vec::new();
@@ -98,11 +98,11 @@ impl Planner<'_> {
             dispatches.push(self.add_to(&sums, of_block, done % MAX_SERIAL > 0)?);
             done += 1;
             if rounds.many() && (done % MAX_SERIAL == 0 || end == rounds.splits) {
-                let block = Partials::groups(of_block, channels, 1);
+                let block = self.groups(of_block, channels, 1);
                 dispatches.push(self.add_to(&block, total, done > MAX_SERIAL)?);
             }
             first = end;
         }
-        Ok((dispatches, Partials::groups(total, channels, 1)))
+        Ok((dispatches, self.groups(total, channels, 1)))
     }
 }

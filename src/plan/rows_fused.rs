@@ -2,13 +2,13 @@
 
 use super::finish::Partials;
 use super::rounds::Rounds;
-use super::rows::{Rows, Walk, packets_held};
+use super::rows::{Rows, Walk, vectors_held};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
 use crate::geometry::Grid;
-use crate::kernels::{Kernel, RowsFused, RowsFusedUniforms};
+use crate::kernels::{Kernel, RowsFused, RowsFusedUniforms, Scalars};
 use crate::{DType, Error};
 use std::ops::Range;
 
@@ -44,7 +44,12 @@ impl Planner<'_> {
         let room = self
             .partial_records(&tensors.src, 0)
             .min(self.held_records(0));
-        Rounds::new(walk.splits(rows), records, rows.columns, room)
+        Rounds::new(
+            walk.splits(rows),
+            records,
+            self.group_records(word(rows.columns)),
+            room,
+        )
     }
 
     /// How a fused kernel divides rows, if registers hold them.
@@ -57,16 +62,16 @@ impl Planner<'_> {
             self.rows(by_row, workgroup_size, sharing, most)
         };
         let held = |rows: &Rows| rows.tile_vectors() >= rows.row_vectors();
-        let mut rows = divided(self.profile.workgroup(tuning.workgroup));
+        let mut rows = divided(self.workgroup(tuning.workgroup));
         if !held(&rows) {
-            rows = divided(self.profile.workgroup(tuning.fused_workgroup));
+            rows = divided(self.workgroup(tuning.fused_workgroup));
         }
         // No more than a subgroup, if it can hold the row.
         let subgroup = self.subgroup(rows.workgroup_size);
         let most = most_vectors(most, rows.vector_vec4s);
         if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
             rows.threads_per_row = subgroup;
-            rows.column_vectors = packets_held(rows.row_vectors(), subgroup, most);
+            rows.column_vectors = vectors_held(rows.row_vectors(), subgroup, most);
         }
         rows
     }
@@ -76,18 +81,18 @@ impl Planner<'_> {
         (2..=self.subgroup(rows.workgroup_size)).contains(&rows.threads_per_row)
     }
 
-    /// The whole gradient but for the last sums of columns, which are left as partial sums.
+    /// All but the last sums of columns, which are left as partial sums. The records of rows' sums are `kept`.
     pub fn rows_fused(
         &self,
         by_row: &Grid,
         tensors: &Tensors,
-        epsilon: f64,
+        scalars: Scalars,
+        kept: Option<Part>,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let rows = &self.rows_of_registers(by_row);
         let walk = self.walk(rows, 1);
         let start = |split: u64| (split * walk.tile_rows * rows.columns).min(rows.elements());
-        let gamma = tensors.used_gamma();
         let kernel = RowsFused {
             threads_per_row: word(rows.threads_per_row),
             column_vectors: word(rows.column_vectors),
@@ -95,7 +100,9 @@ impl Planner<'_> {
             subgroups: self.in_a_subgroup(rows),
             aligned: rows.aligned(),
             complete: rows.complete(),
-            scaled: gamma.is_some(),
+            scaled: tensors.used_gamma().is_some(),
+            offset: tensors.beta.is_some(),
+            kept: kept.is_some(),
             summed: tensors.param_grads(),
             add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
         };
@@ -105,20 +112,22 @@ impl Planner<'_> {
                     window.units.start * walk.misalignments..window.units.end * walk.misalignments;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let range = window.tile_range(&tensors.src, tiles, workgroups);
-                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
+                let mut bindings = vec![window.bind(&tensors.src)];
+                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
                 let statistics = tensors.statistics.all();
                 bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
-                bindings.extend(gamma.map(Binding::whole));
-                bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
-                Ok(Dispatch::new(
+                bindings.extend(tensors.params().map(Binding::whole));
+                bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
+                bindings.extend(tensors.sum.as_ref().map(|sum| window.bind(sum)));
+                Ok(self.dispatch(
                     kernel,
                     rows.workgroup_size,
                     bindings,
                     &RowsFusedUniforms {
                         tiles: walk.uniforms(rows, &window, range),
                         partials: part.first,
-                        epsilon,
-                        inverse_count: 1.0 / rows.columns as f64,
+                        stats: kept.map_or(0, |part| part.first),
+                        scalars,
                     },
                     workgroups,
                 ))

@@ -18,8 +18,7 @@ use std::ops::Range;
 const MOST_VEC4S: u32 = 8;
 const FEWEST_VEC4S: u32 = 4;
 
-/// Storage buffers of the kernels that bind gamma, and that write the parameters' gradients.
-const WITH_GAMMA: u32 = 5;
+/// Storage buffers of the kernels that write the parameters' gradients.
 const WITH_PARAM_GRADS: u32 = 6;
 
 /// Rows cut into tiles: those of a walk, by a workgroup's vectors of columns.
@@ -55,10 +54,31 @@ impl SplitRows {
     }
 }
 
-/// Where gamma is.
+/// Where gamma and beta are.
 #[derive(Clone, Copy)]
-pub(crate) enum Weights {
-    /// There is none: it is 1.
+pub(crate) struct RowParams {
+    gamma: Place,
+    beta: Place,
+}
+
+impl RowParams {
+    fn bindings(&self) -> impl Iterator<Item = Binding> {
+        [self.gamma, self.beta]
+            .into_iter()
+            .filter_map(Place::binding)
+    }
+
+    /// Whether they are in the workspace.
+    fn weighted(&self) -> bool {
+        let packed = |place| matches!(place, Place::Packed(_));
+        packed(self.gamma) || packed(self.beta)
+    }
+}
+
+/// Where gamma or beta is.
+#[derive(Clone, Copy)]
+enum Place {
+    /// There is none.
     None,
     /// In its own buffer.
     Bound(Requirement),
@@ -66,16 +86,20 @@ pub(crate) enum Weights {
     Packed(Part),
 }
 
-impl Weights {
-    fn binding(&self) -> Option<Binding> {
+impl Place {
+    fn binding(self) -> Option<Binding> {
         match self {
-            Self::Bound(gamma) => Some(Binding::whole(gamma)),
+            Self::Bound(param) => Some(Binding::whole(&param)),
             _ => None,
         }
     }
 
-    /// Where they are in the workspace.
-    fn place(&self) -> u32 {
+    fn is_some(self) -> bool {
+        !matches!(self, Self::None)
+    }
+
+    /// The place in the workspace.
+    fn first(self) -> u32 {
         match self {
             Self::Packed(part) => part.first,
             _ => 0,
@@ -102,7 +126,7 @@ impl Planner<'_> {
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
-        let mut workgroup_size = self.profile.workgroup(tuning.workgroup);
+        let mut workgroup_size = self.workgroup(tuning.workgroup);
         // As few invocations to a row as there may be: so it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
         let mut threads_per_part = match self.subgroup(workgroup_size) {
@@ -128,7 +152,7 @@ impl Planner<'_> {
         }
         while row_records(&rows, threads_per_part) > for_rows
             && row_parts(&rows, threads_per_part) > 1
-            && self.profile.workgroup(2 * workgroup_size) > workgroup_size
+            && self.workgroup(2 * workgroup_size) > workgroup_size
         {
             workgroup_size *= 2;
             rows = self.rows(by_row, workgroup_size, 1, most);
@@ -206,26 +230,46 @@ impl Planner<'_> {
             true => 0,
             false => records * split.parts_of_a_split(),
         };
-        split.rounds = Rounds::new(split.walk.splits(rows), records, rows.columns, room);
+        split.rounds = Rounds::new(
+            split.walk.splits(rows),
+            records,
+            self.group_records(word(rows.columns)),
+            room,
+        );
     }
 
-    /// gamma for the kernels over split rows, and the dispatch that puts it there if it has to be elsewhere.
-    pub fn weights(
+    /// gamma and beta for the kernels over split rows, and the dispatches that put them there if they have to be elsewhere.
+    pub fn row_params(
         &self,
         tensors: &Tensors,
         workspace: &mut Workspace,
-    ) -> Result<(Weights, Option<Dispatch>), Error> {
-        match tensors.used_gamma() {
-            None => Ok((Weights::None, None)),
-            Some(gamma) if self.profile.max_storage_buffers >= WITH_GAMMA => {
-                Ok((Weights::Bound(*gamma), None))
+    ) -> Result<(RowParams, Vec<Dispatch>), Error> {
+        // Beside them the elementwise pass binds the workspace, and what is read and written element by element.
+        let data = [
+            Some(tensors.src),
+            tensors.second,
+            Some(tensors.result),
+            tensors.sum,
+        ];
+        let others = 1 + data.iter().flatten().count();
+        let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
+        let mut dispatches = Vec::new();
+        let mut place = |param: Option<&Requirement>| -> Result<Place, Error> {
+            let Some(param) = param else {
+                return Ok(Place::None);
+            };
+            if bound {
+                return Ok(Place::Bound(*param));
             }
-            Some(gamma) => {
-                let part = workspace.reserve(div_ceil(gamma.elements, 4))?;
-                let pack = self.pack_weights(gamma, part)?;
-                Ok((Weights::Packed(part), Some(pack)))
-            }
-        }
+            let part = workspace.reserve(div_ceil(param.elements, 4))?;
+            dispatches.push(self.pack_weights(param, part)?);
+            Ok(Place::Packed(part))
+        };
+        let params = RowParams {
+            gamma: place(tensors.used_gamma())?,
+            beta: place(tensors.beta.as_ref())?,
+        };
+        Ok((params, dispatches))
     }
 
     /// The reduction of rows and columns.
@@ -234,7 +278,7 @@ impl Planner<'_> {
         split: &SplitRows,
         tensors: &Tensors,
         stats: Part,
-        weights: Weights,
+        params: RowParams,
         workspace: &mut Workspace,
     ) -> Result<Reduced, Error> {
         let rows = &split.rows;
@@ -261,22 +305,23 @@ impl Planner<'_> {
             one_part: row_parts == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),
-            scaled: !matches!(weights, Weights::None),
-            weighted: matches!(weights, Weights::Packed(_)),
+            scaled: params.gamma.is_some(),
+            offset: params.beta.is_some(),
+            weighted: params.weighted(),
             summed: tensors.param_grads(),
             add_thread_rows: split.walk.add_thread_rows && tensors.param_grads(),
             direct: split.direct,
         };
         let reduce = |part: Part, splits: Range<u64>| {
             self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-                let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
-                bindings.extend(weights.binding());
+                let mut bindings = vec![window.bind(&tensors.src)];
+                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                bindings.extend(params.bindings());
                 bindings.push(Binding::workspace());
                 if split.direct {
-                    bindings.extend(tensors.diff_gamma.as_ref().map(Binding::whole));
-                    bindings.extend(tensors.diff_beta.as_ref().map(Binding::whole));
+                    bindings.extend(tensors.output_bindings());
                 }
-                Dispatch::new(
+                self.dispatch(
                     kernel,
                     rows.workgroup_size,
                     bindings,
@@ -285,7 +330,8 @@ impl Planner<'_> {
                         column_tiles: word(split.column_tiles),
                         row_parts: word(row_parts),
                         stats: stats.first,
-                        weights: weights.place(),
+                        weights: params.gamma.first(),
+                        offsets: params.beta.first(),
                         row_partials: of_rows.as_ref().map_or(0, |sums| sums.part.first),
                         partials: part.first,
                         inverse_count: 1.0 / rows.columns.max(1) as f64,
@@ -313,7 +359,7 @@ impl Planner<'_> {
         tensors: &Tensors,
         stats: Part,
         means: Option<Part>,
-        weights: Weights,
+        params: RowParams,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
         let kernel = RowsApply {
@@ -323,17 +369,20 @@ impl Planner<'_> {
             one_part: means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),
-            scaled: !matches!(weights, Weights::None),
-            weighted: matches!(weights, Weights::Packed(_)),
+            scaled: params.gamma.is_some(),
+            offset: params.beta.is_some(),
+            weighted: params.weighted(),
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
         };
         let splits = 0..split.walk.splits(rows);
         self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-            let mut bindings = vec![window.bind(&tensors.src), window.bind(&tensors.diff_dst)];
-            bindings.extend(weights.binding());
-            bindings.extend([Binding::workspace(), window.bind(&tensors.diff_src)]);
-            Dispatch::new(
+            let mut bindings = vec![window.bind(&tensors.src)];
+            bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+            bindings.extend(params.bindings());
+            bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
+            bindings.extend(tensors.sum.as_ref().map(|sum| window.bind(sum)));
+            self.dispatch(
                 kernel,
                 rows.workgroup_size,
                 bindings,
@@ -342,7 +391,8 @@ impl Planner<'_> {
                     column_tiles: word(split.column_tiles),
                     stats: stats.first,
                     means: means.map_or(0, |part| part.first),
-                    weights: weights.place(),
+                    weights: params.gamma.first(),
+                    offsets: params.beta.first(),
                 },
                 workgroups,
             )

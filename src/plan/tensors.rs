@@ -1,22 +1,40 @@
-//! The tensors of a gradient.
+//! The tensors of a plan.
 
-use super::Requirement;
+use super::windows::Window;
+use super::workspace::Part;
+use super::{Binding, Requirement};
 use crate::DType;
 use crate::kernels::Tensor;
 
+/// Requirements of one element type and length, for a tensor each.
+pub(super) fn of(dtype: DType, elements: u64) -> impl Fn(Tensor) -> Requirement {
+    move |tensor| Requirement {
+        tensor,
+        dtype,
+        elements,
+    }
+}
+
 /// What a plan reads and writes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Tensors {
     pub src: Requirement,
-    pub diff_dst: Requirement,
+    /// What is read beside src, element by element: diff_dst, or what is added before the layer.
+    pub second: Option<Requirement>,
     pub statistics: Statistics,
     pub gamma: Option<Requirement>,
     /// Whether gamma, if it is there, counts: by oneDNN Graph's rule it may not.
     pub gamma_counts: bool,
-    pub diff_src: Requirement,
-    pub diff_gamma: Option<Requirement>,
-    pub diff_beta: Option<Requirement>,
-    /// The sums between the two halves of a gradient that has halves.
+    pub beta: Option<Requirement>,
+    /// Running mean and variance.
+    pub running: Vec<Requirement>,
+    /// What is written element by element: diff_src, or dst.
+    pub result: Requirement,
+    /// What is added before the layer, and src.
+    pub sum: Option<Requirement>,
+    /// What is written of each channel, row or column: parameters' gradients, or statistics.
+    pub outputs: Vec<Requirement>,
+    /// The sums between the two halves of an operator that has halves.
     pub sums: Option<Requirement>,
 }
 
@@ -45,24 +63,27 @@ impl Statistics {
 }
 
 impl Tensors {
-    /// All that the caller binds, in binding order.
+    /// All that the caller binds.
     pub fn all(&self) -> Vec<Requirement> {
-        let mut all = vec![self.src, self.diff_dst];
+        let mut all = vec![self.src];
+        all.extend(self.second);
         all.extend(self.statistics.all());
         all.extend(self.gamma);
-        all.push(self.diff_src);
-        all.extend(self.diff_gamma);
-        all.extend(self.diff_beta);
+        all.extend(self.beta);
+        all.extend(&self.running);
+        all.push(self.result);
+        all.extend(self.sum);
+        all.extend(&self.outputs);
         all.extend(self.sums);
         all
     }
 
-    /// What a dispatch of the whole gradient binds, in order.
+    /// What a dispatch of the whole operator binds.
     pub fn bound_at_once(&self) -> Vec<Requirement> {
         let bound = Self {
             gamma: self.used_gamma().copied(),
             sums: None,
-            ..*self
+            ..self.clone()
         };
         bound.all()
     }
@@ -72,8 +93,42 @@ impl Tensors {
         self.gamma.as_ref().filter(|_| self.gamma_counts)
     }
 
+    /// gamma, if it counts, and beta.
+    pub fn params(&self) -> impl Iterator<Item = &Requirement> {
+        self.used_gamma().into_iter().chain(&self.beta)
+    }
+
+    /// What is written of each channel, row or column.
+    pub fn output_bindings(&self) -> impl Iterator<Item = Binding> {
+        self.outputs.iter().map(Binding::whole)
+    }
+
     /// Whether the parameter gradients are wanted.
     pub fn param_grads(&self) -> bool {
-        self.diff_gamma.is_some()
+        self.outputs
+            .iter()
+            .any(|output| output.tensor == Tensor::DiffGamma)
+    }
+}
+
+/// What the elementwise pass over channels depends on beside the tensors.
+#[derive(Clone, Copy)]
+pub(crate) struct Applied {
+    /// Whether src counts: it does not where the gradient takes statistics as constants.
+    pub src: bool,
+    /// Records of cells.
+    pub stats: Part,
+    /// Records that complete them.
+    pub means: Option<Part>,
+}
+
+impl Applied {
+    /// What its kernels bind of a window.
+    pub fn bindings(&self, tensors: &Tensors, window: &Window) -> Vec<Binding> {
+        let src = Some(&tensors.src).filter(|_| self.src);
+        let read = src.into_iter().chain(&tensors.second);
+        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
+        bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
+        bindings
     }
 }

@@ -166,9 +166,9 @@ impl Operator for BatchNormBackward {
         let layer = GpuBatchNorm::new(gpu, self.options(values))?;
         let Types { data, params } = types;
         let plan = match &self.channels {
-            Channels::Format(_) => layer.plan(&self.shape, data, params, self.has_gamma)?,
+            Channels::Format(_) => layer.plan(&self.shape, (data, params), self.has_gamma)?,
             Channels::Params(shape) => {
-                layer.plan_broadcast(&self.shape, shape, data, params, self.has_gamma)?
+                layer.plan_broadcast(&self.shape, shape, (data, params), self.has_gamma)?
             }
         };
         Ok(plan.plan)

@@ -124,7 +124,7 @@ impl Operator for LayerNormBackward {
             param_grads: self.param_grads,
         };
         let layer = GpuLayerNorm::new(gpu, options)?;
-        let plan = layer.plan(&self.shape, types.data, types.params)?;
+        let plan = layer.plan(&self.shape, (types.data, types.params))?;
         Ok(plan.plan)
     }
 }

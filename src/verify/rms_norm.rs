@@ -125,7 +125,7 @@ impl Operator for RmsNormBackward {
             param_grads: self.param_grads,
         };
         let layer = GpuRmsNorm::new(gpu, options)?;
-        let plan = layer.plan(&self.shape, types.data, types.params, self.has_gamma)?;
+        let plan = layer.plan(&self.shape, (types.data, types.params), self.has_gamma)?;
         Ok(plan.plan)
     }
 }

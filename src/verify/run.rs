@@ -294,7 +294,7 @@ impl Case {
             let sums = after.elements(Tensor::Sums).unwrap_or_default();
             total = match total.is_empty() {
                 true => sums.to_vec(),
-                false => add(plan.data.accumulator(), &total, sums),
+                false => add(plan.types.data.accumulator(), &total, sums),
             };
             begun.push((plan, before));
         }
@@ -340,7 +340,7 @@ fn add(dtype: DType, left: &[u8], right: &[u8]) -> Vec<u8> {
 
 fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
     let outputs = plan.tensors.iter().map(|required| required.tensor);
-    let outputs = outputs.filter(|tensor| tensor.is_output() && *tensor != Tensor::Sums);
+    let outputs = outputs.filter(|tensor| plan.writes(*tensor) && *tensor != Tensor::Sums);
     let elements = |tensor| (tensor, after.elements(tensor).unwrap_or_default().to_vec());
     Results {
         algorithm: plan.algorithm,

@@ -101,7 +101,7 @@ pub fn first<E: Element>(bytes: &[u8], count: usize) -> Vec<E> {
 
 pub fn plan<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) -> BatchNormPlan {
     GpuBatchNorm::new(&subject.gpu, case.options)
-        .and_then(|layer| layer.plan(&case.shape, T::DTYPE, P::DTYPE, case.gamma.is_some()))
+        .and_then(|layer| layer.plan(&case.shape, (T::DTYPE, P::DTYPE), case.gamma.is_some()))
         .unwrap()
 }
 

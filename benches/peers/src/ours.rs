@@ -40,7 +40,7 @@ impl<'a> Ours<'a> {
                         ..BatchNormOptions::new(EPSILON)
                     };
                     let layer = GpuBatchNorm::new(&gpu.context, options)?;
-                    let plan = layer.plan(&case.shape.0, DType::F32, DType::F32, true)?;
+                    let plan = layer.plan(&case.shape.0, (DType::F32, DType::F32), true)?;
                     let buffers = BatchNormBuffers {
                         src: (&src).into(),
                         diff_dst: (&diff_dst).into(),
@@ -61,7 +61,7 @@ impl<'a> Ours<'a> {
                         ..LayerNormOptions::default()
                     };
                     let layer = GpuLayerNorm::new(&gpu.context, options)?;
-                    let plan = layer.plan(&case.shape.0, DType::F32, DType::F32)?;
+                    let plan = layer.plan(&case.shape.0, (DType::F32, DType::F32))?;
                     let buffers = LayerNormBuffers {
                         src: (&src).into(),
                         diff_dst: (&diff_dst).into(),

@@ -69,7 +69,7 @@ impl Planned {
         Ok(match case.op {
             Op::BatchNorm => {
                 let layer = GpuBatchNorm::new(gpu, batch_norm_options(case))?;
-                let plan = layer.plan(&dims, data, params, true)?;
+                let plan = layer.plan(&dims, (data, params), true)?;
                 Self {
                     kernels: in_groups(&plan.kernels()),
                     dispatches: plan.dispatches(),
@@ -79,7 +79,7 @@ impl Planned {
             }
             Op::LayerNorm => {
                 let layer = GpuLayerNorm::new(gpu, layer_norm_options(case))?;
-                let plan = layer.plan(&dims, data, params)?;
+                let plan = layer.plan(&dims, (data, params))?;
                 Self {
                     kernels: in_groups(&plan.kernels()),
                     dispatches: plan.dispatches(),
@@ -89,7 +89,7 @@ impl Planned {
             }
             Op::RmsNorm => {
                 let layer = GpuRmsNorm::new(gpu, rms_norm_options(case))?;
-                let plan = layer.plan(&dims, data, params, true)?;
+                let plan = layer.plan(&dims, (data, params), true)?;
                 Self {
                     kernels: in_groups(&plan.kernels()),
                     dispatches: plan.dispatches(),

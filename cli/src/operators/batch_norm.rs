@@ -191,8 +191,8 @@ impl Operator for BatchNorm {
         let (data, params) = arguments.dtypes();
         let (shape, has_gamma) = (arguments.src.shape(), arguments.gamma.is_some());
         let plan = match &self.broadcast {
-            None => layer.plan(shape, data, params, has_gamma),
-            Some(broadcast) => layer.plan_broadcast(shape, broadcast, data, params, has_gamma),
+            None => layer.plan(shape, (data, params), has_gamma),
+            Some(broadcast) => layer.plan_broadcast(shape, broadcast, (data, params), has_gamma),
         };
         plan.map(drop)
     }

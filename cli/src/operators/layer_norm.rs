@@ -103,7 +103,7 @@ impl Operator for LayerNormOptions {
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuLayerNorm::new(gpu, *self)?;
         let (data, params) = arguments.dtypes();
-        let plan = layer.plan(arguments.src.shape(), data, params);
+        let plan = layer.plan(arguments.src.shape(), (data, params));
         plan.map(drop)
     }
 

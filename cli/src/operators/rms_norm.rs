@@ -80,7 +80,7 @@ impl Operator for RmsNormOptions {
         let layer = GpuRmsNorm::new(gpu, *self)?;
         let (data, params) = arguments.dtypes();
         let (shape, has_gamma) = (arguments.src.shape(), arguments.gamma.is_some());
-        let plan = layer.plan(shape, data, params, has_gamma);
+        let plan = layer.plan(shape, (data, params), has_gamma);
         plan.map(drop)
     }
 

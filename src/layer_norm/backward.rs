@@ -1,39 +1,13 @@
 //! The gradient of layer normalization.
 
+use super::GpuLayerNorm;
+use crate::element::types;
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
 use crate::operands::operands;
 use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DType, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, host};
-
-/// What a [`GpuLayerNorm`] computes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LayerNormOptions {
-    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
-    /// it on are normalized together.
-    pub begin_norm_axis: i64,
-    /// Whether the layer scales by gamma and shifts by beta. If so both are required; if not, neither may be
-    /// given.
-    pub use_affine: bool,
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Which parameter gradients of an affine layer are computed, and whether gamma counts. For none of them
-    /// take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is batch norm's rule.
-    pub param_grads: ParamGrads,
-}
-
-impl Default for LayerNormOptions {
-    /// The defaults of oneDNN Graph's document, the last axis, affine, epsilon 1e-5, with both parameter gradients.
-    fn default() -> Self {
-        Self {
-            begin_norm_axis: -1,
-            use_affine: true,
-            epsilon: 1e-5,
-            param_grads: ParamGrads::Both,
-        }
-    }
-}
+use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 
 /// Tensors of a layer-norm gradient, in host memory.
 ///
@@ -41,7 +15,7 @@ impl Default for LayerNormOptions {
 /// that are normalized; only their numbers of elements are checked, so that the one-dimensional form
 /// of the operator document serves too.
 #[derive(Clone, Copy, Debug)]
-pub struct LayerNormArgs<'a, T, P> {
+pub struct LayerNormArgs<'a, T, P, S = P> {
     /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and the
     /// parameter gradients are 0.
     pub shape: &'a [usize],
@@ -50,9 +24,9 @@ pub struct LayerNormArgs<'a, T, P> {
     /// Gradient of the loss with respect to the layer's output.
     pub diff_dst: &'a [T],
     /// Mean of each row.
-    pub mean: &'a [P],
+    pub mean: &'a [S],
     /// Biased variance of each row. From a saved rstd = 1/√(variance + epsilon) it is 1/rstd² − epsilon.
-    pub variance: &'a [P],
+    pub variance: &'a [S],
     /// Scale of each normalized position; given exactly if the layer is affine.
     pub gamma: Option<&'a [P]>,
     /// Shift of each normalized position; given exactly if the layer is affine. No gradient depends
@@ -60,69 +34,7 @@ pub struct LayerNormArgs<'a, T, P> {
     pub beta: Option<&'a [P]>,
 }
 
-/// The gradient of layer normalization, as oneDNN Graph's `LayerNormBackward` defines it.
-///
-/// A row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
-/// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine, or with
-/// [`ParamGrads::Neither`]), and means taken over the row:
-///
-/// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
-///
-/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-/// given to the same adapter under the same [`Profile`](crate::Profile). mean and variance are those given, never
-/// recomputed.
-///
-/// ```
-/// # pollster::block_on(async {
-/// use wgpu_norm::{Error, Grads, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions};
-///
-/// let gpu = match GpuContext::new().await {
-///     Ok(gpu) => gpu,
-///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-///     Err(error) => return Err(error),
-/// };
-/// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
-/// let grads = layer
-///     .backward(LayerNormArgs {
-///         shape: &[2, 2], // two rows
-///         src: &[1.0_f32, 3.0, 2.0, 4.0],
-///         diff_dst: &[1.0, 0.0, 0.0, 1.0],
-///         mean: &[2.0, 3.0],
-///         variance: &[1.0, 1.0],
-///         gamma: Some(&[1.0, 1.0]),
-///         beta: Some(&[0.0, 0.0]),
-///     })
-///     .await?;
-/// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
-/// # Ok(()) }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct GpuLayerNorm {
-    gpu: GpuContext,
-    options: LayerNormOptions,
-}
-
 impl GpuLayerNorm {
-    /// An operator on a context.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
-    /// the element type is known.
-    pub fn new(gpu: &GpuContext, options: LayerNormOptions) -> Result<Self, Error> {
-        check_epsilon(options.epsilon, DType::F64)?;
-        Ok(Self {
-            gpu: gpu.clone(),
-            options,
-        })
-    }
-
-    /// What it computes.
-    pub const fn options(&self) -> &LayerNormOptions {
-        &self.options
-    }
-
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// # Errors
@@ -130,11 +42,11 @@ impl GpuLayerNorm {
     /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
     /// [`Error::Argument`] for `begin_norm_axis` out of range, or gamma or beta missing from an affine
     /// layer or given to another.
-    pub async fn backward<T: Element, P: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        args: LayerNormArgs<'_, T, P>,
+        args: LayerNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE)?;
+        let plan = self.plan(args.shape, types::<T, P, S>())?;
         for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
             match (given, self.options.use_affine) {
                 (Some(given), true) => {
@@ -151,14 +63,16 @@ impl GpuLayerNorm {
                 }
             }
         }
-        let inputs = host::Inputs {
-            src: args.src,
-            diff_dst: args.diff_dst,
-            group: "row",
-            statistics: &[args.mean, args.variance],
-            gamma: args.gamma,
-        };
-        host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await
+        host::check_variance(Tensor::Variance, "row", args.variance, self.options.epsilon)?;
+        let inputs = [
+            Some(host::Input::new(Tensor::Src, args.src)),
+            Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),
+            Some(host::Input::new(Tensor::Mean, args.mean)),
+            Some(host::Input::new(Tensor::Variance, args.variance)),
+            host::Input::given(Tensor::Gamma, args.gamma),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        host::backward(&self.gpu, &plan.plan, &inputs).await
     }
 
     /// Plans the gradient of device buffers, the first of the three stages that
@@ -167,23 +81,18 @@ impl GpuLayerNorm {
     /// # Errors
     ///
     /// As those of [`backward`](Self::backward) that follow from shapes and types.
-    pub fn plan(
-        &self,
-        shape: &[usize],
-        data: DType,
-        params: DType,
-    ) -> Result<LayerNormPlan, Error> {
+    pub fn plan(&self, shape: &[usize], types: impl Into<DTypes>) -> Result<LayerNormPlan, Error> {
+        let types = types.into();
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(data, params)?;
-        check_epsilon(self.options.epsilon, data)?;
+        profile.check_dtypes(types)?;
+        check_epsilon(self.options.epsilon, types.data)?;
         let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
         let problem = LayerNormProblem {
             body: Body::Gradient,
             rows,
             columns,
-            data,
-            params,
+            types,
             use_affine: self.options.use_affine,
             epsilon: self.options.epsilon,
             param_grads: self.options.param_grads,
@@ -208,7 +117,7 @@ operands! {
     ///     Err(error) => return Err(error),
     /// };
     /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
-    /// let plan = layer.plan(&[64, 30], DType::F32, DType::F32)?; // 64 rows of 30 elements
+    /// let plan = layer.plan(&[64, 30], (DType::F32, DType::F32))?; // 64 rows of 30 elements
     /// let sizes = plan.padded_sizes();
     /// let buffer = |size| {
     ///     gpu.device().create_buffer(&wgpu::BufferDescriptor {

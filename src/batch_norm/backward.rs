@@ -1,44 +1,17 @@
 //! The gradient of batch normalization.
 
+use super::GpuBatchNorm;
+use crate::element::types;
 use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::options::check_epsilon;
 use crate::plan::{self, BatchNormProblem};
-use crate::{
-    DType, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf, Statistics, host,
-};
-
-/// What a [`GpuBatchNorm`] computes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct BatchNormOptions {
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Where the channel axis stands: the last by default. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
-    pub data_format: DataFormat,
-    /// What mean and variance are to the gradient.
-    pub statistics: Statistics,
-    /// Which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
-    /// [`ParamGrads::Neither`] a given gamma is ignored.
-    pub param_grads: ParamGrads,
-}
-
-impl BatchNormOptions {
-    /// The defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter
-    /// gradients. epsilon has no default there.
-    pub const fn new(epsilon: f64) -> Self {
-        Self {
-            epsilon,
-            data_format: DataFormat::Nxc,
-            statistics: Statistics::Batch,
-            param_grads: ParamGrads::Both,
-        }
-    }
-}
+use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchNormArgs<'a, T, P> {
+pub struct BatchNormArgs<'a, T, P, S = P> {
     /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0 there are no elements, and the
     /// parameter gradients are 0.
     pub shape: &'a [usize],
@@ -48,85 +21,15 @@ pub struct BatchNormArgs<'a, T, P> {
     pub diff_dst: &'a [T],
     /// Mean of each channel: `[C]`, or of the shape that
     /// [`backward_broadcast`](GpuBatchNorm::backward_broadcast) is given, as are the other parameters.
-    pub mean: &'a [P],
+    pub mean: &'a [S],
     /// Biased variance of each channel. From a saved invstd = 1/√(variance + epsilon) it is
     /// 1/invstd² − epsilon.
-    pub variance: &'a [P],
+    pub variance: &'a [S],
     /// Scale of each channel. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
 }
 
-/// The gradient of batch normalization in training, as oneDNN Graph's `BatchNormTrainingBackward`
-/// defines it.
-///
-/// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
-/// it is not given (or ignored: [`ParamGrads::Neither`]):
-///
-/// * diff_beta = Σ diff_dst
-/// * diff_gamma = Σ diff_dst · x̂
-/// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
-///   [`Statistics::Constant`] gamma · r · diff_dst
-///
-/// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
-/// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
-///
-/// mean and variance are those given: the biased variance, never recomputed. NaN and infinities in a
-/// channel stay in that channel.
-///
-/// ```
-/// # pollster::block_on(async {
-/// use wgpu_norm::{BatchNormArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext};
-///
-/// let gpu = match GpuContext::new().await {
-///     Ok(gpu) => gpu,
-///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-///     Err(error) => return Err(error),
-/// };
-/// let options = BatchNormOptions {
-///     data_format: DataFormat::Ncx,
-///     ..BatchNormOptions::new(1e-5)
-/// };
-/// let layer = GpuBatchNorm::new(&gpu, options)?;
-/// let grads = layer
-///     .backward(BatchNormArgs {
-///         shape: &[2, 1, 2], // two samples of one channel with two elements
-///         src: &[1.0_f32, 2.0, 3.0, 4.0],
-///         diff_dst: &[0.0, 1.0, 0.0, 1.0],
-///         mean: &[2.5],
-///         variance: &[1.25],
-///         gamma: None,
-///     })
-///     .await?;
-/// assert_eq!(grads.diff_beta, Some(vec![2.0]));
-/// assert_eq!(grads.diff_src.len(), 4);
-/// # Ok(()) }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct GpuBatchNorm {
-    gpu: GpuContext,
-    options: BatchNormOptions,
-}
-
 impl GpuBatchNorm {
-    /// An operator on a context.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
-    /// the element type is known.
-    pub fn new(gpu: &GpuContext, options: BatchNormOptions) -> Result<Self, Error> {
-        check_epsilon(options.epsilon, DType::F64)?;
-        Ok(Self {
-            gpu: gpu.clone(),
-            options,
-        })
-    }
-
-    /// What it computes.
-    pub const fn options(&self) -> &BatchNormOptions {
-        &self.options
-    }
-
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a
@@ -138,12 +41,12 @@ impl GpuBatchNorm {
     /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
     /// limits, an element type that the adapter cannot run, variance + epsilon not above 0 (naming the
     /// channel), memory or device lost. Nothing is uploaded before all arguments are checked.
-    pub async fn backward<T: Element, P: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan(args.shape, T::DTYPE, P::DTYPE, has_gamma)?;
+        let plan = self.plan(args.shape, types::<T, P, S>(), has_gamma)?;
         self.run(&plan, args).await
     }
 
@@ -179,29 +82,36 @@ impl GpuBatchNorm {
     ///
     /// As those of [`backward`](Self::backward), and [`Error::Argument`] naming the axis where
     /// `param_shape` is neither 1 nor src's size.
-    pub async fn backward_broadcast<T: Element, P: ParamOf<T>>(
+    pub async fn backward_broadcast<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan_broadcast(args.shape, param_shape, T::DTYPE, P::DTYPE, has_gamma)?;
+        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
         self.run(&plan, args).await
     }
 
-    async fn run<T: Element, P: ParamOf<T>>(
+    async fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         plan: &BatchNormPlan,
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let inputs = host::Inputs {
-            src: args.src,
-            diff_dst: args.diff_dst,
-            group: "channel",
-            statistics: &[args.mean, args.variance],
-            gamma: args.gamma,
-        };
-        host::backward(&self.gpu, &plan.plan, self.options.epsilon, inputs).await
+        host::check_variance(
+            Tensor::Variance,
+            "channel",
+            args.variance,
+            self.options.epsilon,
+        )?;
+        let inputs = [
+            Some(host::Input::new(Tensor::Src, args.src)),
+            Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),
+            Some(host::Input::new(Tensor::Mean, args.mean)),
+            Some(host::Input::new(Tensor::Variance, args.variance)),
+            host::Input::given(Tensor::Gamma, args.gamma),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        host::backward(&self.gpu, &plan.plan, &inputs).await
     }
 
     /// Plans the gradient of device buffers: see [`BatchNormPlan`].
@@ -212,12 +122,11 @@ impl GpuBatchNorm {
     pub fn plan(
         &self,
         shape: &[usize],
-        data: DType,
-        params: DType,
+        types: impl Into<DTypes>,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
         let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_layout(layout, data, params, has_gamma)
+        self.plan_layout(layout, types.into(), has_gamma)
     }
 
     /// Plans what [`backward_broadcast`](Self::backward_broadcast) computes. A tensor whose axes do not
@@ -230,29 +139,26 @@ impl GpuBatchNorm {
         &self,
         shape: &[usize],
         param_shape: &[usize],
-        data: DType,
-        params: DType,
+        types: impl Into<DTypes>,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_layout(layout, data, params, has_gamma)
+        self.plan_layout(layout, types.into(), has_gamma)
     }
 
     fn plan_layout(
         &self,
         layout: Layout,
-        data: DType,
-        params: DType,
+        types: DTypes,
         has_gamma: bool,
     ) -> Result<BatchNormPlan, Error> {
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(data, params)?;
-        check_epsilon(self.options.epsilon, data)?;
+        profile.check_dtypes(types)?;
+        check_epsilon(self.options.epsilon, types.data)?;
         let problem = BatchNormProblem {
             layout,
-            data,
-            params,
+            types,
             has_gamma,
             epsilon: self.options.epsilon,
             statistics: self.options.statistics,
@@ -284,7 +190,7 @@ operands! {
     ///     Err(error) => return Err(error),
     /// };
     /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
-    /// let plan = layer.plan(&[3, 7], DType::Bf16, DType::F32, false)?;
+    /// let plan = layer.plan(&[3, 7], (DType::Bf16, DType::F32), false)?;
     /// assert_eq!(plan.sizes().src, 44); // 21 elements of 2 bytes, in whole words
     /// assert_eq!(plan.padded_sizes().src, 48); // 24 elements
     /// assert_eq!(plan.padded_sizes().mean, 32); // 8 elements of 4 bytes

@@ -1,0 +1,194 @@
+// Batch norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta, where x is src,
+// or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
+// Mean and variance take one reading. Elements come in blocks of at most 16, each with a shift of its own, an element of
+// it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
+// with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
+// the merged mean is kept.
+//
+// Needs: records.
+
+// What an element's result depends on beside the element.
+struct Cell {
+    shift: real4,
+    delta: real4,
+    r: real4,
+    gamma: real4,
+    beta: real4,
+}
+
+struct Element {
+    x: real4,
+}
+
+// Four cells side by side, or four parts of one.
+struct Sums {
+    count: real4,
+    shift: real4,
+    delta: real4,
+    m2: real4,
+}
+
+// Count, shift, δ, M2.
+alias Record = real4;
+
+// Of tensors, where statistics are given.
+fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+    let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
+    return Cell(load_mean(vec4_index), real4(), r, real4(1.0), real4());
+}
+
+fn with_params(cell: Cell, params: Params) -> Cell {
+    return Cell(cell.shift, cell.delta, cell.r, params.gamma, params.beta);
+}
+
+// Of records (shift, δ, r · gamma, beta).
+fn cell_of(words: Words) -> Cell {
+    return Cell(words.x, words.y, words.z, real4(1.0), words.w);
+}
+
+fn record_of_cell(cell: Cell, i: u32) -> real4 {
+    return real4(cell.shift[i], cell.delta[i], cell.r[i] * cell.gamma[i], cell.beta[i]);
+}
+
+// Of a row, whose record is (shift, δ, r, 0), with its last two words.
+fn combine(cell: Cell, words: Words) -> Cell {
+    return Cell(cell.shift, cell.delta, words.x, cell.gamma, cell.beta);
+}
+
+// A cell with what follows from its sums.
+fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+    let variance = sums.m2 / max(sums.count, real4(1.0));
+    return Cell(sums.shift, sums.delta, real4(1.0) / sqrt(variance + real4(scalars.epsilon)), cell.gamma, cell.beta);
+}
+
+// The records of four cells, side by side.
+fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+    let given = Cell(real4(), real4(), real4(), load_gamma(vec4_index), load_beta(vec4_index));
+    let cell = with_sums(given, sums, scalars);
+    return Words(cell.shift, cell.delta, cell.r * cell.gamma, cell.beta);
+}
+
+fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
+    return Cell(
+        select(f.shift, t.shift, condition),
+        select(f.delta, t.delta, condition),
+        select(f.r, t.r, condition),
+        select(f.gamma, t.gamma, condition),
+        select(f.beta, t.beta, condition),
+    );
+}
+
+fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
+    return Element(src + residual);
+}
+
+fn sum_of(element: Element) -> real4 {
+    return element.x;
+}
+
+fn result(element: Element, cell: Cell) -> real4 {
+    return ((element.x - cell.shift) - cell.delta) * (cell.r * cell.gamma) + cell.beta;
+}
+
+// A record says all.
+fn result_of_constants(element: Element, cell: Cell) -> real4 {
+    return result(element, cell);
+}
+
+fn merge(a: Sums, b: Sums) -> Sums {
+    let count = a.count + b.count;
+    let total = max(count, real4(1.0));
+    let apart = b.shift - a.shift;
+    let step = apart + (b.delta - a.delta);
+    let from_a = a.delta + step * (b.count / total);
+    let from_b = b.delta - step * (a.count / total);
+    let take_b = (a.count == real4()) | ((abs(from_b) < abs(from_a)) & (b.count > real4()));
+    return Sums(
+        count,
+        select(a.shift, b.shift, take_b),
+        select(from_a, from_b, take_b),
+        (a.m2 + b.m2) + step * step * (a.count * (b.count / total)),
+    );
+}
+
+// The same of one cell.
+fn merge_records(a: Record, b: Record) -> Record {
+    let count = a.x + b.x;
+    let total = max(count, 1.0);
+    let apart = b.y - a.y;
+    let step = apart + (b.z - a.z);
+    let from_a = a.z + step * (b.x / total);
+    let from_b = b.z - step * (a.x / total);
+    let m2 = (a.w + b.w) + step * step * (a.x * (b.x / total));
+    let take_b = a.x == 0.0 || (abs(from_b) < abs(from_a) && b.x > 0.0);
+    return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
+}
+
+fn across(sums: Sums) -> Record {
+    return merge_records(
+        merge_records(record_of(sums, 0u), record_of(sums, 1u)),
+        merge_records(record_of(sums, 2u), record_of(sums, 3u)),
+    );
+}
+
+const in_blocks: bool = true;
+const block_vectors: u32 = 2;
+const block_rows: u32 = 16;
+
+struct Block {
+    shift: real4,
+    e: real4,
+    e2: real4,
+    count: real4,
+}
+
+fn begin(first: real4) -> Block {
+    return Block(first, real4(), real4(), real4());
+}
+
+fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
+    let e = select(real4(), element.x - block.shift, inside);
+    let one = select(real4(), real4(1.0), inside);
+    return Block(block.shift, block.e + e, block.e2 + e * e, block.count + one);
+}
+
+fn end_block(sums: Sums, block: Block) -> Sums {
+    let mean = block.e / max(block.count, real4(1.0));
+    return merge(sums, Sums(block.count, block.shift, mean, max(block.e2 - block.e * mean, real4())));
+}
+
+fn words_of_record(record: Record) -> real4 {
+    return record;
+}
+
+fn record_of(sums: Sums, i: u32) -> Record {
+    return Record(sums.count[i], sums.shift[i], sums.delta[i], sums.m2[i]);
+}
+
+fn sums_of(words: Words) -> Sums {
+    return Sums(words.x, words.y, words.z, words.w);
+}
+
+// A record has no room for two cells.
+const paired_records: bool = false;
+
+fn pair_of(sums: Sums, pair: u32) -> real4 {
+    return real4();
+}
+
+fn sums_of_pairs(first: real4, second: real4) -> Sums {
+    return Sums();
+}
+
+// Mean and biased variance of four cells, the first `count`, and running statistics, which cells without elements leave
+// as they are.
+fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
+    let mean = sums.shift + sums.delta;
+    store_part_mean(vec4_index, mean, count);
+    store_part_variance(vec4_index, sums.m2 / max(sums.count, real4(1.0)), count);
+    let weight = select(real4(), real4(scalars.running_weight), sums.count > real4());
+    let variance = sums.m2 / max(sums.count - real4(scalars.running_correction), real4(1.0));
+    let rest = real4(1.0) - weight;
+    store_part_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
+    store_part_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
+}

@@ -1,0 +1,125 @@
+// Layer norm forward over rows that registers hold, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta,
+// where x = src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
+// Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
+// second ones are exact whatever the mean is, and of equal elements 0.
+//
+// Needs: records.
+
+// What an element's result depends on beside the element.
+struct Cell {
+    shift: real4,
+    delta: real4,
+    variance: real4,
+    r: real4,
+    gamma: real4,
+    beta: real4,
+}
+
+struct Element {
+    x: real4,
+}
+
+// Four sums side by side.
+struct Sums {
+    e: real4,
+    e2: real4,
+}
+
+// The four of one row added up.
+alias Record = real2;
+
+// Nothing is known before.
+fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+    return Cell();
+}
+
+fn with_params(cell: Cell, params: Params) -> Cell {
+    return Cell(cell.shift, cell.delta, cell.variance, cell.r, params.gamma, params.beta);
+}
+
+fn cell_of(words: Words) -> Cell {
+    return Cell();
+}
+
+fn record_of_cell(cell: Cell, i: u32) -> real4 {
+    return real4();
+}
+
+const rounds: u32 = 2;
+
+fn begin_row(cell: Cell, src: real4, residual: real4) -> Cell {
+    var begun = Cell();
+    begun.shift = src + residual;
+    return begun;
+}
+
+fn next_round(cell: Cell) -> Cell {
+    var next = cell;
+    next.shift = cell.shift + cell.delta;
+    return next;
+}
+
+// A cell with what follows from its sums.
+fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+    var known = cell;
+    known.delta = sums.e * scalars.inverse_count;
+    known.variance = max(sums.e2 * scalars.inverse_count - known.delta * known.delta, real4());
+    known.r = real4(1.0) / sqrt(known.variance + real4(scalars.epsilon));
+    return known;
+}
+
+// (count, shift, δ, M2), as `finish` takes them.
+fn record_of_row(cell: Cell, count: real) -> real4 {
+    return real4(count, cell.shift.x, cell.delta.x, cell.variance.x * count);
+}
+
+fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
+    return Element(src + residual);
+}
+
+fn sum_of(element: Element) -> real4 {
+    return element.x;
+}
+
+fn result(element: Element, cell: Cell) -> real4 {
+    return ((element.x - cell.shift) - cell.delta) * cell.r * cell.gamma + cell.beta;
+}
+
+// An element's terms, those that are in the row.
+fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
+    let e = select(real4(), element.x - cell.shift, inside);
+    return Sums(e, e * e);
+}
+
+fn weigh(sums: Sums, gamma: real4) -> Sums {
+    return sums;
+}
+
+fn merge(a: Sums, b: Sums) -> Sums {
+    return Sums(a.e + b.e, a.e2 + b.e2);
+}
+
+fn across(sums: Sums) -> Record {
+    return real2((sums.e.x + sums.e.y) + (sums.e.z + sums.e.w), (sums.e2.x + sums.e2.y) + (sums.e2.z + sums.e2.w));
+}
+
+fn merge_records(a: Record, b: Record) -> Record {
+    return a + b;
+}
+
+fn words_of_record(record: Record) -> real4 {
+    return real4(record, real2());
+}
+
+fn record_of(sums: Sums, i: u32) -> Record {
+    return real2(sums.e[i], sums.e2[i]);
+}
+
+fn sums_of(words: Words) -> Sums {
+    return Sums(words.x, words.y);
+}
+
+// No sums of columns.
+fn pair_of(sums: Sums, pair: u32) -> real4 {
+    return real4();
+}

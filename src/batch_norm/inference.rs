@@ -1,0 +1,193 @@
+//! Batch normalization by given statistics.
+
+use super::GpuBatchNorm;
+use crate::element::types;
+use crate::geometry::{self, Layout};
+use crate::kernels::Tensor;
+use crate::operands::operands;
+use crate::options::check_epsilon;
+use crate::plan::{self, BatchNormInference};
+use crate::{DTypes, Element, Error, ParamOf, host};
+
+/// Tensors of batch norm by given statistics, in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormInferenceArgs<'a, T, P, S = P> {
+    /// Shape of src and dst: rank 2 to 8 (from 1 on with broadcast parameters).
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Mean of each channel: `[C]`, or of the shape that
+    /// [`infer_broadcast`](GpuBatchNorm::infer_broadcast) is given, as are the other parameters.
+    pub mean: &'a [S],
+    /// Variance of each channel.
+    pub variance: &'a [S],
+    /// Scale of each channel. Without it gamma is 1.
+    pub gamma: Option<&'a [P]>,
+    /// Offset of each channel. Without it beta is 0.
+    pub beta: Option<&'a [P]>,
+}
+
+impl GpuBatchNorm {
+    /// Computes the layer's output by given statistics, dst = gamma · (src − mean) / √(variance + epsilon) + beta: uploads,
+    /// runs, reads back.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BatchNormInferenceArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+    ///
+    /// let gpu = match GpuContext::new().await {
+    ///     Ok(gpu) => gpu,
+    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+    ///     Err(error) => return Err(error),
+    /// };
+    /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
+    /// let dst = layer
+    ///     .infer(BatchNormInferenceArgs {
+    ///         shape: &[2, 2], // two samples of two channels
+    ///         src: &[1.0_f32, 10.0, 3.0, 30.0],
+    ///         mean: &[2.0, 20.0],
+    ///         variance: &[1.0, 100.0],
+    ///         gamma: None,
+    ///         beta: Some(&[0.0, 5.0]),
+    ///     })
+    ///     .await?;
+    /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 6.0).abs() < 1e-4);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward).
+    pub async fn infer<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        args: BatchNormInferenceArgs<'_, T, P, S>,
+    ) -> Result<Vec<T>, Error> {
+        let layout = geometry::batch_norm_grid(args.shape, self.options.data_format)?.into();
+        self.run_inference(layout, args).await
+    }
+
+    /// The same for a layer whose parameters have the rank of src, as
+    /// [`backward_broadcast`](Self::backward_broadcast) has them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward_broadcast`](Self::backward_broadcast).
+    pub async fn infer_broadcast<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        param_shape: &[usize],
+        args: BatchNormInferenceArgs<'_, T, P, S>,
+    ) -> Result<Vec<T>, Error> {
+        let layout = geometry::broadcast_layout(args.shape, param_shape)?;
+        self.run_inference(layout, args).await
+    }
+
+    async fn run_inference<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        layout: Layout,
+        args: BatchNormInferenceArgs<'_, T, P, S>,
+    ) -> Result<Vec<T>, Error> {
+        let (has_gamma, has_beta) = (args.gamma.is_some(), args.beta.is_some());
+        let plan = self.plan_inference_layout(layout, types::<T, P, S>(), has_gamma, has_beta)?;
+        host::check_variance(
+            Tensor::Variance,
+            "channel",
+            args.variance,
+            self.options.epsilon,
+        )?;
+        let inputs = [
+            Some(host::Input::new(Tensor::Src, args.src)),
+            Some(host::Input::new(Tensor::Mean, args.mean)),
+            Some(host::Input::new(Tensor::Variance, args.variance)),
+            host::Input::given(Tensor::Gamma, args.gamma),
+            host::Input::given(Tensor::Beta, args.beta),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        let mut dst = Vec::new();
+        host::run(&self.gpu, &plan.plan, &inputs, |tensor, bytes| {
+            dst = host::elements(tensor, bytes)?;
+            Ok(())
+        })
+        .await?;
+        Ok(dst)
+    }
+
+    /// Plans batch norm by given statistics on device buffers: the first of the three stages that
+    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`infer`](Self::infer) that follow from shapes and types.
+    pub fn plan_inference(
+        &self,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        has_gamma: bool,
+        has_beta: bool,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
+        self.plan_inference_layout(layout, types.into(), has_gamma, has_beta)
+    }
+
+    /// Plans what [`infer_broadcast`](Self::infer_broadcast) computes. A tensor whose axes do not fold to (outer,
+    /// channels, inner) must fit one storage binding.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`infer_broadcast`](Self::infer_broadcast) that follow from shapes and types.
+    pub fn plan_inference_broadcast(
+        &self,
+        shape: &[usize],
+        param_shape: &[usize],
+        types: impl Into<DTypes>,
+        has_gamma: bool,
+        has_beta: bool,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        let layout = geometry::broadcast_layout(shape, param_shape)?;
+        self.plan_inference_layout(layout, types.into(), has_gamma, has_beta)
+    }
+
+    fn plan_inference_layout(
+        &self,
+        layout: Layout,
+        types: DTypes,
+        has_gamma: bool,
+        has_beta: bool,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        self.gpu.check_fit()?;
+        let profile = self.gpu.profile();
+        profile.check_dtypes(types)?;
+        check_epsilon(self.options.epsilon, types.data)?;
+        let problem = BatchNormInference {
+            layout,
+            types,
+            has_gamma,
+            has_beta,
+            epsilon: self.options.epsilon,
+        };
+        Ok(BatchNormInferencePlan {
+            plan: plan::batch_norm_inference(profile, &problem)?,
+        })
+    }
+}
+
+operands! {
+    /// What batch norm by given statistics dispatches for one shape and its element types.
+    plan BatchNormInferencePlan;
+    /// The caller's buffers of batch norm by given statistics.
+    ///
+    /// Ranges must not overlap where one of them is written.
+    buffers BatchNormInferenceBuffers;
+    sizes BatchNormInferenceSizes;
+    /// The layer's input.
+    src: Src always;
+    /// Mean of each channel.
+    mean: Mean always;
+    /// Variance of each channel.
+    variance: Variance always;
+    /// Scale of each channel; given exactly if the plan has it.
+    gamma: Gamma maybe;
+    /// Offset of each channel; given exactly if the plan has it.
+    beta: Beta maybe;
+    /// Written: the layer's output.
+    dst: Dst always;
+}

@@ -1,0 +1,340 @@
+//! Gradients as sequences of dispatches.
+
+use super::choose::{Channels, RowsOf};
+use super::compose::walks_planes;
+use super::finish::{Derived, Partials, Route};
+use super::tensors::{self, Applied, Tensors, of};
+use super::workspace::Workspace;
+use super::{Binding, Dispatch, Phases, Plan, Planner};
+use crate::geometry::{Grid, Layout};
+use crate::kernels::{Body, Scalars, Tensor};
+use crate::{Algorithm, DTypes, Error, ParamGrads, Profile, Statistics};
+
+/// A batch-norm gradient, folded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BatchNormProblem {
+    pub layout: Layout,
+    pub types: DTypes,
+    pub has_gamma: bool,
+    pub epsilon: f64,
+    pub statistics: Statistics,
+    pub param_grads: ParamGrads,
+}
+
+impl BatchNormProblem {
+    fn tensors(&self) -> Tensors {
+        let grid = &self.layout.grid;
+        let channels = u64::from(grid.channels);
+        let of_data = of(self.types.data, grid.elements());
+        let of_params = of(self.types.params, channels);
+        let of_sums = of(self.types.data.accumulator(), 2 * channels + 1);
+        let outputs: &[Tensor] = match self.param_grads {
+            ParamGrads::Both => &[Tensor::DiffGamma, Tensor::DiffBeta],
+            ParamGrads::Neither | ParamGrads::Frozen => &[],
+        };
+        Tensors {
+            src: of_data(Tensor::Src),
+            second: Some(of_data(Tensor::DiffDst)),
+            statistics: tensors::Statistics {
+                tensors: Body::Gradient.statistics(),
+                dtype: self.types.statistics,
+                groups: channels,
+            },
+            gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
+            gamma_counts: self.param_grads != ParamGrads::Neither,
+            beta: None,
+            running: vec![],
+            result: of_data(Tensor::DiffSrc),
+            sum: None,
+            outputs: outputs.iter().copied().map(of_params).collect(),
+            sums: Some(of_sums(Tensor::Sums)),
+        }
+    }
+}
+
+/// The dispatches of a batch-norm gradient: a reduction and an elementwise pass, which are also its two
+/// halves, or for the whole of it a fused kernel where one is faster.
+pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
+    let data = problem.types.data;
+    let planner = Planner {
+        profile,
+        body: Body::Gradient,
+        data,
+    };
+    let mut tensors = problem.tensors();
+    let grid = &problem.layout.grid;
+    let (whole, halves) = planner.choose_batch_norm(&Channels {
+        layout: problem.layout,
+        src: tensors.src,
+        not_fusible: match problem.statistics {
+            Statistics::Batch => None,
+            Statistics::Constant => Some("mean and variance are constants"),
+        },
+    })?;
+    let fused = planner.fused(
+        whole,
+        grid,
+        &tensors,
+        scalars(problem.epsilon, grid.count()),
+    )?;
+    let mut workspace = Workspace::new(data.accumulator());
+    let split = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
+    let dispatches = planner.with_fused(fused, split, &mut tensors, &mut workspace);
+    planner.complete(whole, problem.types, &tensors, &workspace, dispatches)
+}
+
+/// What gradients need beside their tensors.
+fn scalars(epsilon: f64, count: u64) -> Scalars {
+    Scalars {
+        epsilon,
+        ..Derived::of(count).scalars
+    }
+}
+
+/// A reduction that writes diff_src as far as it reads diff_dst.
+fn writing_diff_src(reduction: &Dispatch) -> Dispatch {
+    let mut dispatch = reduction.clone();
+    let read = reduction
+        .bindings
+        .iter()
+        .find(|b| b.tensor == Tensor::DiffDst);
+    dispatch.bindings.extend(read.map(|read| Binding {
+        tensor: Tensor::DiffSrc,
+        bytes: read.bytes.clone(),
+    }));
+    dispatch
+}
+
+/// A gradient of layer norm or one like it, folded to rows and columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerNormProblem {
+    pub body: Body,
+    pub rows: u32,
+    pub columns: u32,
+    pub types: DTypes,
+    pub use_affine: bool,
+    pub epsilon: f64,
+    pub param_grads: ParamGrads,
+}
+
+impl LayerNormProblem {
+    pub fn tensors(&self) -> Tensors {
+        let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
+        let of_data = of(self.types.data, rows * columns);
+        let of_params = of(self.types.params, columns);
+        let both = self.use_affine && self.param_grads == ParamGrads::Both;
+        let outputs = [Tensor::DiffGamma, Tensor::DiffBeta].into_iter();
+        let outputs = outputs.filter(|&tensor| both && self.body.writes(tensor));
+        Tensors {
+            src: of_data(Tensor::Src),
+            second: Some(of_data(Tensor::DiffDst)),
+            statistics: tensors::Statistics {
+                tensors: self.body.statistics(),
+                dtype: self.types.statistics,
+                groups: rows,
+            },
+            gamma: self.use_affine.then(|| of_params(Tensor::Gamma)),
+            gamma_counts: self.param_grads != ParamGrads::Neither,
+            beta: None,
+            running: vec![],
+            result: of_data(Tensor::DiffSrc),
+            sum: None,
+            outputs: outputs.map(&of_params).collect(),
+            sums: None,
+        }
+    }
+
+    /// The elements grouped by row, for the statistics; the parameters go by column.
+    pub fn by_row(&self) -> Grid {
+        Grid {
+            outer: 1,
+            channels: self.rows,
+            inner: self.columns,
+        }
+    }
+}
+
+/// The dispatches of a gradient over rows, layer norm's or RMS norm's: everything in one reading where rows fit registers; else a
+/// reduction of rows and columns alike, then the elementwise pass.
+pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
+    let planner = Planner {
+        profile,
+        body: problem.body,
+        data: problem.types.data,
+    };
+    let tensors = problem.tensors();
+    let by_row = problem.by_row();
+    let of = RowsOf {
+        by_row,
+        tensors: tensors.clone(),
+    };
+    let algorithm = planner.choose_rows(&of)?;
+    let mut workspace = Workspace::new(problem.types.data.accumulator());
+    let mut dispatches = Vec::new();
+    let mut of_columns = Some(Partials::none(problem.columns, workspace.reserve(0)?));
+    let epsilon = problem.epsilon;
+    if by_row.elements() > 0 {
+        (dispatches, of_columns) = match algorithm {
+            Algorithm::RowsInRegisters => {
+                let scalars = scalars(epsilon, problem.columns.into());
+                let (dispatches, partials) =
+                    planner.rows_fused(&by_row, &tensors, scalars, None, &mut workspace)?;
+                (dispatches, Some(partials))
+            }
+            _ => planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?,
+        };
+    }
+    if let (Some(of_columns), true, 1..) = (of_columns, tensors.param_grads(), problem.columns) {
+        let derived = Derived {
+            operands: vec![tensors.outputs.clone()],
+            ..Derived::of(problem.rows.into())
+        };
+        let (groups, of_columns) = planner.group(of_columns, &mut workspace)?;
+        dispatches.extend(groups);
+        dispatches.extend(planner.finish(&of_columns, &derived, Route::Whole)?);
+    }
+    let whole = |dispatch| (Phases::WHOLE, dispatch);
+    let dispatches = dispatches.into_iter().map(whole).collect();
+    planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+}
+
+impl Planner<'_> {
+    /// Reduction, sums, elementwise pass: the whole of them and the two halves.
+    fn split_batch_norm(
+        &self,
+        problem: &BatchNormProblem,
+        algorithm: Algorithm,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<(Phases, Dispatch)>, Error> {
+        let layout = &problem.layout;
+        let grid = &layout.grid;
+        let empty = tensors.src.elements == 0;
+        let batch = problem.statistics == Statistics::Batch;
+        let both = tensors.param_grads();
+        let planes = walks_planes(algorithm, layout);
+        // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
+        let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planes);
+        let (reduces, applies) = match one_pass {
+            true => (Phases::REDUCE, Phases::APPLY),
+            false => (
+                Phases::WHOLE.with(Phases::REDUCE),
+                Phases::WHOLE.with(Phases::APPLY),
+            ),
+        };
+        let stats = workspace.reserve(tensors.statistics.groups)?;
+        let means = workspace.reserve(tensors.statistics.groups)?;
+        let mut dispatches = Vec::new();
+        if grid.channels > 0 {
+            let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
+            let gamma: Vec<_> = tensors.used_gamma().copied().into_iter().collect();
+            dispatches.push((
+                all,
+                self.pack_statistics(tensors, &gamma, problem.epsilon, stats)?,
+            ));
+            let (reduce, partials) = if empty || !(both || batch) {
+                (vec![], Partials::none(grid.channels, stats))
+            } else if planes {
+                self.channels_first_reduce(layout, tensors, one_pass, stats, workspace)?
+            } else {
+                self.channels_last_reduce(layout, tensors, stats, workspace)?
+            };
+            if one_pass {
+                let writing = reduce.iter().map(writing_diff_src);
+                dispatches.extend(writing.map(|dispatch| (Phases::WHOLE, dispatch)));
+            }
+            dispatches.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
+            let (groups, partials) = self.group(partials, workspace)?;
+            let summed = Phases::WHOLE.with(Phases::REDUCE);
+            dispatches.extend(groups.into_iter().map(|dispatch| (summed, dispatch)));
+            let derived = Derived {
+                operands: vec![tensors.outputs.clone()],
+                means: (batch && !empty).then_some(means),
+                ..Derived::of(grid.count())
+            };
+            let wanted = both || derived.means.is_some();
+            dispatches.extend(self.finish_halves(&partials, &derived, wanted)?);
+        }
+        if !empty {
+            let applied = Applied {
+                src: batch,
+                stats,
+                means: batch.then_some(means),
+            };
+            let apply = self.apply(planes, layout, tensors, applied)?;
+            dispatches.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
+        }
+        Ok(dispatches)
+    }
+
+    /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left
+    /// as partial sums.
+    fn split_layer_norm(
+        &self,
+        by_row: &Grid,
+        tensors: &Tensors,
+        epsilon: f64,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
+        let split = self.split_rows(by_row, tensors);
+        let stats = workspace.reserve(tensors.statistics.groups)?;
+        let mut dispatches = vec![self.pack_statistics(tensors, &[], epsilon, stats)?];
+        let (params, pack) = self.row_params(tensors, workspace)?;
+        dispatches.extend(pack);
+        let reduced = self.rows_reduce(&split, tensors, stats, params, workspace)?;
+        dispatches.extend(reduced.dispatches);
+        let mut means = None;
+        if let Some(of_rows) = reduced.of_rows {
+            means = Some(workspace.reserve(tensors.statistics.groups)?);
+            let derived = Derived {
+                means,
+                ..Derived::of(by_row.inner.into())
+            };
+            let (groups, of_rows) = self.group(of_rows, workspace)?;
+            dispatches.extend(groups);
+            dispatches.extend(self.finish(&of_rows, &derived, Route::Whole)?);
+        }
+        let apply = self.rows_apply(&split, tensors, stats, means, params)?;
+        dispatches.extend(apply);
+        Ok((dispatches, reduced.of_columns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::geometry::broadcast_layout;
+    use crate::{DType, Tuning};
+
+    /// Tensors that leave room in a binding have workspaces that fit one.
+    #[test]
+    fn a_workspace_fits_where_its_tensor_does() {
+        for (shape, params, data) in [
+            // Fewer outer indices than fill whole vectors.
+            (&[1, 300_001, 7][..], &[1, 300_001, 1][..], DType::F32),
+            (&[1, 100_001, 31], &[1, 100_001, 1], DType::F32),
+            (&[1, 1_000_000, 8], &[1, 1_000_000, 1], DType::F32),
+            // Axes that do not fold: planes of single elements, and rows of a million.
+            (&[1024, 60, 1025], &[1024, 1, 1025], DType::F16),
+            (&[2, 14, 1 << 20], &[2, 1, 1 << 20], DType::F16),
+        ] {
+            for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+                let profile = Profile {
+                    tuning,
+                    ..Profile::usual()
+                };
+                let problem = BatchNormProblem {
+                    layout: broadcast_layout(shape, params).unwrap(),
+                    types: data.into(),
+                    has_gamma: true,
+                    epsilon: 1e-5,
+                    statistics: Statistics::Batch,
+                    param_grads: ParamGrads::Both,
+                };
+                let plan = batch_norm(&profile, &problem);
+                assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The gradient of RMS normalization.
+
+use super::GpuRmsNorm;
+use crate::element::types;
+use crate::geometry;
+use crate::kernels::{Body, Tensor};
+use crate::operands::operands;
+use crate::options::check_epsilon;
+use crate::plan::{self, LayerNormProblem};
+use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+
+/// Tensors of an RMS-norm gradient, in host memory.
+///
+/// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
+/// numbers of elements are checked.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormArgs<'a, T, P, S = P> {
+    /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and gamma's
+    /// gradient is 0.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of the squares of each row. From a saved rstd = 1/√(mean_square + epsilon) it is 1/rstd² − epsilon.
+    pub mean_square: &'a [S],
+    /// Scale of each normalized position; 1 where there is none.
+    pub gamma: Option<&'a [P]>,
+}
+
+impl GpuRmsNorm {
+    /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuLayerNorm::backward`](crate::GpuLayerNorm::backward).
+    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        args: RmsNormArgs<'_, T, P, S>,
+    ) -> Result<Grads<T, P>, Error> {
+        let plan = self.plan(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
+        host::check_variance(
+            Tensor::MeanSquare,
+            "row",
+            args.mean_square,
+            self.options.epsilon,
+        )?;
+        let inputs = [
+            Some(host::Input::new(Tensor::Src, args.src)),
+            Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),
+            Some(host::Input::new(Tensor::MeanSquare, args.mean_square)),
+            host::Input::given(Tensor::Gamma, args.gamma),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        host::backward(&self.gpu, &plan.plan, &inputs).await
+    }
+
+    /// Plans the gradient of device buffers, the first of the three stages that
+    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward) that follow from shapes and types.
+    pub fn plan(
+        &self,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        has_gamma: bool,
+    ) -> Result<RmsNormPlan, Error> {
+        let types = types.into();
+        self.gpu.check_fit()?;
+        let profile = self.gpu.profile();
+        profile.check_dtypes(types)?;
+        check_epsilon(self.options.epsilon, types.data)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        let problem = LayerNormProblem {
+            body: Body::RmsGradient,
+            rows,
+            columns,
+            types,
+            use_affine: has_gamma,
+            epsilon: self.options.epsilon,
+            param_grads: self.options.param_grads,
+        };
+        Ok(RmsNormPlan {
+            plan: plan::layer_norm(profile, &problem)?,
+        })
+    }
+}
+
+operands! {
+    /// What to dispatch for one shape and its element types.
+    plan RmsNormPlan;
+    /// The caller's buffers of an RMS-norm gradient.
+    ///
+    /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
+    buffers RmsNormBuffers;
+    sizes RmsNormSizes;
+    /// The layer's input.
+    src: Src always;
+    /// Gradient of the loss with respect to the layer's output.
+    diff_dst: DiffDst always;
+    /// Mean of the squares of each row.
+    mean_square: MeanSquare always;
+    /// Scale of each normalized position; given exactly if the plan has it.
+    gamma: Gamma maybe;
+    /// Written: gradient with respect to src.
+    diff_src: DiffSrc always;
+    /// Written: gradient with respect to gamma; given exactly if the plan has gamma, with [`ParamGrads::Both`].
+    diff_gamma: DiffGamma maybe;
+}

@@ -1,0 +1,98 @@
+//! RMS normalization.
+
+mod backward;
+mod forward;
+
+pub use backward::{RmsNormArgs, RmsNormBuffers, RmsNormPlan, RmsNormSizes};
+pub use forward::{
+    RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan,
+    RmsNormForwardSizes, RmsNormOutput,
+};
+
+use crate::options::check_epsilon;
+use crate::{DType, Error, GpuContext, ParamGrads};
+
+/// What a [`GpuRmsNorm`] computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNormOptions {
+    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
+    /// it on are normalized together.
+    pub begin_norm_axis: i64,
+    /// Added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
+    pub epsilon: f64,
+    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts.
+    pub param_grads: ParamGrads,
+}
+
+impl Default for RmsNormOptions {
+    /// ONNX's defaults, the last axis and epsilon 1e-5, with gamma's gradient.
+    fn default() -> Self {
+        Self {
+            begin_norm_axis: -1,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        }
+    }
+}
+
+/// The gradient of RMS normalization, y = gamma · src / √(mean(src²) + epsilon).
+///
+/// A row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
+/// row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
+///
+/// * diff_src = r · (d − x̂ · mean(d · x̂))
+/// * diff_gamma = Σ diff_dst · x̂, over the rows
+///
+/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
+/// given to the same adapter under the same [`Profile`](crate::Profile). mean_square is the given one, never
+/// recomputed. There is no beta: [`Grads::diff_beta`] is none.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{Error, GpuContext, GpuRmsNorm, RmsNormArgs, RmsNormOptions};
+///
+/// let gpu = match GpuContext::new().await {
+///     Ok(gpu) => gpu,
+///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+///     Err(error) => return Err(error),
+/// };
+/// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
+/// let grads = layer
+///     .backward(RmsNormArgs {
+///         shape: &[2, 2], // two rows
+///         src: &[1.0_f32, 1.0, 2.0, -2.0],
+///         diff_dst: &[1.0, 0.0, 0.0, 1.0],
+///         mean_square: &[1.0, 4.0],
+///         gamma: Some(&[1.0, 1.0]),
+///     })
+///     .await?;
+/// let diff_gamma = grads.diff_gamma.unwrap_or_default();
+/// assert!((diff_gamma[0] - 1.0).abs() < 1e-4 && (diff_gamma[1] + 1.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuRmsNorm {
+    gpu: GpuContext,
+    options: RmsNormOptions,
+}
+
+impl GpuRmsNorm {
+    /// An operator on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
+    /// the element type is known.
+    pub fn new(gpu: &GpuContext, options: RmsNormOptions) -> Result<Self, Error> {
+        check_epsilon(options.epsilon, DType::F64)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            options,
+        })
+    }
+
+    /// What it computes.
+    pub const fn options(&self) -> &RmsNormOptions {
+        &self.options
+    }
+}
