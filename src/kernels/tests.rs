@@ -586,14 +586,21 @@ fn spirv_val(words: &[u32]) -> Result<(), String> {
     ensure(output.status.success() || known, || said.into_owned())
 }
 
-/// Many files at a time, for starting the tool takes longer than a file; on all cores.
+/// Many files at a time, for starting the tool takes longer than a file; on all cores. Not too many: their names are
+/// the command's arguments, whose length systems limit.
 fn glslang_validator(texts: &[(String, String)]) {
     let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    let chunks = Mutex::new(texts.chunks(200));
+    let next = || chunks.lock().unwrap().next();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for texts in texts.chunks(texts.len().div_ceil(threads)) {
-            scope.spawn(|| glslang_validator_on(texts, &folder));
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(texts) = next() {
+                    glslang_validator_on(texts, &folder);
+                }
+            });
         }
     });
     let _ = fs::remove_dir_all(&folder);

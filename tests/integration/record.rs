@@ -1,11 +1,8 @@
 //! Plan, bind, record: the caller's device, buffers and encoder.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, first, plan, range};
-use common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
-use common::{Noop, OwnDevices, Subject, every_pair, takes};
+use crate::common::buffers::{Buffers, Room, first, plan, range};
+use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
+use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
     Algorithm, BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat,
     Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,

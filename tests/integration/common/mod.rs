@@ -1,12 +1,4 @@
 //! What the tests share: every adapter of the machine, the vectors, seeded data.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
 
 pub mod buffers;
 pub mod data;

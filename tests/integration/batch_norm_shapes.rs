@@ -1,11 +1,8 @@
 //! Batch norm against the reference: the shapes that people run, both layouts, every pair of element
-//! types, and random small shapes. Every kernel whatever the shape: tests/verify.rs.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+//! types, and random small shapes. Every kernel whatever the shape: verify.rs.
 
-mod common;
-
-use common::data::{Case, FORMATS, Random, all_choices, in_format, options_in};
-use common::{Subject, every_pair, subjects, takes};
+use crate::common::data::{Case, FORMATS, Random, all_choices, in_format, options_in};
+use crate::common::{Subject, every_pair, subjects, takes};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};

@@ -1,11 +1,8 @@
 //! Parameters of src's rank: any set of reduced axes, as DirectML's operators have them.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::data::{Random, all_choices, assert_close, sizes, to_f64};
-use common::vectors::{Vector, of_operator};
-use common::{Subject, every_pair, subjects, taken};
+use crate::common::data::{Random, all_choices, assert_close, sizes, to_f64};
+use crate::common::vectors::{Vector, of_operator};
+use crate::common::{Subject, every_pair, subjects, taken};
 use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;

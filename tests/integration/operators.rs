@@ -1,13 +1,12 @@
 //! The operators under the documents' own names: their vectors, the numbers that the tests of other
 //! implementations print, and the same bits as the engine that they stand on.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, recorded_layer_norm, submit};
-use common::data::{Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64};
-use common::vectors::{Vector, of_operator};
-use common::{Subject, every_pair, subjects};
+use crate::common::buffers::{Buffers, Room, recorded_layer_norm, submit};
+use crate::common::data::{
+    Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64,
+};
+use crate::common::vectors::{Vector, of_operator};
+use crate::common::{Subject, every_pair, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::operators::directml::{

@@ -1,13 +1,10 @@
 //! Devices that are lost, have no memory left or are not there, callbacks that panic, futures that are dropped:
 //! an answer in any case, and nothing left behind.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, plan};
-use common::data::{Case, options_in};
-use common::errors::{case, says, still_works};
-use common::{Noop, OwnDevices, Subject, one, subjects};
+use crate::common::buffers::{Buffers, Room, plan};
+use crate::common::data::{Case, options_in};
+use crate::common::errors::{case, says, still_works};
+use crate::common::{Noop, OwnDevices, Subject, one, subjects};
 use pollster::block_on;
 use std::future::Future;
 use std::process::Command;
@@ -327,7 +324,7 @@ fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
     let output = Command::new("sh")
         .args([
             "-c",
-            &format!("{shell} exec \"$0\" --ignored --exact {test}"),
+            &format!("{shell} exec \"$0\" --ignored --exact devices::{test}"),
         ])
         .arg(program)
         .envs(environment.iter().copied())

@@ -1,11 +1,8 @@
 //! The same bits: run after run, from several threads, with and without shader checks, in windows and
 //! whole, in padded and in exact buffers. And tensors beyond an adapter's limits.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::data::{Case, FORMATS, all_choices, bits, in_format, options_in};
-use common::{Subject, every_pair, one, subjects};
+use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
+use crate::common::{Subject, every_pair, one, subjects};
 use half::bf16;
 use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -90,7 +87,7 @@ fn several_threads_on_one_context() {
         let mut first: Vec<Option<[Vec<u8>; 3]>> = vec![None; cases.len()];
         for (index, grads) in results.into_iter().flatten() {
             let (case, want) = &cases[index];
-            common::data::assert_close(&grads, want, case.options.param_grads, &subject.name);
+            assert_close(&grads, want, case.options.param_grads, &subject.name);
             let got = bits(&grads);
             let first = first[index].get_or_insert_with(|| got.clone());
             assert!(*first == got, "case {index} on {}", subject.name);
@@ -210,7 +207,7 @@ impl Windows {
         assert!(bits(&in_one) == bits(&in_windows), "{what}");
         if self.whole.checked && cut.dispatches() > whole.dispatches() {
             let want = case.reference();
-            common::data::assert_close(&in_windows, &want, case.options.param_grads, &what);
+            assert_close(&in_windows, &want, case.options.param_grads, &what);
         }
     }
 }
