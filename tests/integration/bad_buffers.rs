@@ -2,7 +2,7 @@
 //! context working.
 
 use crate::common::Noop;
-use crate::common::buffers::{Buffers, Room, plan, range};
+use crate::common::buffers::{self, Buffers, Room, plan, range};
 use crate::common::data::{Case, options_in};
 use crate::common::errors::{case, says, still_works};
 use wgpu_norm::{
@@ -323,7 +323,9 @@ fn ranges_that_overlap() {
         diff_src: range(&workspace, 768, 0),
         ..buffers.ranges()
     };
-    let _ = plan(subject, &empty).bind(&subject.gpu, &ranges).unwrap();
+    let _ = buffers::plan(subject, &empty)
+        .bind(&subject.gpu, &ranges)
+        .unwrap();
     still_works(subject);
 }
 

@@ -72,6 +72,7 @@ fn coarse_alignment() {
             name: adapter.get_info().name,
             gpu: GpuContext::from_device(device, queue, options),
             checked: false,
+            takes_all_types: true,
         };
         case().check(&subject, "an alignment of 128 KiB");
     }
@@ -106,6 +107,7 @@ fn lost_devices() {
                     name: what.clone(),
                     gpu: open(),
                     checked: false,
+                    takes_all_types: true,
                 };
                 let error = promptly(&what, move || {
                     let case = case();
@@ -146,6 +148,7 @@ fn lost_devices() {
                 name: what.clone(),
                 gpu: open(),
                 checked: false,
+                takes_all_types: true,
             };
             let case = case();
             let buffers = Buffers::new(&subject, &case, Room::Exact);
@@ -529,6 +532,7 @@ fn threads_of_dropped_contexts() {
             name: adapter.get_info().name,
             gpu,
             checked: false,
+            takes_all_types: true,
         };
         case().check(&subject, "in a process of its own");
         assert_eq!(polling(), 1);

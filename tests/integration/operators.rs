@@ -189,7 +189,7 @@ mod onednn {
                     ..with.clone()
                 };
                 for case in [with, without] {
-                    for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+                    for subject in subjects().iter().filter(|s| s.takes::<T>()) {
                         check(subject, &case);
                     }
                 }
@@ -589,7 +589,7 @@ mod ngraph {
             epsilon: vector.epsilon(),
         };
         let want = expected(vector, case.reference());
-        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+        for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let inputs = inputs(&case, &case.mean); // any beta
             let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let what = format!("{} on {}", vector.name, subject.name);
@@ -608,7 +608,7 @@ mod ngraph {
             Random::new(5).vec(5, 1.0, 0.0),
             vec![T::from_f64(f64::NAN); 5],
         ];
-        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+        for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let what = format!("{} on {}", T::DTYPE, subject.name);
             let engine = case.run(subject).unwrap();
             for beta in &betas {

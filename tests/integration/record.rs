@@ -76,7 +76,7 @@ fn cases_taken<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str
 /// Buffers with and without room behind the tensor give the bits of the host path.
 fn exact_and_padded_buffers<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for room in [Room::Exact, Room::Padded] {
@@ -243,7 +243,7 @@ impl Layout {
 /// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
 fn one_pooled_buffer<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for in_place in [false, true] {
@@ -344,7 +344,7 @@ fn a_pooled_buffer_in_windows() {
 fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
     let (left, right) = (OwnDevices::new(), OwnDevices::new());
     let devices = left.subjects.iter().zip(&right.subjects);
-    for (left, right) in devices.filter(|(left, _)| left.supports::<T>()) {
+    for (left, right) in devices.filter(|(left, _)| left.takes::<T>()) {
         for shape in [[6, 5, 7], [7, 3, 67], [300, 9, 2]] {
             for data_format in FORMATS {
                 for (statistics, param_grads) in all_choices() {
@@ -655,7 +655,7 @@ fn empty_tensors() {
 /// The kernels of an adapter's own sizes and of a GPU's fit a device with downlevel limits.
 fn downlevel_limits<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         let subject = subject.with_tuning("gpu", Tuning::GPU);
         for data_format in FORMATS {
             let options = options_in(data_format);

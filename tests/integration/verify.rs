@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use wgpu_norm::verify::{Case, Outcome, cases};
 use wgpu_norm::{Algorithm, DType, Error};
 
-/// All of it where `WGPU_NORM_TEST_ALL` asks for every combination. Shader checks are a part of the list, so that each
-/// adapter takes it once.
+/// All of it where `WGPU_NORM_TEST_ALL` asks for every case, else the list's share for all on one adapter, with f32
+/// alone on the others. Shader checks are a part of the list, so that each adapter takes it once.
 #[test]
 fn every_case() {
     let cases = cases(takes_every_one());
@@ -15,7 +15,11 @@ fn every_case() {
         let mut algorithms = BTreeSet::new();
         let mut unsupported = Vec::new();
         let mut faults = Vec::new();
-        for case in &cases {
+        let whole = takes_every_one() || subject.takes_all_types;
+        for case in cases
+            .iter()
+            .filter(|case| whole || case.data() == DType::F32)
+        {
             match block_on(case.run(&subject.gpu)) {
                 Ok(Outcome::Ran {
                     algorithm, fault, ..
@@ -50,7 +54,8 @@ fn every_case() {
 }
 
 /// Shapes on which an invocation that did all the work would make more loop iterations than Mesa's software drivers let
-/// it: all of them on one adapter, the one that was found first on each.
+/// it: all of them on one adapter, the one that was found first on each. The quick run
+/// takes that one on one adapter.
 #[test]
 fn long_loops() {
     let listed = cases(true);
@@ -61,11 +66,10 @@ fn long_loops() {
     let long: Vec<_> = long.collect();
     assert!(long.len() >= 10, "{}", long.len());
     let first = "batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike";
-    let lavapipe = one(false);
-    for subject in subjects().iter().filter(|subject| !subject.checked) {
-        let own = long
-            .iter()
-            .filter(|case| subject.name == lavapipe.name || case.to_string() == first);
+    let on_all_adapters = subjects().iter().filter(|subject| !subject.checked);
+    for subject in on_all_adapters.filter(|s| takes_every_one() || s.takes_all_types) {
+        let all = takes_every_one() && subject.name == one(false).name;
+        let own = long.iter().filter(|case| all || case.to_string() == first);
         let mut ran = 0;
         for case in own {
             let outcome = block_on(case.run(&subject.gpu));
