@@ -170,10 +170,14 @@ fn variants() -> Vec<Variant> {
     Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
 }
 
-/// All variants where `WGPU_NORM_TEST_ALL` is set, else one in seven, of every kernel with every pair of types.
+/// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in seven, of every kernel with every
+/// pair of types.
 fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
-    let all = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
-    if !all {
+    let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    if !["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"]
+        .into_iter()
+        .any(asks)
+    {
         let mut kinds = HashSet::new();
         let mut count = 0..;
         variants.retain(|v| {

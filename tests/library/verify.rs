@@ -1,13 +1,13 @@
 //! The library's list of cases, on every adapter found.
 
-use crate::common::{one, subjects, takes_every_one};
+use crate::common::{one, subjects, takes_all, takes_every_one};
 use pollster::block_on;
 use std::collections::BTreeSet;
 use wgpu_norm::verify::{Case, Outcome, cases};
 use wgpu_norm::{Algorithm, DType, Error};
 
-/// All of it where `WGPU_NORM_TEST_ALL` asks for every case, else the list's share for all on one adapter, with f32
-/// alone on the others. Shader checks are a part of the list, so that each adapter takes it once.
+/// The full one where `WGPU_NORM_TEST_EVERY` asks for it. The quick run takes the default one on one adapter, of which
+/// the others take f32. Shader checks are a part of the list, so that each adapter takes it once.
 #[test]
 fn every_case() {
     let cases = cases(takes_every_one());
@@ -15,7 +15,7 @@ fn every_case() {
         let mut algorithms = BTreeSet::new();
         let mut unsupported = Vec::new();
         let mut faults = Vec::new();
-        let whole = takes_every_one() || subject.takes_all_types;
+        let whole = takes_all() || subject.takes_all_types;
         for case in cases
             .iter()
             .filter(|case| whole || case.data() == DType::F32)
@@ -67,8 +67,8 @@ fn long_loops() {
     assert!(long.len() >= 10, "{}", long.len());
     let first = "batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike";
     let on_all_adapters = subjects().iter().filter(|subject| !subject.checked);
-    for subject in on_all_adapters.filter(|s| takes_every_one() || s.takes_all_types) {
-        let all = takes_every_one() && subject.name == one(false).name;
+    for subject in on_all_adapters.filter(|s| takes_all() || s.takes_all_types) {
+        let all = takes_all() && subject.name == one(false).name;
         let own = long.iter().filter(|case| all || case.to_string() == first);
         let mut ran = 0;
         for case in own {

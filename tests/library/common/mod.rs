@@ -48,7 +48,7 @@ impl Subject {
         if !supported {
             println!("skipped on {}: no {}", self.name, T::DTYPE);
         }
-        supported && (takes_every_one() || self.takes_all_types || T::DTYPE == DType::F32)
+        supported && (takes_all() || self.takes_all_types || T::DTYPE == DType::F32)
     }
 
     /// A buffer of the device, with these bytes at its start.
@@ -122,15 +122,30 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether `WGPU_NORM_TEST_ALL` asks for every case instead of a share of them: of element types, shapes, options and
-/// kernels to force. Compiling them all takes software drivers long.
+/// Whether `WGPU_NORM_TEST_ALL` asks for all cases instead of the quick run's share.
+pub fn takes_all() -> bool {
+    is_set("WGPU_NORM_TEST_ALL") || takes_every_one()
+}
+
+/// Whether `WGPU_NORM_TEST_EVERY` asks for every combination of element types, shapes, options and kernels to force, too,
+/// of which f32 takes all else, and the other types some: how a kernel divides a tensor does not depend on how it reads
+/// an element.
 pub fn takes_every_one() -> bool {
-    std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty())
+    is_set("WGPU_NORM_TEST_EVERY")
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+/// Whether a type takes all combinations, not only some.
+fn takes_all_of<T: Element>() -> bool {
+    takes_every_one() || (takes_all() && T::DTYPE == DType::F32)
 }
 
 /// How many random cases a property is tested with: all of them, or a share.
 pub fn random_cases(all: u32) -> u32 {
-    if takes_every_one() { all } else { all / 4 }
+    if takes_all() { all } else { all / 4 }
 }
 
 /// A number for each pair of element types, so that pairs take different ones of the combinations.
@@ -141,7 +156,7 @@ fn number<T: Element, P: Element>() -> usize {
 /// Whether a pair of element types takes this one of many combinations of shapes and options: all, or a third of
 /// its own.
 pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
-    takes_every_one() || (combination + number::<T, P>()).is_multiple_of(3)
+    takes_all_of::<T>() || (combination + number::<T, P>()).is_multiple_of(3)
 }
 
 /// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
@@ -160,7 +175,7 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
         for (index, adapter) in adapters.into_iter().enumerate() {
             let turn = |way: usize| (index + way + number::<T, P>()).is_multiple_of(share);
             let own = adapter.iter().enumerate();
-            let own = own.filter(|(way, _)| takes_every_one() || turn(*way));
+            let own = own.filter(|(way, _)| takes_all_of::<T>() || turn(*way));
             taken.extend(own.map(|(_, context)| context));
         }
     }
@@ -199,7 +214,7 @@ fn open_all() -> Vec<Subject> {
         let info = adapter.get_info();
         for shader_checks in [false, true] {
             // Checks change a text in the same places on every adapter.
-            if shader_checks && !takes_all_types && !takes_every_one() {
+            if shader_checks && !takes_all_types && !takes_all() {
                 continue;
             }
             let options = DeviceOptions {
