@@ -96,10 +96,29 @@ export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
 
+failed=no
+# A process for each module of the library's program: what drivers have compiled stays in a process's memory.
+run_tests() {
+    with_drivers cargo test --lib --no-fail-fast || failed=yes
+    modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
+    [ -n "$modules" ] || failed=yes
+    for module in $modules; do
+        with_drivers cargo test --test library -- "$module::" || failed=yes
+    done
+    with_drivers cargo test --test integration || failed=yes
+}
+finish() {
+    if [ $failed = yes ]; then
+        heading "tests failed: see above"
+        exit 1
+    fi
+    heading "all passed"
+}
+
 if [ $all = no ]; then
     heading "tests"
-    with_drivers cargo test --lib --test library --test integration --no-fail-fast
-    heading "all passed"
+    run_tests
+    finish
     exit 0
 fi
 export WGPU_NORM_TEST_ALL=1
@@ -126,17 +145,9 @@ RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 heading "tests"
 rm -rf target/wgsl # the tests write every kernel there, for Tint
-failed=no
-with_drivers cargo test --lib --no-fail-fast || failed=yes
-# A process for each module: what drivers have compiled stays in a process's memory.
-modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
-[ -n "$modules" ]
-for module in $modules; do
-    with_drivers cargo test --test library -- "$module::" || failed=yes
-done
+run_tests
 with_drivers cargo test --examples --no-fail-fast || failed=yes
 with_drivers cargo test --doc || failed=yes
-with_drivers cargo test --test integration || failed=yes
 
 # By `cargo test`, so that the dependencies are not built once more under the bench profile.
 heading "benches, each once and untimed"
@@ -160,8 +171,4 @@ else
     tools/tint/run.sh target/wgsl
 fi
 
-if [ $failed = yes ]; then
-    heading "tests failed: see above"
-    exit 1
-fi
-heading "all passed"
+finish
