@@ -1,9 +1,9 @@
 #!/bin/sh
-# Installs the software drivers that the tests run on, where that is possible, and runs every check:
-# formatting, lints, documentation, tests, benches (once, untimed), examples, and the kernels through
-# Tint, the WGSL compiler of Chrome.
+# Installs the software drivers that the tests run on, where that is possible, and runs the tests.
 #
-#   scripts/test.sh
+#   scripts/test.sh         a share of the cases: all element types on one adapter, f32 on the others
+#   scripts/test.sh --all   all of them, and every other check: formatting, lints, documentation, benches
+#                           (once, untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of
@@ -11,13 +11,21 @@
 #                               all three can be installed, if it is not set yet
 #   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
 #                               here where apt can install them
-#   WGPU_NORM_TEST_ALL          if set, every element type is tested with every kernel on every adapter, not
-#                               f32 alone, and the validators see every variant: half an hour more on a
-#                               software driver
+#   WGPU_NORM_TEST_EVERY        if set, --all tests every element type with every kernel on every adapter, and
+#                               verify's full list
 #   CI=true                     nothing is skipped: what a skipped step would need must be there
 set -eu
 cd "$(dirname "$0")/.."
 ci=${CI:-false}
+all=no
+case "${1-}" in
+    '') ;;
+    --all) all=yes ;;
+    *)
+        echo "usage: $0 [--all]" >&2
+        exit 2
+        ;;
+esac
 
 heading() { printf '\n==== %s\n' "$*"; }
 skip() { # reason
@@ -84,6 +92,37 @@ with_drivers() {
 # Without it the GL driver's search for a Wayland display complains in every process.
 export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 
+# Two tests a core: a software driver compiles in a thread of its own, for which a test waits.
+cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
+
+failed=no
+# A process for each module of the library's program: what drivers have compiled stays in a process's memory.
+run_tests() {
+    with_drivers cargo test --lib --no-fail-fast || failed=yes
+    modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
+    [ -n "$modules" ] || failed=yes
+    for module in $modules; do
+        with_drivers cargo test --test library -- "$module::" || failed=yes
+    done
+    with_drivers cargo test --test integration || failed=yes
+}
+finish() {
+    if [ $failed = yes ]; then
+        heading "tests failed: see above"
+        exit 1
+    fi
+    heading "all passed"
+}
+
+if [ $all = no ]; then
+    heading "tests"
+    run_tests
+    finish
+    exit 0
+fi
+export WGPU_NORM_TEST_ALL=1
+
 heading "format"
 if cargo fmt --version >/dev/null 2>&1; then
     cargo fmt --check
@@ -106,10 +145,9 @@ RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 heading "tests"
 rm -rf target/wgsl # the tests write every kernel there, for Tint
-# Two tests a core: a software driver compiles in a thread of its own, for which a test waits.
-cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
-with_drivers cargo test --no-fail-fast
+run_tests
+with_drivers cargo test --examples --no-fail-fast || failed=yes
+with_drivers cargo test --doc || failed=yes
 
 # By `cargo test`, so that the dependencies are not built once more under the bench profile.
 heading "benches, each once and untimed"
@@ -133,4 +171,4 @@ else
     tools/tint/run.sh target/wgsl
 fi
 
-heading "all passed"
+finish

@@ -1,4 +1,5 @@
-//! The gradients in float64 on the CPU, written from the formula: what the kernels are tested against.
+//! The gradients and the forward passes in float64 on the CPU, written from the formula: what the kernels are
+//! tested against.
 //!
 //! With m elements per group, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and g = gamma or 1:
 //!
@@ -7,9 +8,16 @@
 //! * batch norm, [`Statistics::Constant`]: diff_src = g·r·diff_dst
 //! * layer norm, per row, d = diff_dst·gamma: diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m))
 //!
-//! mean and variance (biased) are the given ones, never recomputed. Nothing but sizes is checked: NaN,
-//! infinity and variance + epsilon ≤ 0 give what the formula gives. An empty tensor has an empty
+//! The gradients take mean and variance (biased) as given, and never recompute them. Nothing but sizes is
+//! checked: NaN, infinity and variance + epsilon ≤ 0 give what the formula gives. An empty tensor has an empty
 //! diff_src, and zeros as parameter gradients.
+//!
+//! The forward passes, with x = src, or src + residual where layer and RMS norm have one:
+//!
+//! * batch norm and layer norm: dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
+//! * RMS norm, per row: dst = gamma·x·r, r = 1/√(mean_square + epsilon), mean_square = Σx²/m
+//!
+//! x is the sum in float64, never rounded to the type that it is stored in. An empty tensor has an empty dst, and zeros as statistics.
 //!
 //! # Tolerances
 //!
@@ -25,15 +33,35 @@
 //! | diff_src, constant statistics | r·\|g\|·\|diff_dst\|, the element's own: nothing is subtracted |
 //! | diff_gamma, diff_beta | Σ\|diff_dst·x̂\|, Σ\|diff_dst\| |
 //!
+//! Likewise [`Forward`], with σ = √variance. A kernel that adds differences from an element near the mean keeps
+//! these, however large the mean is; one that subtracts mean² from a mean of squares does not:
+//!
+//! | output | its scale |
+//! |---|---|
+//! | mean | \|mean\| + σ |
+//! | variance | 2.6·variance: a relative error of 1e-5 in f32 |
+//! | dst, batch norm's `train` and layer norm | \|gamma\|·(1.3·\|x̂\| + σ·r) + \|beta\|: r has half the variance's relative error, and what the mean's error adds is of σ's size |
+//! | dst, batch norm's `infer` | \|gamma·x̂\| + \|beta\|, the element's own |
+//! | mean_square, dst of RMS norm, sum | \|mean_square\|, \|dst\|, \|sum\|: nothing is subtracted |
+//! | layer norm with a residual, X = √(mean² + variance) | variance: also X·(2·σ + X/2²⁴)/64; dst: also \|gamma\|·X·r·(\|x̂\| + 2)/64 |
+//!
+//! The last line stands for one rounding, that of src + residual to the type of the sums: it moves x by u·\|x\|,
+//! the mean by up to u·X, and σ by up to u·X, which is much of σ where the mean is large. (For dst this is the
+//! first order: where u·X·r is near 1, such a sum holds nothing to normalize.) A kernel that normalizes a sum
+//! which it has rounded to 16 bits is beyond these scales.
+//!
 //! [`scaled_error`] allows, for a result of type `T` whose sums are kept in type A (f64 for f64, else f32):
 //! [`SUM_ULPS`]·u(A)·scale for the arithmetic; for f16 and bf16 also u(T)·\|want\|, the one rounding to
 //! storage; and an absolute floor, half the spacing of subnormals for f16, else the smallest normal number,
 //! as adapters may flush subnormals to 0 (a flushed *input* that is then multiplied up can lose more). u is
-//! [`DType::unit_roundoff`]. The sums here are serial, so they are themselves off by about √m·2⁻⁵³ of their
-//! scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data.
+//! [`DType::unit_roundoff`]. The gradients' sums here are serial, so they are themselves off by about √m·2⁻⁵³ of
+//! their scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data. The
+//! forward passes' sums keep what they round off.
 
+mod forward;
 mod rms_norm;
 
+pub use forward::{BatchNormForward, Forward, LayerNormForward, RmsNormForward, running};
 pub use rms_norm::RmsNorm;
 
 use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics, memory};
@@ -132,11 +160,7 @@ impl BatchNorm<'_> {
     /// [`Error::Rank`], [`Error::SizeOverflow`], or [`Error::Length`] for an argument that does not fit the shape;
     /// [`Error::HostMemory`].
     pub fn backward(&self) -> Result<Gradients, Error> {
-        check_rank(self.shape)?;
-        check_length("channel_axes", self.shape.len(), self.channel_axes.len())?;
-        let kept = self.shape.iter().zip(self.channel_axes);
-        let kept: Vec<usize> = kept.filter(|(_, is)| **is).map(|(&size, _)| size).collect();
-        let (elements, channels) = (product("src", self.shape)?, product("mean", &kept)?);
+        let (elements, channels) = channels(self.shape, self.channel_axes)?;
         check_length("src", elements, self.src.len())?;
         check_length("diff_dst", elements, self.diff_dst.len())?;
         check_length("mean", channels, self.mean.len())?;
@@ -219,17 +243,7 @@ impl LayerNorm<'_> {
     /// # Errors
     /// As [`BatchNorm::backward`], and [`Error::Argument`] if `begin_norm_axis` is not an axis.
     pub fn backward(&self) -> Result<Gradients, Error> {
-        check_rank(self.shape)?;
-        if self.begin_norm_axis >= self.shape.len() {
-            return Err(Error::Argument {
-                argument: "begin_norm_axis",
-                expected: format!("an axis from 0 to {}", self.shape.len() - 1),
-                got: self.begin_norm_axis.to_string(),
-            });
-        }
-        let (leading, trailing) = self.shape.split_at(self.begin_norm_axis);
-        let elements = product("src", self.shape)?;
-        let (rows, columns) = (product("mean", leading)?, product("gamma", trailing)?);
+        let (elements, rows, columns) = rows_and_columns(self.shape, self.begin_norm_axis, "mean")?;
         check_length("src", elements, self.src.len())?;
         check_length("diff_dst", elements, self.diff_dst.len())?;
         check_length("mean", rows, self.mean.len())?;
@@ -370,6 +384,36 @@ fn channel_of(shape: &[usize], channel_axes: &[bool]) -> Result<Vec<usize>, Erro
         channel = longer;
     }
     Ok(channel)
+}
+
+/// The number of elements, and of channels.
+fn channels(shape: &[usize], channel_axes: &[bool]) -> Result<(usize, usize), Error> {
+    check_rank(shape)?;
+    check_length("channel_axes", shape.len(), channel_axes.len())?;
+    let kept = shape.iter().zip(channel_axes);
+    let kept: Vec<usize> = kept.filter(|(_, is)| **is).map(|(&size, _)| size).collect();
+    Ok((product("src", shape)?, product("mean", &kept)?))
+}
+
+/// The number of elements, of rows, each of which has a `statistic`, and of columns.
+fn rows_and_columns(
+    shape: &[usize],
+    begin_norm_axis: usize,
+    statistic: &'static str,
+) -> Result<(usize, usize, usize), Error> {
+    check_rank(shape)?;
+    match shape.split_at_checked(begin_norm_axis) {
+        Some((leading, trailing)) if !trailing.is_empty() => {
+            let elements = product("src", shape)?;
+            let (rows, columns) = (product(statistic, leading)?, product("gamma", trailing)?);
+            Ok((elements, rows, columns))
+        }
+        _ => Err(Error::Argument {
+            argument: "begin_norm_axis",
+            expected: format!("an axis from 0 to {}", shape.len() - 1),
+            got: begin_norm_axis.to_string(),
+        }),
+    }
 }
 
 fn product(what: &'static str, shape: &[usize]) -> Result<usize, Error> {

@@ -168,6 +168,24 @@ fn variants() -> Vec<Variant> {
     Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
 }
 
+/// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in seven, of every kernel with every
+/// pair of types.
+fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
+    let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
+    if !["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"]
+        .into_iter()
+        .any(asks)
+    {
+        let mut kinds = HashSet::new();
+        let mut count = 0..;
+        variants.retain(|v| {
+            let of_its_turn = count.next().is_some_and(|n: usize| n.is_multiple_of(7));
+            kinds.insert((v.kernel.entry().name, v.body, v.data, v.params)) || of_its_turn
+        });
+    }
+    variants
+}
+
 /// The text with the same sizes for all.
 fn text_of_any_size(variant: &Variant) -> String {
     let mut variant = variant.clone();
@@ -259,7 +277,7 @@ fn variants_are_told_apart_by_their_labels() {
 
 #[test]
 fn bindings_uniforms_and_constants_are_as_the_manifest_says() {
-    check_all(&variants(), |variant| {
+    check_all(&share(variants()), |variant| {
         let parsed = Parsed::new(variant)?;
         check_constants(variant, &parsed)?;
         check_bindings(variant, &parsed)?;
@@ -584,14 +602,21 @@ fn spirv_val(words: &[u32]) -> Result<(), String> {
     ensure(output.status.success() || known, || said.into_owned())
 }
 
-/// Many files at a time, for starting the tool takes longer than a file; on all cores.
+/// Many files at a time, for starting the tool takes longer than a file; on all cores. Not too many: their names are
+/// the command's arguments, whose length systems limit.
 fn glslang_validator(texts: &[(String, String)]) {
     let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
+    let chunks = Mutex::new(texts.chunks(200));
+    let next = || chunks.lock().unwrap().next();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for texts in texts.chunks(texts.len().div_ceil(threads)) {
-            scope.spawn(|| glslang_validator_on(texts, &folder));
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(texts) = next() {
+                    glslang_validator_on(texts, &folder);
+                }
+            });
         }
     });
     let _ = fs::remove_dir_all(&folder);
@@ -623,47 +648,25 @@ fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
     );
 }
 
-/// Labels of the variants whose translations validators see. They take ten times as long as naga does, and
-/// choices of constants change little in a text: of each text they see one choice, of the next text another one;
-/// all of them where `WGPU_NORM_TEST_ALL` is set.
-fn for_validators(variants: &[Variant]) -> HashSet<String> {
-    let all = std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty());
-    let mut texts = BTreeMap::<String, Vec<&Variant>>::new();
-    for variant in variants {
-        let text = text_of_any_size(variant);
-        texts.entry(text).or_default().push(variant);
-    }
-    let taken = texts.into_values().enumerate();
-    taken
-        .flat_map(|(index, mut choices)| match all {
-            true => choices,
-            false => vec![choices.swap_remove(index % choices.len())],
-        })
-        .map(Variant::label)
-        .collect()
-}
-
 #[test]
 fn every_variant_translates_to_its_targets() {
     let has_spirv_val = installed("spirv-val");
     let has_glslang_validator = installed("glslangValidator");
-    let variants = distinct_texts();
-    let for_validators = for_validators(&variants);
+    let variants = share(distinct_texts());
     let glsl = Mutex::new(Vec::new());
     check_all(&variants, |variant| {
-        let validate = for_validators.contains(&variant.label());
         let parsed = Parsed::new(variant)?;
         let targets = variant.targets();
         for &target in targets {
             let complain = |error: String| format!("{target:?}: {error}");
             match translate(variant, &parsed, target).map_err(complain)? {
-                Translation::Words(words) if has_spirv_val && validate => {
+                Translation::Words(words) if has_spirv_val => {
                     spirv_val(&words).map_err(complain)?;
                 }
                 Translation::Words(_) => {}
                 Translation::Text(text) => {
                     ensure(!text.is_empty(), || complain("nothing".to_owned()))?;
-                    if validate && matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
+                    if matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
                         let name = format!("{}-{target:?}.comp", variant.label());
                         glsl.lock().unwrap().push((name, text));
                     }
@@ -690,7 +693,7 @@ fn writes_every_variant_for_tint() {
     // What an earlier manifest left there is not to be checked.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("target is writable");
-    let mut variants = distinct_texts();
+    let mut variants = share(distinct_texts());
     variants.retain(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
     for variant in variants {
         let settings = format!(

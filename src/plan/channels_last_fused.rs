@@ -98,7 +98,7 @@ impl Planner<'_> {
             &ChannelsLastFusedUniforms {
                 rows: grid.outer,
                 channels: grid.channels,
-                threads_per_row: threads_per_row,
+                threads_per_row,
                 grid_width: workgroups[0],
                 length: word(grid.elements()),
                 scalars,

@@ -1,8 +1,7 @@
 //! The gradient of RMS norm.
 
 use super::{
-    Gradients, OF_ELEMENTS, Sums, check_length, check_rank, counted, inverse_deviation, product,
-    zeros,
+    Gradients, OF_ELEMENTS, Sums, check_length, counted, inverse_deviation, rows_and_columns, zeros,
 };
 use crate::{Error, ParamGrads, memory};
 
@@ -37,23 +36,8 @@ impl RmsNorm<'_> {
     /// # Errors
     /// As [`LayerNorm::backward`](super::LayerNorm::backward).
     pub fn backward(&self) -> Result<Gradients, Error> {
-        check_rank(self.shape)?;
-        let Some((leading, trailing)) = self
-            .shape
-            .split_at_checked(self.begin_norm_axis)
-            .filter(|(_, trailing)| !trailing.is_empty())
-        else {
-            return Err(Error::Argument {
-                argument: "begin_norm_axis",
-                expected: format!("an axis from 0 to {}", self.shape.len() - 1),
-                got: self.begin_norm_axis.to_string(),
-            });
-        };
-        let elements = product("src", self.shape)?;
-        let (rows, columns) = (
-            product("mean_square", leading)?,
-            product("gamma", trailing)?,
-        );
+        let (elements, rows, columns) =
+            rows_and_columns(self.shape, self.begin_norm_axis, "mean_square")?;
         check_length("src", elements, self.src.len())?;
         check_length("diff_dst", elements, self.diff_dst.len())?;
         check_length("mean_square", rows, self.mean_square.len())?;

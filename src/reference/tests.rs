@@ -6,6 +6,8 @@ use Statistics::{Batch, Constant};
 use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 
+mod forward;
+
 type Slice<'a> = &'a [f64];
 type Index<'a> = &'a dyn Fn(usize) -> usize; // an element's group
 type Params<'a> = (Slice<'a>, Slice<'a>, Option<Slice<'a>>); // mean, variance, gamma

@@ -203,7 +203,7 @@ batch_norm_backward/268435456x1/nxc/f16-f32/alike
 batch_norm_backward/4870804x1x31/ncx/f16-f32/alike
 batch_norm_backward/50331648x1x3/ncx/f16-f32/alike
 batch_norm_backward/643501x1x1/ncx/f32/alike/channels_first/tile=524288
-batch_norm_backward/1x1x524288/ncx/f32/alike/channels_last
+batch_norm_backward/{1x1x524288/ncx/f32/alike,1x1x327680/ncx/f32/alike/channels_last}
 batch_norm_backward/4194304x1/nxc/f32/alike/workgroup=4,channels_last_threads=4,channels_last_vec4s=1,busy_workgroups=16777216,tile=64
 layer_norm_backward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
 

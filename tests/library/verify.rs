@@ -1,16 +1,13 @@
 //! The library's list of cases, on every adapter found.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::{subjects, takes_every_one};
+use crate::common::{one, subjects, takes_all, takes_every_one};
 use pollster::block_on;
 use std::collections::BTreeSet;
 use wgpu_norm::verify::{Case, Outcome, cases};
 use wgpu_norm::{Algorithm, DType, Error};
 
-/// All of it where `WGPU_NORM_TEST_ALL` asks for every combination. Shader checks are a part of the list, so that each
-/// adapter takes it once.
+/// The full one where `WGPU_NORM_TEST_EVERY` asks for it. The quick run takes the default one on one adapter, of which
+/// the others take f32. Shader checks are a part of the list, so that each adapter takes it once.
 #[test]
 fn every_case() {
     let cases = cases(takes_every_one());
@@ -18,7 +15,11 @@ fn every_case() {
         let mut algorithms = BTreeSet::new();
         let mut unsupported = Vec::new();
         let mut faults = Vec::new();
-        for case in &cases {
+        let whole = takes_all() || subject.takes_all_types;
+        for case in cases
+            .iter()
+            .filter(|case| whole || case.data() == DType::F32)
+        {
             match block_on(case.run(&subject.gpu)) {
                 Ok(Outcome::Ran {
                     algorithm, fault, ..
@@ -53,7 +54,8 @@ fn every_case() {
 }
 
 /// Shapes on which an invocation that did all the work would make more loop iterations than Mesa's software drivers let
-/// it: all of them on one adapter, the one that was found first on each.
+/// it: all of them on one adapter, the one that was found first on each. The quick run
+/// takes that one on one adapter.
 #[test]
 fn long_loops() {
     let listed = cases(true);
@@ -64,11 +66,10 @@ fn long_loops() {
     let long: Vec<_> = long.collect();
     assert!(long.len() >= 10, "{}", long.len());
     let first = "batch_norm_backward/1x512x512x512x1/nxc/f16-f32/alike";
-    let one = common::one(false);
-    for subject in subjects().iter().filter(|subject| !subject.checked) {
-        let own = long
-            .iter()
-            .filter(|case| subject.name == one.name || case.to_string() == first);
+    let on_all_adapters = subjects().iter().filter(|subject| !subject.checked);
+    for subject in on_all_adapters.filter(|s| takes_all() || s.takes_all_types) {
+        let all = takes_all() && subject.name == one(false).name;
+        let own = long.iter().filter(|case| all || case.to_string() == first);
         let mut ran = 0;
         for case in own {
             let outcome = block_on(case.run(&subject.gpu));
@@ -131,7 +132,7 @@ fn an_id_that_makes_no_sense_is_refused() {
 /// What a case says of a plan that it cannot have, and of shapes that no operator takes.
 #[test]
 fn what_cannot_run_is_not_passed() {
-    let gpu = &common::one(false).gpu;
+    let gpu = &one(false).gpu;
     let run = |id: &str| block_on(id.parse::<Case>().unwrap().run(gpu));
     let outcome = run("batch_norm_backward/2x3/nxc/f32/rows_in_registers").unwrap();
     let Outcome::Unsupported { reason } = outcome else {

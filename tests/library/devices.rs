@@ -1,13 +1,10 @@
 //! Devices that are lost, have no memory left or are not there, callbacks that panic, futures that are dropped:
 //! an answer in any case, and nothing left behind.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, plan};
-use common::data::{Case, options_in};
-use common::errors::{case, says, still_works};
-use common::{Noop, OwnDevices, Subject, one, subjects};
+use crate::common::buffers::{Buffers, Room, plan};
+use crate::common::data::{Case, options_in};
+use crate::common::errors::{case, says, still_works};
+use crate::common::{Noop, OwnDevices, Subject, one, subjects};
 use pollster::block_on;
 use std::future::Future;
 use std::process::Command;
@@ -75,6 +72,7 @@ fn coarse_alignment() {
             name: adapter.get_info().name,
             gpu: GpuContext::from_device(device, queue, options),
             checked: false,
+            takes_all_types: true,
         };
         case().check(&subject, "an alignment of 128 KiB");
     }
@@ -109,6 +107,7 @@ fn lost_devices() {
                     name: what.clone(),
                     gpu: open(),
                     checked: false,
+                    takes_all_types: true,
                 };
                 let error = promptly(&what, move || {
                     let case = case();
@@ -149,6 +148,7 @@ fn lost_devices() {
                 name: what.clone(),
                 gpu: open(),
                 checked: false,
+                takes_all_types: true,
             };
             let case = case();
             let buffers = Buffers::new(&subject, &case, Room::Exact);
@@ -327,7 +327,7 @@ fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
     let output = Command::new("sh")
         .args([
             "-c",
-            &format!("{shell} exec \"$0\" --ignored --exact {test}"),
+            &format!("{shell} exec \"$0\" --ignored --exact devices::{test}"),
         ])
         .arg(program)
         .envs(environment.iter().copied())
@@ -532,6 +532,7 @@ fn threads_of_dropped_contexts() {
             name: adapter.get_info().name,
             gpu,
             checked: false,
+            takes_all_types: true,
         };
         case().check(&subject, "in a process of its own");
         assert_eq!(polling(), 1);

@@ -1,13 +1,10 @@
 //! Every bad buffer is a typed error that names it, what was expected and what was given, and leaves the
 //! context working.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::Noop;
-use common::buffers::{Buffers, Room, plan, range};
-use common::data::{Case, options_in};
-use common::errors::{case, says, still_works};
+use crate::common::Noop;
+use crate::common::buffers::{self, Buffers, Room, plan, range};
+use crate::common::data::{Case, options_in};
+use crate::common::errors::{case, says, still_works};
 use wgpu_norm::{
     BatchNormBuffers, BufferRange, DType, DataFormat, Error, GpuLayerNorm, LayerNormBuffers,
     LayerNormOptions, ParamGrads,
@@ -326,7 +323,7 @@ fn ranges_that_overlap() {
         diff_src: range(&workspace, 768, 0),
         ..buffers.ranges()
     };
-    let _ = common::buffers::plan(subject, &empty)
+    let _ = buffers::plan(subject, &empty)
         .bind(&subject.gpu, &ranges)
         .unwrap();
     still_works(subject);

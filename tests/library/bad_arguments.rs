@@ -1,13 +1,10 @@
 //! Every bad argument is a typed error that names it, what was expected and what was given, and leaves the
 //! context working.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, plan};
-use common::data::{Case, options_in};
-use common::errors::{case, says, still_works};
-use common::{Noop, Subject};
+use crate::common::buffers::{Buffers, Room, plan};
+use crate::common::data::{Case, options_in};
+use crate::common::errors::{case, says, still_works};
+use crate::common::{Noop, Subject};
 use half::{bf16, f16};
 use wgpu_norm::{
     BatchNormOptions, DType, DataFormat, Element, Error, GpuBatchNorm, GpuLayerNorm,

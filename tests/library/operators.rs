@@ -1,13 +1,12 @@
 //! The operators under the documents' own names: their vectors, the numbers that the tests of other
 //! implementations print, and the same bits as the engine that they stand on.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, recorded_layer_norm, submit};
-use common::data::{Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64};
-use common::vectors::{Vector, of_operator};
-use common::{Subject, every_pair, subjects};
+use crate::common::buffers::{Buffers, Room, recorded_layer_norm, submit};
+use crate::common::data::{
+    Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64,
+};
+use crate::common::vectors::{Vector, of_operator};
+use crate::common::{Subject, every_pair, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::operators::directml::{
@@ -190,7 +189,7 @@ mod onednn {
                     ..with.clone()
                 };
                 for case in [with, without] {
-                    for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+                    for subject in subjects().iter().filter(|s| s.takes::<T>()) {
                         check(subject, &case);
                     }
                 }
@@ -590,7 +589,7 @@ mod ngraph {
             epsilon: vector.epsilon(),
         };
         let want = expected(vector, case.reference());
-        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+        for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let inputs = inputs(&case, &case.mean); // any beta
             let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let what = format!("{} on {}", vector.name, subject.name);
@@ -609,7 +608,7 @@ mod ngraph {
             Random::new(5).vec(5, 1.0, 0.0),
             vec![T::from_f64(f64::NAN); 5],
         ];
-        for subject in subjects().iter().filter(|s| s.supports::<T>()) {
+        for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let what = format!("{} on {}", T::DTYPE, subject.name);
             let engine = case.run(subject).unwrap();
             for beta in &betas {

@@ -1,11 +1,8 @@
 //! Plan, bind, record: the caller's device, buffers and encoder.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::buffers::{Buffers, Room, first, plan, range};
-use common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
-use common::{Noop, OwnDevices, Subject, every_pair, takes};
+use crate::common::buffers::{Buffers, Room, first, plan, range};
+use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
+use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
     Algorithm, BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat,
     Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
@@ -79,7 +76,7 @@ fn cases_taken<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str
 /// Buffers with and without room behind the tensor give the bits of the host path.
 fn exact_and_padded_buffers<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for room in [Room::Exact, Room::Padded] {
@@ -246,7 +243,7 @@ impl Layout {
 /// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
 fn one_pooled_buffer<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         cases_taken::<T, P>(|case, what| {
             let want = bits(&case.run(subject).unwrap());
             for in_place in [false, true] {
@@ -347,7 +344,7 @@ fn a_pooled_buffer_in_windows() {
 fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
     let (left, right) = (OwnDevices::new(), OwnDevices::new());
     let devices = left.subjects.iter().zip(&right.subjects);
-    for (left, right) in devices.filter(|(left, _)| left.supports::<T>()) {
+    for (left, right) in devices.filter(|(left, _)| left.takes::<T>()) {
         for shape in [[6, 5, 7], [7, 3, 67], [300, 9, 2]] {
             for data_format in FORMATS {
                 for (statistics, param_grads) in all_choices() {
@@ -658,7 +655,7 @@ fn empty_tensors() {
 /// The kernels of an adapter's own sizes and of a GPU's fit a device with downlevel limits.
 fn downlevel_limits<T: Element, P: ParamOf<T>>() {
     let devices = OwnDevices::new();
-    for subject in devices.subjects.iter().filter(|s| s.supports::<T>()) {
+    for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         let subject = subject.with_tuning("gpu", Tuning::GPU);
         for data_format in FORMATS {
             let options = options_in(data_format);

@@ -1,12 +1,4 @@
 //! What the tests share: every adapter of the machine, the vectors, seeded data.
-#![allow(
-    dead_code,
-    unused_imports,
-    unused_macros,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic
-)]
 
 pub mod buffers;
 pub mod data;
@@ -23,6 +15,8 @@ pub struct Subject {
     pub gpu: GpuContext,
     /// Whether shaders are compiled with wgpu's checks.
     pub checked: bool,
+    /// Whether it takes all element types in the quick run, too; the others take f32 there.
+    pub takes_all_types: bool,
 }
 
 impl Subject {
@@ -34,7 +28,13 @@ impl Subject {
             name: format!("{} / {what}", self.name),
             gpu: self.gpu.with_profile(profile),
             checked: self.checked,
+            takes_all_types: self.takes_all_types,
         }
+    }
+
+    pub fn is_on_the_adapter_of(&self, other: &Self) -> bool {
+        let [own, its] = [self, other].map(|subject| subject.gpu.adapter_info());
+        (own.backend, &own.name, &own.driver) == (its.backend, &its.name, &its.driver)
     }
 
     /// The same device with other sizes.
@@ -42,13 +42,13 @@ impl Subject {
         self.with_profile(what, |profile| profile.tuning = tuning)
     }
 
-    /// Whether an element type can be tested; says so where it cannot.
-    pub fn supports<T: Element>(&self) -> bool {
+    /// Whether an element type is tested here; says so where the adapter lacks it.
+    pub fn takes<T: Element>(&self) -> bool {
         let supported = self.gpu.supports(T::DTYPE);
         if !supported {
             println!("skipped on {}: no {}", self.name, T::DTYPE);
         }
-        supported
+        supported && (takes_all() || self.takes_all_types || T::DTYPE == DType::F32)
     }
 
     /// A buffer of the device, with these bytes at its start.
@@ -95,9 +95,9 @@ impl Subject {
 pub fn one(checked: bool) -> &'static Subject {
     let of_kind = || subjects().iter().filter(|s| s.checked == checked);
     of_kind()
-        .find(|subject| is("lavapipe", subject))
+        .find(|subject| subject.takes_all_types)
         .or_else(|| of_kind().next())
-        .expect("every adapter is there twice")
+        .expect("one adapter at least is there twice")
 }
 
 /// Makes tests of a function over data and parameter types, one for each pair: side by side, since the
@@ -122,16 +122,30 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether `WGPU_NORM_TEST_ALL` asks for every combination, of element types, shapes, options and kernels to force:
-/// compiling them takes software drivers half an hour.
-pub fn takes_every_one() -> bool {
-    std::env::var_os("WGPU_NORM_TEST_ALL").is_some_and(|value| !value.is_empty())
+/// Whether `WGPU_NORM_TEST_ALL` asks for all cases instead of the quick run's share.
+pub fn takes_all() -> bool {
+    is_set("WGPU_NORM_TEST_ALL") || takes_every_one()
 }
 
-/// Whether a pair of element types takes all shapes with all kernels to force: f32 does, the others only some. How a
-/// kernel divides a tensor does not depend on how it reads an element.
-fn takes_all<T: Element>() -> bool {
-    takes_every_one() || T::DTYPE == DType::F32
+/// Whether `WGPU_NORM_TEST_EVERY` asks for every combination of element types, shapes, options and kernels to force, too,
+/// of which f32 takes all else, and the other types some: how a kernel divides a tensor does not depend on how it reads
+/// an element.
+pub fn takes_every_one() -> bool {
+    is_set("WGPU_NORM_TEST_EVERY")
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+/// Whether a type takes all combinations, not only some.
+fn takes_all_of<T: Element>() -> bool {
+    takes_every_one() || (takes_all() && T::DTYPE == DType::F32)
+}
+
+/// How many random cases a property is tested with: all of them, or a share.
+pub fn random_cases(all: u32) -> u32 {
+    if takes_all() { all } else { all / 4 }
 }
 
 /// A number for each pair of element types, so that pairs take different ones of the combinations.
@@ -142,15 +156,15 @@ fn number<T: Element, P: Element>() -> usize {
 /// Whether a pair of element types takes this one of many combinations of shapes and options: all, or a third of
 /// its own.
 pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
-    takes_all::<T>() || (combination + number::<T, P>()).is_multiple_of(3)
+    takes_all_of::<T>() || (combination + number::<T, P>()).is_multiple_of(3)
 }
 
 /// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
 /// kernels: all, or each way on one of the adapters that have all kernels, and a third of the ways on the others
 /// if there are such.
-pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&Subject> {
-    let adapters = contexts.chunks(ways);
-    let adapters = adapters.filter(|adapter| adapter.iter().all(Subject::supports::<T>));
+pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
+    let adapters = contexts.chunk_by(Subject::is_on_the_adapter_of);
+    let adapters = adapters.filter(|adapter| adapter.iter().all(Subject::takes::<T>));
     let (able, others): (Vec<_>, Vec<_>) = adapters.partition(|adapter| {
         let bindings = |context: &Subject| context.gpu.profile().max_storage_buffers;
         adapter.iter().any(|context| bindings(context) >= 8)
@@ -161,7 +175,7 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject], ways: usize) -> Vec<&
         for (index, adapter) in adapters.into_iter().enumerate() {
             let turn = |way: usize| (index + way + number::<T, P>()).is_multiple_of(share);
             let own = adapter.iter().enumerate();
-            let own = own.filter(|(way, _)| takes_all::<T>() || turn(*way));
+            let own = own.filter(|(way, _)| takes_all_of::<T>() || turn(*way));
             taken.extend(own.map(|(_, context)| context));
         }
     }
@@ -195,14 +209,19 @@ fn open_all() -> Vec<Subject> {
     let _ = env_logger::builder().is_test(true).try_init();
     let mut subjects = Vec::new();
     let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
-    for adapter in pollster::block_on(wgpu_norm::adapters(backends)) {
+    let adapters = pollster::block_on(wgpu_norm::adapters(backends));
+    for (adapter, takes_all_types) in with_the_main_one(&adapters) {
         let info = adapter.get_info();
         for shader_checks in [false, true] {
+            // Checks change a text in the same places on every adapter.
+            if shader_checks && !takes_all_types && !takes_all() {
+                continue;
+            }
             let options = DeviceOptions {
                 shader_checks,
                 profile: None,
             };
-            let gpu = pollster::block_on(GpuContext::from_adapter(&adapter, options));
+            let gpu = pollster::block_on(GpuContext::from_adapter(adapter, options));
             let gpu = match gpu {
                 Ok(gpu) => gpu,
                 Err(error) => {
@@ -220,11 +239,14 @@ fn open_all() -> Vec<Subject> {
                 name,
                 gpu,
                 checked: shader_checks,
+                takes_all_types,
             });
         }
     }
     for required in required() {
-        let found = subjects.iter().any(|subject| is(&required, subject));
+        let found = subjects
+            .iter()
+            .any(|subject| is(&required, &subject.gpu.adapter_info()));
         assert!(found, "adapter '{required}' is required but was not found");
     }
     assert!(
@@ -232,6 +254,14 @@ fn open_all() -> Vec<Subject> {
         "no adapter: install a Vulkan driver, for example with scripts/install-drivers.sh"
     );
     subjects
+}
+
+/// Adapters, and whether it is the one that takes all element types in the quick run: lavapipe, or else the first.
+fn with_the_main_one(adapters: &[wgpu::Adapter]) -> impl Iterator<Item = (&wgpu::Adapter, bool)> {
+    let lavapipe = |adapter: &wgpu::Adapter| is("lavapipe", &adapter.get_info());
+    let main = adapters.iter().position(lavapipe).unwrap_or(0);
+    let adapters = adapters.iter().enumerate();
+    adapters.map(move |(index, adapter)| (adapter, index == main))
 }
 
 /// Names of software adapters that must be there, from the environment.
@@ -244,8 +274,7 @@ fn required() -> Vec<String> {
         .collect()
 }
 
-fn is(required: &str, subject: &Subject) -> bool {
-    let info = subject.gpu.adapter_info();
+fn is(required: &str, info: &wgpu::AdapterInfo) -> bool {
     let name = info.name.to_lowercase();
     match required {
         // Mesa calls both llvmpipe; the interface tells them apart.
@@ -330,6 +359,7 @@ pub fn open(
         name: adapter.get_info().name,
         gpu: GpuContext::from_device(device, queue, DeviceOptions::default()),
         checked: false,
+        takes_all_types: true,
     }
 }
 
@@ -345,12 +375,13 @@ impl OwnDevices {
         let complaints = Arc::default();
         let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
         let adapters = pollster::block_on(wgpu_norm::adapters(backends));
-        let subjects = adapters
-            .iter()
-            .flat_map(|adapter| {
+        let subjects = with_the_main_one(&adapters)
+            .flat_map(|(adapter, takes_all_types)| {
                 let features = adapter.features() & GpuContext::USEFUL_FEATURES;
-                [wgpu::Limits::downlevel_defaults(), adapter.limits()]
-                    .map(|limits| open(adapter, &limits, features, &complaints))
+                [wgpu::Limits::downlevel_defaults(), adapter.limits()].map(|limits| Subject {
+                    takes_all_types,
+                    ..open(adapter, &limits, features, &complaints)
+                })
             })
             .collect();
         Self {

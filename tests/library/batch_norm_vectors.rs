@@ -1,10 +1,8 @@
 //! Every batch-norm vector with parameters of shape `[C]`, the three real layers included.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::data::{Case, assert_close};
-use common::vectors::{Vector, of_operator};
+use crate::common::data::{Case, assert_close};
+use crate::common::subjects;
+use crate::common::vectors::{Vector, of_operator};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
 use wgpu_norm::{BatchNormOptions, DType, DataFormat, Element, ParamOf, Statistics};
@@ -57,7 +55,7 @@ fn check<T: Element, P: ParamOf<T>>(vector: &Vector) -> usize {
         diff_beta: vector.tensor("expected.diff_beta"),
         ..case.reference()
     };
-    for subject in common::subjects() {
+    for subject in subjects() {
         if !subject.gpu.supports(T::DTYPE) {
             println!("{}: {} is not supported", subject.name, T::DTYPE);
             continue;

@@ -1,11 +1,8 @@
 //! The same bits: run after run, from several threads, with and without shader checks, in windows and
 //! whole, in padded and in exact buffers. And tensors beyond an adapter's limits.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod common;
-
-use common::data::{Case, FORMATS, all_choices, bits, in_format, options_in};
-use common::{Subject, every_pair, one, subjects};
+use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
+use crate::common::{Subject, every_pair, one, subjects};
 use half::bf16;
 use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,17 +27,14 @@ fn run_to_run_checked_and_unchecked<T: Element, P: ParamOf<T>>() {
             let options = options_in(data_format);
             let case = Case::<T, P>::random(&in_format(shape, data_format), options, seed as u64);
             // Checked and unchecked subjects of an adapter follow each other.
-            for adapter in subjects().chunks(2) {
-                assert!(!adapter[0].checked && adapter[1].checked);
-                assert_eq!(
-                    adapter[0].gpu.adapter_info().name,
-                    adapter[1].gpu.adapter_info().name
-                );
-                if !adapter[0].supports::<T>() {
+            for adapter in subjects().chunk_by(Subject::is_on_the_adapter_of) {
+                let checked = adapter.last().unwrap();
+                assert!(!adapter[0].checked && (checked.checked || adapter.len() == 1));
+                if !adapter[0].takes::<T>() {
                     continue;
                 }
                 let first = bits(&case.run(&adapter[0]).unwrap());
-                for subject in [&adapter[0], &adapter[1], &adapter[1]] {
+                for subject in [&adapter[0], checked, checked] {
                     let again = bits(&case.run(subject).unwrap());
                     assert!(
                         first == again,
@@ -90,7 +84,7 @@ fn several_threads_on_one_context() {
         let mut first: Vec<Option<[Vec<u8>; 3]>> = vec![None; cases.len()];
         for (index, grads) in results.into_iter().flatten() {
             let (case, want) = &cases[index];
-            common::data::assert_close(&grads, want, case.options.param_grads, &subject.name);
+            assert_close(&grads, want, case.options.param_grads, &subject.name);
             let got = bits(&grads);
             let first = first[index].get_or_insert_with(|| got.clone());
             assert!(*first == got, "case {index} on {}", subject.name);
@@ -210,7 +204,7 @@ impl Windows {
         assert!(bits(&in_one) == bits(&in_windows), "{what}");
         if self.whole.checked && cut.dispatches() > whole.dispatches() {
             let want = case.reference();
-            common::data::assert_close(&in_windows, &want, case.options.param_grads, &what);
+            assert_close(&in_windows, &want, case.options.param_grads, &what);
         }
     }
 }
@@ -219,7 +213,7 @@ fn windows_give_the_bits_of_the_whole<T: Element, P: ParamOf<T>>() {
     // Checks change no bits, as another test shows: one adapter with them is enough.
     let unchecked = subjects().iter().filter(|subject| !subject.checked);
     let subjects = unchecked.chain([one(true)]);
-    for subject in subjects.filter(|subject| subject.supports::<T>()) {
+    for subject in subjects.filter(|subject| subject.takes::<T>()) {
         let whole = subject.with_profile("whole", small_units);
         let cut = WINDOWS.map(|window| {
             subject.with_profile(&format!("in windows of {window} bytes"), |profile| {

@@ -1,0 +1,17 @@
+//! The library's tests, on every adapter found. `scripts/test.sh` runs each module in a process of its own, since compiled
+//! kernels fill a process's memory.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod bad_arguments;
+mod bad_buffers;
+mod batch_norm_shapes;
+mod batch_norm_vectors;
+mod broadcast;
+mod common;
+mod determinism;
+mod devices;
+mod layer_norm;
+mod operators;
+mod oracles;
+mod record;
+mod verify;
