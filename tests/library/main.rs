@@ -10,6 +10,7 @@ mod broadcast;
 mod common;
 mod determinism;
 mod devices;
+mod forward;
 mod layer_norm;
 mod operators;
 mod oracles;
