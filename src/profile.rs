@@ -123,8 +123,8 @@ pub struct Tuning {
     /// further does not pay.
     pub tile: u32,
     /// Pieces of a channel or of rows, a page of memory or more apart, which a workgroup takes one after another, at
-    /// most: a processor prefetches from so many pages of each tensor at a time. Batch norm's reduction with the
-    /// channels last walks more. Comes before `tile` and `row_walk`.
+    /// most: a processor prefetches from so many pages of each tensor at a time. Batch norm's channels-last
+    /// reduction walks more. Comes before `tile` and `row_walk`.
     pub walk_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.
@@ -135,7 +135,7 @@ pub struct Tuning {
     /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. With
     /// the channels last it has fewer invocations side by side until there are as many.
     pub fused_blocks: u32,
-    /// Vec4s that an invocation of the fused kernel with the channels first adds one after another, at most; up to
+    /// Vec4s that an invocation of the fused channels-first kernel adds one after another, at most; up to
     /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }
