@@ -40,8 +40,8 @@ impl BatchNormOptions {
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormArgs<'a, T, P> {
-    /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0 there are no elements, and the
-    /// parameter gradients are 0.
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0
+    /// there are no elements, and the parameter gradients are 0.
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],

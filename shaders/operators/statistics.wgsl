@@ -1,7 +1,7 @@
-// Mean and variance of cells in one reading, four elements at a time. Elements come in blocks of at most 16, each with
-// a shift of its own, an element of it: plain sums of e = src − shift and e² stay small whatever the mean is. A block's
-// sums become (count, shift, δ, M2) with mean = shift + δ and variance = M2 / count, which merge as Chan's formula
-// says. Of two shifts the first is kept.
+// Mean and variance in one reading, four elements at a time: for forward passes, which are not there yet; tests run it.
+// Elements come in blocks of at most 16. A block subtracts one of its elements, the shift, from all: plain sums of
+// e = src − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2) with
+// mean = shift + δ and variance = M2 / count, which merge by Chan's formula. Of two shifts the first is kept.
 //
 // Needs: records.
 

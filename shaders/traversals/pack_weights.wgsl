@@ -1,7 +1,8 @@
-// gamma as reals in the workspace, for layer norm's rows where an adapter binds too few buffers:
+// gamma as reals in the workspace, for rows_reduce and rows_apply where an adapter binds too few buffers:
 // workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
-// Bindings: gamma read; workspace written. Moves a row's length in elements in and out.
+// Bindings: gamma read; workspace written.
+// Moves a row's length in elements in and out.
 //
 // Needs: tiles.
 

@@ -147,8 +147,8 @@ impl LayerNormProblem {
     }
 }
 
-/// The dispatches of a gradient over rows, layer norm's or RMS norm's: everything in one reading where rows fit registers; else a
-/// reduction of rows and columns alike, then the elementwise pass.
+/// The dispatches of a gradient over rows, layer norm's or RMS norm's: everything in one reading where rows fit
+/// registers; else a reduction of rows and columns alike, then the elementwise pass.
 pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
     let data = problem.data;
     let planner = Planner {

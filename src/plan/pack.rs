@@ -39,7 +39,7 @@ impl Planner<'_> {
         ))
     }
 
-    /// gamma as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
+    /// gamma as reals, by vec4s, for row kernels where the adapter binds too few buffers.
     pub fn pack_weights(&self, gamma: &Requirement, weights: Part) -> Result<Dispatch, Error> {
         let workgroup_size = self.profile.workgroup(PACK_WORKGROUP);
         let vec4s = div_ceil(gamma.elements, 4);

@@ -21,7 +21,7 @@ const MOST_SUMS: u64 = 1 << 21;
 const FEWEST_STEPS: u64 = 16;
 
 /// Vectors that each of so many invocations holds: one of a few numbers, which kernels are compiled for.
-pub(super) fn packets_held(vectors: u64, threads_per_row: u64, most: u64) -> u64 {
+pub(super) fn vectors_held(vectors: u64, threads_per_row: u64, most: u64) -> u64 {
     const COMPILED: [u64; 14] = [1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32];
     let vectors = div_ceil(vectors, threads_per_row);
     let held = COMPILED.into_iter().find(|&held| held >= vectors);
@@ -112,7 +112,7 @@ impl Walk {
         self.misalignments * apart
     }
 
-    /// What the kernels over rows are told of the rows and of a window's tiles.
+    /// What the row kernels are told of the rows and of a window's tiles.
     pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
         RowTiles {
             rows: word(rows.rows),
@@ -179,7 +179,7 @@ impl Planner<'_> {
             workgroup_size,
             threads_per_row,
             vector_vec4s,
-            column_vectors: packets_held(vectors, threads_per_row * tiles, most),
+            column_vectors: vectors_held(vectors, threads_per_row * tiles, most),
         }
     }
 

@@ -1,8 +1,8 @@
-//! The fused kernels over rows: when registers hold them, tiles and windows.
+//! The fused row kernel: when registers hold the rows, tiles and windows.
 
 use super::finish::Partials;
 use super::rounds::Rounds;
-use super::rows::{Rows, Walk, packets_held};
+use super::rows::{Rows, Walk, vectors_held};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
@@ -66,7 +66,7 @@ impl Planner<'_> {
         let most = most_vectors(most, rows.vector_vec4s);
         if rows.threads_per_row > subgroup && rows.row_vectors() <= subgroup * most {
             rows.threads_per_row = subgroup;
-            rows.column_vectors = packets_held(rows.row_vectors(), subgroup, most);
+            rows.column_vectors = vectors_held(rows.row_vectors(), subgroup, most);
         }
         rows
     }
