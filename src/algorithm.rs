@@ -1,4 +1,4 @@
-//! The names of the ways through a tensor.
+//! The names of the algorithms.
 
 use crate::Error;
 use std::fmt;
@@ -18,9 +18,9 @@ use std::str::FromStr;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Algorithm {
-    /// Layer norm in one reading: each row is held in registers.
+    /// Layer or RMS norm in one reading: each row is held in registers.
     RowsInRegisters,
-    /// Layer norm in two readings: sums of rows and columns, then diff_src.
+    /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src.
     RowsReadTwice,
     /// Batch norm in one dispatch over planes, the elements that a channel has at one index of N (`NCX`): a
     /// workgroup adds up its channels and reads them again from a cache.

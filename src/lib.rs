@@ -33,8 +33,8 @@
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
-//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`]; all give [`Grads`] |
-//! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`] |
+//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
+//! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
@@ -72,7 +72,7 @@
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
 //! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
-//! | `kernels` | the texts in `shaders/`, their bindings, uniforms and variants |
+//! | `kernels` | the WGSL in `shaders/`, its bindings, uniforms and variants |
 //! | `profile` | an adapter's limits, as wgpu tells them, and sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
 //! | `memory` | vectors as large as tensors |

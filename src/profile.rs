@@ -61,7 +61,7 @@ pub struct Profile {
     /// Whether shaders can use f64.
     pub f64: bool,
     /// Whether tensors and the workspace are read and written by integers of 64 bits, for a driver that moves words one
-    /// by one; else by 32, which wide loads join.
+    /// by one; else by words of 32 bits, several to a load.
     pub long_words: bool,
     /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as far as geometry has
     /// a choice; 256 to 2²⁴. Far fewer than a binding holds. For tests with small tensors.
@@ -76,7 +76,7 @@ pub struct Profile {
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
 /// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
 /// [`overridden`](Self::overridden), which the next version is likely to take too and which names a field's bounds
-/// where a value is out of them.
+/// where a value is out of them. What is said of layer norm holds for RMS norm too.
 ///
 /// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
 ///
@@ -100,28 +100,28 @@ pub struct Tuning {
     pub cheap_barriers: u32,
     /// Channels last: invocations of a workgroup that stand side by side in a row. A power of two.
     pub channels_last_threads: u32,
-    /// Channels last: most vec4s of a row, 1 to 16, that an invocation owns, or else what one load moves.
+    /// Channels last: vec4s of a row that an invocation owns, at most, 1 to 16; but no less than one load moves.
     pub channels_last_vec4s: u32,
-    /// Channels first: fewest vec4s of a channel's elements side by side for each invocation; only more are shared by
-    /// more. So are partial sums, in fours.
+    /// Channels first: vec4s of a plane that an invocation takes, at least: only a longer plane is shared by more
+    /// invocations. The same of partial sums, four of which count as a vec4.
     pub channels_first_vec4s: u32,
-    /// Layer norm: fewest vec4s of a row held in registers for each invocation: only a longer row is shared by more.
-    /// But no more than a subgroup share a row that one can hold.
+    /// Layer norm: vec4s of a row in registers that an invocation takes, at least: only a longer row is shared by more
+    /// invocations. A row that a subgroup can hold is shared by no more than a subgroup.
     pub least_row_vec4s: u32,
     /// Layer norm: vec4s of a row that an invocation holds in registers, at most; up to 32. Of rows that registers do
     /// not hold it takes up to 8 at a time.
     pub row_vec4s: u32,
-    /// Layer norm: fewest rows that an invocation walks, though never more than 192, a window or `walk_pages` allow.
-    /// Each walk writes a partial sum for each column.
+    /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `walk_pages`
+    /// allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many.
     pub busy_workgroups: u32,
-    /// Elements of a workgroup: of its tile in an elementwise kernel, and those below which splitting a reduction
-    /// further does not pay.
+    /// Elements of a workgroup's tile in an elementwise kernel; in a reduction, the elements of a workgroup below which
+    /// splitting further does not pay.
     pub tile: u32,
     /// Pieces of a channel or of rows, a page of memory or more apart, which a workgroup takes one after another, at
-    /// most: a processor prefetches from so many pages of each tensor at a time. Batch norm's reduction with the
-    /// channels last walks more. Comes before `tile` and `row_walk`.
+    /// most: a processor prefetches from so many pages of each tensor at a time. Goes before `tile` and `row_walk`. Batch
+    /// norm's channels-last reduction walks more.
     pub walk_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.
@@ -129,10 +129,10 @@ pub struct Tuning {
     /// Elements of a workgroup's channels up to which a fused kernel takes them: its second reading is expected to
     /// come from a cache.
     pub fused_block: u32,
-    /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. With
-    /// the channels last it has fewer invocations side by side until there are as many.
+    /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. The
+    /// channels-last one then has fewer invocations side by side, and so more workgroups.
     pub fused_blocks: u32,
-    /// Vec4s that an invocation of the fused kernel with the channels first adds one after another, at most; up to
+    /// Vec4s that an invocation of the fused channels-first kernel adds one after another, at most; up to
     /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }

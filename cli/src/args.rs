@@ -95,12 +95,12 @@ pub enum Command {
     /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under the 5n model
     /// (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache).
     Bench(Box<Bench>),
-    /// Verifies and measures an adapter within some minutes, for a page that is read in one
+    /// Verifies and measures an adapter in ten minutes, and writes a page of results
     ///
-    /// Writes report.md, report.svg and report.json into DIR, each anew after each measurement, so that a run that
-    /// is cut off leaves what it has. In this order, as far as the minutes reach: the adapters; what surrounds the
-    /// kernels; results against the float64 reference; the bench, of the shapes for the adapter's kind and of small
-    /// ones; a search for a faster tuning.
+    /// Writes report.md, report.svg and report.json into DIR, all again after each measurement, so that a report that
+    /// is cut off leaves what it has. In this order, as far as the minutes reach: the adapters; opening a device and a
+    /// first call; results against the float64 reference; times of the shapes for the adapter's kind and of small ones;
+    /// a search for a faster tuning.
     ///
     /// benches/peers/pytorch.py --like DIR/report.json adds PyTorch's times.
     Report(Box<Report>),

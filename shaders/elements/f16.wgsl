@@ -10,7 +10,7 @@ fn encode_f16(value: vec4<f32>) -> vec2<u32> {
     let sign = (bits >> vec4(16u)) & vec4(0x8000u);
     let magnitude = bits & vec4(0x7fffffffu);
 
-    // Move the exponent's bias and round away 13 bits, to even: a carry planes into the exponent, up to infinity.
+    // Move the exponent's bias and round away 13 bits, to even: a carry goes on into the exponent, up to infinity.
     let even = (magnitude >> vec4(13u)) & vec4(1u);
     let normal = (magnitude - vec4(0x38000000u) + vec4(0xfffu) + even) >> vec4(13u);
     // Below 2^-14 f16 has multiples of 2^-24, as f32 has from 0.5 on: an addition rounds, to even wherever this was

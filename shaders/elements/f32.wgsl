@@ -1,4 +1,4 @@
-// The type that sums and everything between storage and storage are kept in.
+// The type that sums are kept in, and everything else between loading and storing.
 
 alias real = f32;
 alias real2 = vec2<f32>;

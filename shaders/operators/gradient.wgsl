@@ -1,6 +1,7 @@
-// The gradient of batch norm and of layer norm, four elements at a time. With x̂ = (src − mean) · r,
-// diff_src = r · ((gamma · diff_dst − a) − x̂ · b), where a and b are the means of gamma · diff_dst and
-// gamma · diff_dst · x̂ over the elements that share a mean; diff_beta = Σ diff_dst, diff_gamma = Σ diff_dst · x̂.
+// The gradient of batch norm and of layer norm, four elements at a time.
+// diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
+// x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
+// share a mean.
 //
 // Needs: records.
 

@@ -1,5 +1,6 @@
-// The gradient of RMS norm, four elements at a time. With x̂ = src · r, diff_src = r · (gamma · diff_dst − x̂ · b), where
-// b is the mean of gamma · diff_dst · x̂ over the elements of a row; diff_gamma = Σ diff_dst · x̂ over the rows.
+// The gradient of RMS norm, four elements at a time.
+// diff_src = r · (gamma · diff_dst − x̂ · b), and diff_gamma = Σ diff_dst · x̂ over the rows, with x̂ = src · r.
+// b is the mean of gamma · diff_dst · x̂ over the elements of a row.
 //
 // Needs: records.
 

@@ -1,6 +1,6 @@
-// What the kernels with the channels first share. A plane is the `inner` consecutive elements of one channel at one
-// outer index; plane number n · channels + c, or with general axes as those say. Indices are relative to
-// the bound window, which begins at element `window` of the tensor (a multiple of a vector's).
+// What the channels-first kernels share. A plane is the `inner` consecutive elements of one channel at one index n of N:
+// plane number n · channels + c, or with general axes what axes.wgsl says. Indices are relative to the bound window,
+// which begins at element `window` of the tensor, a multiple of a vector's elements.
 //
 // Needs: axes.
 

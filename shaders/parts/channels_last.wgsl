@@ -1,6 +1,5 @@
-// What the kernels with the channels last share: which vectors of a row an invocation owns. There are `column_vectors` of
-// them, a constant of the text, for a compiler keeps arrays in registers if their length is that of the loops
-// over them.
+// What the channels-last kernels share: which vectors of a row an invocation owns. It owns `column_vectors` of them, a
+// constant of the text: a compiler keeps an array in registers if it is as long as the loops over it.
 //
 // Needs: axes, vectors.
 

@@ -1,4 +1,4 @@
-// Sums of columns that the kernels over rows write.
+// Sums of columns, which the row kernels write.
 //
 // Needs: body, paired_sums.
 
@@ -7,12 +7,13 @@ var<workgroup> shared_sums: array<Sums, workgroup_size>;
 // Invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
     if !add_thread_rows { return workgroup_size; }
-    // All of one thread have the same columns, or where rows do not begin at vec4s those of every fourth row.
+    // Invocations `threads_per_row` apart have the same columns; where rows do not begin at vec4s, those four times as far
+    // apart.
     return select(min(4u * threads_per_row, workgroup_size), threads_per_row, same_columns);
 }
 
-// The sums of four columns: if `add_thread_rows`, invocations that have the same ones add theirs up in a fixed order, and the
-// first of them get them. Every invocation calls it.
+// The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed order,
+// and the first of them get the result. Every invocation calls it.
 fn sums_of_columns(local: u32, own: Sums) -> Sums {
     let keep = writers();
     if keep == workgroup_size { return own; }
@@ -29,8 +30,8 @@ fn sums_of_columns(local: u32, own: Sums) -> Sums {
     return total;
 }
 
-// Writes a group's partial sums of the four columns from `column` on, of those in the row: `paired`, in rows of whole
-// vec4s of columns, or where invocations' columns differ as records workspace[partials + part · columns + column].
+// Writes a group's partial sums of four columns from `column` on, as far as they are in the row: two columns to a record
+// in whole vec4s of columns, or, where invocations' columns differ, workspace[partials + part · columns + column].
 fn write_columns(local: u32, group: u32, column: u32, total: Sums) {
     let keep = writers();
     if local >= keep { return; }

@@ -1,4 +1,4 @@
-// Partial sums of four columns side by side. Two columns share a record: `part` + column / 2 has those of an even
+// Partial sums of four columns side by side, two columns to a record: record `part` + column / 2 has those of an even
 // column and of the next.
 //
 // Needs: body.

@@ -1,10 +1,11 @@
-// What the kernels share that write diff_src of a plane, or of a chunk of it. Every vector is stored by one
-// invocation, the one in whose part it begins; where the plane ends inside of a vector, the elements behind it
-// are of the next plane in storage. A kernel says which `plane_cell` a plane is of, and the `result_of` an element.
+// What the kernels share that write diff_src of a plane, or of a chunk of it. A vector is stored by the invocation in
+// whose part it begins; where the plane ends inside a vector, the elements behind it are of the next plane in storage.
+// The kernel defines `plane_cell`, the cell of a plane, and `result_of`, an element's result.
 //
 // Needs: body, vectors.
 
-// Vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at `plane_start`.
+// Writes the vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at
+// `plane_start`.
 fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: vec2<u32>, thread: u32) {
     let plane_end = plane_start + uniforms.inner;
     let end = (range.y + vector_elements - 1u) / vector_elements;

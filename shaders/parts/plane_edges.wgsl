@@ -1,4 +1,4 @@
-// How planes and tensors lie in vec4s. Constants pick the code, since on a software adapter a branch that is not taken
+// How planes lie in vec4s. Constants of the text pick the code, for on a software driver a branch that is not taken
 // costs as much as one that is.
 //
 // Needs: vectors.

@@ -1,4 +1,4 @@
-// What the kernels share that add up the elements of a plane, or of a chunk of it.
+// What the kernels share that add up a plane, or a chunk of it.
 //
 // Needs: body, plane_edges.
 

@@ -1,6 +1,5 @@
-// The sum over so many invocations of a row, a power of two that stand side by side, where they are of one
-// subgroup: without a barrier, so that a GPU's subgroups do not wait for each other, and a software driver keeps
-// the row in registers.
+// The sum over `count` neighbouring invocations of a row, a power of two, where they are of one subgroup. There is no
+// barrier: a GPU's subgroups do not wait for each other, and a software driver keeps the row in registers.
 // Invocations are packed into subgroups by their index, as all compilers do where a workgroup has one dimension
 // and is made of whole subgroups of one size.
 //

@@ -1,5 +1,5 @@
-// The sum over so many invocations of a row, a power of two that stand side by side, through the workgroup memory
-// of the sums of columns.
+// The sum over `count` neighbouring invocations of a row, a power of two, through workgroup memory, which is that of
+// the sums of columns.
 //
 // Needs: body, column_sums.
 

@@ -1,12 +1,13 @@
-// What the kernels over rows (layer norm) share. A row is `columns` elements with statistics of its own;
-// gamma and the parameters' gradients lie along it. `threads_per_row` invocations stand side by side in a row and
-// hold `column_vectors` vectors of its columns each; the workgroup's other invocations do other rows. Both are
-// constants of the text, `threads_per_row` is a power of two: a compiler keeps arrays in registers if their length is
-// that of the loops over them.
-// In the fused kernels all rows that an invocation walks begin at the same place in a vec4, `misalignment` elements behind the vec4's start, so
-// that it keeps to the same columns and holds their gamma. Such rows are `row_step` apart; a workgroup takes one of
-// `misalignments` of them. A vec4 q of a row holds columns 4q − misalignment to 4q − misalignment + 3. `aligned` says that every row
-// begins at a vec4. Vectors of two vec4s are for rows that begin at vectors.
+// What the row kernels (layer and RMS norm) share. A row is `columns` elements with statistics of its own; gamma and the
+// parameters' gradients lie along it. `threads_per_row` neighbouring invocations, a power of two, share a row and hold
+// `column_vectors` vectors of its columns each; the workgroup's other invocations do other rows. Both are constants of
+// the text: a compiler keeps an array in registers if it is as long as the loops over it.
+//
+// `misalignment` is how many elements behind the start of a vec4 a row begins: vec4 q of a row holds columns
+// 4q − misalignment to 4q − misalignment + 3. `aligned` says that it is 0 for every row. All rows that an invocation of
+// the fused kernels walks have the same misalignment, so that it keeps to the same columns and holds their gamma. Such
+// rows are `row_step` apart; `misalignments` workgroups share the rows of a tile, so that each keeps to its own. Vectors
+// of two vec4s are for rows that begin at such vectors.
 //
 // Needs: vectors.
 

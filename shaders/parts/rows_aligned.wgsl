@@ -1,4 +1,4 @@
-// The fused kernel over rows that begin at vec4s.
+// What rows_fused does where rows begin at vec4s.
 //
 // Needs: records, params, vectors.
 

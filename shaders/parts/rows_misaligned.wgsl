@@ -1,4 +1,4 @@
-// The fused kernel over rows that do not begin at vec4s. A vector is one vec4.
+// What rows_fused does where rows do not begin at vec4s. A vector is one vec4.
 //
 // Needs: records, params, rows, vectors.
 

@@ -1,6 +1,5 @@
-// What rows_reduce and rows_apply share. They do the rows that the fused kernels cannot: too long for registers, or
-// on an adapter with few bindings.
-// A tile is some rows by `threads_per_row` · `column_vectors` vectors of columns.
+// What rows_reduce and rows_apply share. They do the rows that rows_fused cannot: those too long for registers, or all
+// on an adapter that binds too few buffers. A tile is some rows by `threads_per_row` · `column_vectors` vectors of columns.
 //
 // Needs: rows, records, body.
 

@@ -1,5 +1,5 @@
-// Sums over the invocations of a workgroup that own the same columns, those whose indices are alike modulo
-// `threads_per_row`: a tree in an order that never changes. The number of them is a power of two.
+// Sums over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
+// `threads_per_row`. A tree, in an order that never changes. Their number is a power of two.
 //
 // Needs: body, threads.
 

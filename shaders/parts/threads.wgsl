@@ -1,5 +1,5 @@
-// How a workgroup is made of groups of `threads` invocations, a power of two. By bits: a GPU has no instruction for a
-// division, which takes a dozen.
+// How a workgroup is divided into groups of `threads` invocations, a power of two. By bits, for a GPU has no
+// instruction for a division, which takes a dozen.
 
 // An invocation's place in its group.
 fn thread_of(local: u32, threads: u32) -> u32 {

@@ -1,9 +1,10 @@
-// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
-// for tensors whose channels are planes of `inner` consecutive elements. A workgroup takes a tile:
-// `plane_block` planes, or one chunk of one plane; `threads_per_plane` invocations share a plane. Every vector is stored by
-// one invocation, the one in whose chunk it begins; where a plane ends inside of a vector, the elements
-// behind it take the next plane's coefficients.
-// With constant statistics a and b are 0 and src is not bound.
+// The elementwise pass, channels first: diff_src from src, diff_dst and the means of the sums that finish.wgsl left.
+// For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
+// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0 and src is not bound.
+//
+// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile: `plane_block` planes, or one
+// chunk of one plane; `threads_per_plane` invocations share a plane. A vector is stored by the invocation in whose
+// chunk it begins. Where a plane ends inside a vector, the elements behind it take the next plane's coefficients.
 //
 // Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
 // diff_dst in place.

@@ -1,10 +1,12 @@
-// The whole gradient in one dispatch, for channels that are planes of `inner` consecutive elements and
-// short enough that their second reading comes from a cache. A workgroup takes a block of channels, a
-// multiple of 4, some of them at a time: it adds up Σ diff_dst and Σ diff_dst · x̂ of each, by
-// `planes_at_once` groups of `threads_per_plane` invocations, and then, behind a barrier, writes
-// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with the means a and b of the sums: when it has those of
-// the whole block, as a vector may hold elements of two channels, or `in_turns` of the ones that it has just
-// read. A block begins at a whole vector at every outer index, so that no other workgroup writes to its vectors.
+// The whole gradient in one dispatch, channels first: for channels so short that their second reading comes from a
+// cache. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
+// b = gamma · Σ diff_dst · x̂ / m.
+//
+// A workgroup takes a block of channels, a multiple of 4, some of them at a time. Each channel's planes of `inner`
+// consecutive elements are added up by `planes_at_once` groups of `threads_per_plane` invocations. Then, behind a
+// barrier, diff_src is written: of the whole block at the end, since a vector may hold elements of two channels, or, if
+// `in_turns`, of the channels that were just read. At every index of N a block begins with a whole vector, so that
+// no other workgroup writes to its vectors.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.

@@ -1,6 +1,7 @@
-// Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels are planes of
-// `inner` consecutive elements (NCX). A tile is `outer_block` planes of one channel, or one chunk of one plane;
-// a workgroup takes a tile and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
+// The reduction, channels first (NCX): partial sums of each channel, for batch norm Σ diff_dst and Σ diff_dst · x̂.
+//
+// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `outer_block` planes of one
+// channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
 // `threads_per_plane` invocations share a plane.
 // With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
 // diff_src = gamma · r · diff_dst is written on the way.

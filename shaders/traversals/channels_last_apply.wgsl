@@ -1,9 +1,9 @@
-// diff_src = gamma · r · ((diff_dst − a) − x̂ · b) with a = Σ diff_dst / m and b = Σ diff_dst · x̂ / m,
-// for tensors whose channels alternate quickly. The tensor is read as rows of `width` columns, as in
-// the reduction with the channels last; an invocation owns some vectors of columns, keeps their coefficients in
-// registers and walks the rows of a tile.
-// `general`: rows and batches are as in the reduction with the channels last.
-// With constant statistics a and b are 0 and src is not bound.
+// The elementwise pass, channels last: diff_src from src, diff_dst and the means of the sums that finish.wgsl left.
+// For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
+// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0 and src is not bound.
+//
+// Rows, columns and, with `general` axes, batches are those of channels_last_reduce.wgsl. An invocation owns some
+// vectors of columns, keeps their coefficients in registers and walks the rows of a tile.
 //
 // Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
 // diff_dst in place.

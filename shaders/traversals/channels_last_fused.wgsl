@@ -1,8 +1,10 @@
-// The whole gradient in one dispatch, for small tensors whose channels are the last axis and fill whole
-// vectors (NXC, rank 2). An invocation owns a vector of channels in every `thread_rows`-th row: it adds up
-// Σ diff_dst and Σ diff_dst · x̂; the invocations of a workgroup that own the same channels add up in a
-// fixed order; then it writes diff_src = gamma · r · ((diff_dst − a) − x̂ · b), with the means a and b of
-// the sums, where it has read.
+// The whole gradient in one dispatch, channels last: for small tensors whose channels are the last axis and fill whole
+// vectors (NXC, rank 2). For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with
+// a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m.
+//
+// An invocation owns a vector of channels in every `thread_rows`-th row and adds up its elements. The invocations of
+// a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src where it has
+// read.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.

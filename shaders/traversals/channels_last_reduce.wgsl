@@ -1,15 +1,16 @@
-// Partial sums of diff_dst and diff_dst · x̂ per channel, for tensors whose channels alternate quickly
-// (NXC, rank 2, short planes). The tensor is read as rows of `width` columns, whole vectors made of
-// `repeats` outer indices of channels · inner elements; column j is of channel (j / inner) mod channels. A single row
-// may end inside of its last vector.
-// An invocation owns some vectors of columns, `threads_per_row` apart, and walks the rows of a split; the
-// invocations of a workgroup that own the same columns add up in a fixed order.
-// Written are workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0), or `paired` from
-// workspace[partials + split · width / 2] on; `by_channel`, where a workgroup owns whole rows, it adds the
-// columns of a channel and writes workspace[partials + split · channels + c].
-// `general`: a row is an index over general leading axes; for every index over those that are kept, a
-// batch, the rows of the reduced ones are walked. A row is then as wide as the last axis, which is kept,
-// and partial sums are at split · channels + batch · width + j.
+// The reduction, channels last (NXC, rank 2, short planes): partial sums of each channel, for batch norm Σ diff_dst and
+// Σ diff_dst · x̂.
+//
+// The tensor is read as rows of `width` columns. A row has `repeats` outer indices of channels · inner elements side by
+// side, as many as fill whole vectors; column j is of channel (j / inner) mod channels. A single row may end inside its
+// last vector. An invocation owns some vectors of columns, `threads_per_row` apart, and walks the rows of a split; the
+// invocations of a workgroup that own the same columns add up their sums in a fixed order. Then they write
+// * workspace[partials + split · width + j] = (Σ, Σ·x̂, 0, 0) for column j;
+// * or, if `paired`, two columns to a record, from workspace[partials + split · width / 2] on;
+// * or, if `by_channel`, where a workgroup owns whole rows, a channel's columns added up, to
+//   workspace[partials + split · channels + c].
+// With `general` axes a row is as wide as the last axis, which is kept. A batch is an index over the other kept axes;
+// its rows are the indices over the reduced axes. Partial sums are at split · channels + batch · width + j.
 // With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
 // written on the way.
 //

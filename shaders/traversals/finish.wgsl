@@ -1,10 +1,12 @@
-// Adds the partial sums of each channel, in a fixed order, and derives what follows from the sums: the
-// parameter gradients diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and for the elementwise pass
-// the means workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). `threads` invocations, a
-// constant of the text and a power of two, share four channels.
+// Adds the partial sums of each channel in a fixed order and writes what follows from them: the parameters' gradients,
+// for batch norm diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and for the elementwise pass the means
+// workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). For rows, read "row" or "column" for "channel".
+//
+// `threads` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
-// so that several devices can add theirs in between. Of very many parts, groups are added first (`grouped`): the sum of
-// group g of four channels goes to workspace[groups + 2 · (g · vec4s + vec4)] and the next, or is `added` to what is there.
+// so that several devices can add theirs in between.
+// Where there are very many parts, groups of them are added first (`grouped`): the sum of group g of four channels goes
+// to workspace[groups + 2 · (g · vec4s + vec4)] and the next record, or is `added` to what is there.
 // Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
 // record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
 //

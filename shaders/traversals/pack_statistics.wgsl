@@ -1,5 +1,5 @@
-// Gathers a group's statistics in one place: workspace[stats + c] = (mean, r, gamma, 0) with
-// r = 1 / sqrt(variance + epsilon). An invocation does four groups.
+// Gathers the statistics and gamma of each channel (or row) c in one record, for batch norm
+// workspace[stats + c] = (mean, r, gamma, 0) with r = 1 / sqrt(variance + epsilon). An invocation does four.
 //
 // Bindings: mean, variance, gamma (optional: 1) read; workspace written.
 // Moves 3 C elements in, 4 C out.

@@ -1,6 +1,8 @@
-// diff_src = r · ((d − a) − x̂ · b) with d = diff_dst · gamma and the row's means a = Σd / m and
-// b = Σ d·x̂ / m, by the tiles of the reduction by rows. A vec4 is stored by the invocation in whose row it
-// begins; where the row ends inside of it, the elements behind are the next rows'.
+// The elementwise pass over rows: diff_src from src, diff_dst and the means of each row's sums. For layer norm
+// diff_src = r · ((d − a) − x̂ · b), with d = diff_dst · gamma, a = Σd / m and b = Σ d·x̂ / m.
+//
+// Tiles are those of rows_reduce.wgsl. A vec4 is stored by the invocation in whose row it begins; where the row ends
+// inside it, the elements behind are the next rows'.
 //
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written, or
 // diff_dst in place.

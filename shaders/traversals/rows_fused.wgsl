@@ -1,7 +1,9 @@
-// The whole layer-norm gradient in one reading: rows are short enough for the registers of those that
-// share them. Per row, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m); the sums
-// of diff_dst and diff_dst · x̂ per column stay in registers over a walk of rows and are then written. A vec4 that
-// two rows share is read for both, and each row's words of it are stored by themselves: no two rows share a word.
+// The whole gradient over rows in one reading: rows so short that the registers of the invocations that share a row
+// hold it. For layer norm, with d = diff_dst · gamma, diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row.
+//
+// An invocation walks some rows. The sums of each column, for layer norm of diff_dst and diff_dst · x̂, stay in
+// registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
+// each row's words of it are stored by themselves: no two rows share a word.
 //
 // Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; workspace written; diff_src written,
 // or diff_dst in place.

@@ -1,9 +1,11 @@
-// Sums of layer norm's rows and columns in one reading. With d = diff_dst · gamma it writes for each row
-// workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0), a part of the columns for `threads_per_part` invocations
-// side by side; or if these have the whole row (`one_part`), the means of its sums behind its statistics,
-// workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m). In the end it writes Σ and Σ·x̂ of diff_dst for each column:
-// as partial sums, or if a workgroup walks all rows as diff_beta and diff_gamma. Where rows do not begin at vec4s, an
-// invocation puts its four columns together from two vec4s.
+// The reduction over rows: sums of each row and of each column in one reading. For layer norm, with
+// d = diff_dst · gamma, a row's sums are Σd and Σ d·x̂, a column's Σ diff_dst and Σ diff_dst · x̂.
+//
+// `threads_per_part` invocations side by side add up a part of a row and write
+// workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0). If they have the whole row (`one_part`), they
+// write the means behind its statistics, workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m).
+// In the end the columns' sums are written: as partial sums, or, if one workgroup walks all rows, as diff_beta and
+// diff_gamma. Where rows do not begin at vec4s, an invocation puts its four columns together from two vec4s.
 //
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
 // diff_beta (optional) written.

@@ -28,7 +28,7 @@ enum Halves {
     Bound,
     /// They have no buffer `sums` to meet at.
     WithoutSums,
-    /// The operator has none: layer norm's sums are taken over rows and over columns.
+    /// The operator has none: layer and RMS norm's sums are taken over rows and over columns.
     None,
 }
 
@@ -115,7 +115,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
     pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_reduce_in(&mut begin_pass(encoder))
@@ -125,7 +125,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
     pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::REDUCE);
@@ -136,7 +136,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
     pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_apply_in(&mut begin_pass(encoder))
@@ -146,7 +146,7 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
     pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::APPLY);

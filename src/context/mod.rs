@@ -81,7 +81,7 @@ impl GpuContext {
     /// The environment variables `WGPU_BACKEND` (`vulkan`, `metal`, `dx12`, `gl`) and
     /// `WGPU_ADAPTER_NAME` (a part of the name, in any case) narrow the choice; `WGPU_NORM_PROFILE`
     /// overrides the adapter's [`Tuning`](crate::Tuning) in part or whole, for instance
-    /// `runs_workgroup=128,min_split=8192`.
+    /// `workgroup=128,busy_workgroups=512`.
     ///
     /// # Errors
     ///

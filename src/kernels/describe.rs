@@ -9,7 +9,7 @@ pub(crate) trait Describe: Constants {
     type Uniforms: Uniform;
 
     /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
-    /// and of nested loops the most that each can make: the invocations that a software driver planes side by side all
+    /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
     /// go on until the last one is done.
     fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 

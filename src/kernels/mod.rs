@@ -3,57 +3,72 @@
 //!
 //! # Words
 //!
-//! * A *vec4* is four neighbouring elements, a *vector* what one load moves: a vec4 or two.
+//! * A *vec4* is four neighbouring elements. A *vector* is what one load moves: a vec4 or two.
 //! * A *plane* is the elements of one channel at one index of N. A *row* is what layer norm normalizes together; in the
-//!   kernels with the channels last, whose channels alternate quickly, some outer indices side by side. A *column* is a position
-//!   in rows.
-//! * A *tile* is what a workgroup does at a time: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a
-//!   channel's reduction is *split*, each share has a *partial* sum.
-//! * *Threads* are invocations side by side in a plane or row; what one of them does after another is its *walk*.
+//!   channels-last kernels it is one outer index or several side by side, with the channels alternating along it. A
+//!   *column* is a position in rows.
+//! * A *cell* is what an element's result depends on beside the element: statistics, gamma, means of sums.
+//! * A *tile* is what a workgroup does: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a
+//!   channel's reduction is *split*, each split has a *partial* sum. A *part* is a share of a row, or of the partial sums.
+//! * A *record* is four reals of the workspace: a cell, or a partial sum.
+//! * *Threads* are invocations side by side in a plane or row. What one of them does after another is its *walk*.
 //! * A *window* is the part of a tensor that a dispatch binds.
+//! * n is the number of elements of src, C that of channels.
 //!
 //! # Why every index is in bounds
 //!
-//! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need
-//! them.
-//! * Data are moved by vec4s, groups of four elements, or by vectors of one or two vec4s; a tensor is in vectors
-//!   of two only if it has a multiple of eight elements. Data tensors are bound from `window` (a multiple of 32
-//!   elements) at least to the end of the last vector that the dispatch's tiles touch; [`crate::plan`] computes
-//!   both from the same tile bounds. The kernels with the channels first reach only vectors that hold an element of one of
-//!   their tiles. Those over columns clamp what is beside the last column or behind the last element to that
-//!   column and element, which are in the window: only the last window's last row can be incomplete. The fused
-//!   kernel with the channels last clamps columns likewise; its rows are whole vectors, all bound. The fused
-//!   kernel over rows clamps columns and rows to the last ones, and where rows do not begin at vec4s, like the kernels
-//!   over split rows, vectors to the window's last; what they store passes the same comparisons without the clamp. Where a
-//!   buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load to the
-//!   tensor's length, and store no more elements than they are told; the kernels tell them those that are in the tensor.
-//!   Such a tensor is not in vectors of two.
-//! * Parameters: vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
-//!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
-//! * The workspace is bound whole; the plan lays out every part with its size rounded up to sixteen
-//!   records, and kernels index a part below the size that the plan reserved: records by channel or row,
-//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
-//!   (split, channel) where they are `by_channel`, or by (row, part), weights by vec4 of columns, sums of groups by (group, vec4 of channels). Where sums are added up in
-//!   rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them wrap back: the records of
-//!   all rounds together may be more than 2³², but both sums are taken modulo 2³², and what they name is in the part.
-//! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a
-//!   stride that the loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4
-//!   and at most `workgroup_size`). `threads` is a power of two and at most `workgroup_size`, and so is
-//!   `threads_per_plane` · `planes_at_once`; `threads_per_part` is one too, and at most `threads_per_row`.
-//!   The reduction with the channels last, where it is `by_channel`, has rows of at most `workgroup_size` vec4s, all of
-//!   which one workgroup owns.
-//! * The sums have 2 · `channels` + 1 reals and are indexed below that.
-//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
-//! * A dispatch has a workgroup for each tile and, folded into two dimensions, up to 65,534 more. They return
-//!   at once; in finish and channels_last_fused they first compute for the last channel or of no parts, and store nothing.
-//! * What a clamped load reads, another invocation may be writing in place, and so it may the other row's elements of
+//! Pipelines are made without the checks that naga can add, so the kernels and the plan must not need them.
+//!
+//! Data:
+//! * Data are moved by vectors of one or two vec4s; of two only if the tensor has a multiple of eight elements. A data
+//!   tensor is bound from `window` (a multiple of 32 elements) at least to the end of the last vector that the
+//!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
+//! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
+//! * The channels-last kernels clamp what is beside the last column or behind the last element to that column and
+//!   element, which are in the window: only the last window's last row can be incomplete. The fused one clamps columns
+//!   likewise; its rows are whole vectors, all bound.
+//! * The row kernels: `rows_fused` clamps columns and rows to the last ones. It, where rows do not begin at vec4s, and
+//!   `rows_reduce` and `rows_apply` clamp vectors to the window's last. What they store passes the same comparisons
+//!   without the clamp.
+//! * Where a buffer has no room for the last vec4 of a tensor, the `exact` accessors clamp every index that they load to
+//!   the tensor's length, and store no more elements than they are told; the kernels tell them those that are in the
+//!   tensor. Such a tensor is not in vectors of two.
+//! * What a clamped load reads, another invocation may be writing in place; so may it the other row's elements of
 //!   a vec4 that two rows share. They are never used.
 //! * A part of a vec4 is stored through 64-bit words by reading the vec4 and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every vec4 is stored by one invocation alone.
-//! * Where two rows share a vec4, in the fused kernel over rows that do not begin at vec4s, each row's invocation
-//!   stores its own elements of it, word by word. It takes no rows that share a word.
+//! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its own
+//!   elements of it, word by word. It takes no rows that share a word.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
+//!
+//! Parameters, workspace, sums:
+//! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
+//!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
+//! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
+//!   kernels index a part below the size that the plan reserved:
+//!   statistics and means by channel or row;
+//!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
+//!   (split, channel) where they are `by_channel`, or by (row, part);
+//!   weights by vec4 of columns;
+//!   sums of groups by (group, vec4 of channels).
+//! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
+//!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
+//!   they name is in the part.
+//! * `sums` has 2 · `channels` + 1 reals and is indexed below that.
+//!
+//! Workgroup and private arrays:
+//! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
+//!   loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4 and at most `workgroup_size`).
+//!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
+//!   `threads_per_part` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
+//!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
+//! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
+//!
+//! Workgroups and loops:
+//! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. They return
+//!   at once; in `finish` and `channels_last_fused` they first compute for the last channel or of no parts, and store
+//!   nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 

@@ -1,4 +1,4 @@
-//! Tiles, splits and windows of the kernels with the channels first.
+//! Tiles, splits and windows of the channels-first kernels.
 
 use super::finish::Partials;
 use super::rounds::Rounds;
@@ -72,7 +72,7 @@ impl Planner<'_> {
         threads(workgroup_size, chunk, fewest)
     }
 
-    /// Vec4s of a vector in the kernels with the channels first, where a vector may hold elements of two neighbouring planes.
+    /// Vec4s of a vector in the channels-first kernels, where a vector may hold elements of two neighbouring planes.
     pub(super) fn vector_of_planes(&self, grid: &Grid) -> u32 {
         match grid.inner {
             0..8 => 1,

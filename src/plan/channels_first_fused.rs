@@ -1,4 +1,4 @@
-//! The fused kernel with the channels first: when it fits, its blocks and windows.
+//! The fused channels-first kernel: when it fits, its blocks and windows.
 
 use super::tensors::Tensors;
 use super::windows::windows;
@@ -7,11 +7,11 @@ use crate::Error;
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, Kernel, Scalars};
 
-/// Elements from which on planes are fused whatever `short_plane` says, where each is a channel of its own: read as columns,
-/// every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
+/// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
+/// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
 const LONE_PLANE: u32 = 8;
 
-/// How a workgroup of the fused kernel with the channels first divides its block.
+/// How a workgroup of the fused channels-first kernel divides its block.
 struct Block {
     workgroup_size: u32,
     vector_vec4s: u32,
@@ -297,7 +297,7 @@ mod tests {
         assert!(wide > 1000);
     }
     #[test]
-    fn short_runs_are_fused_where_each_is_a_channel() {
+    fn short_planes_are_fused_where_each_is_a_channel() {
         for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
             let profile = Profile {
                 tuning,

@@ -1,4 +1,4 @@
-//! Rows, tiles, splits and windows of the kernels with the channels last.
+//! Rows, tiles, splits and windows of the channels-last kernels.
 
 use super::finish::Partials;
 use super::rounds::Rounds;
@@ -62,7 +62,7 @@ impl Columns {
     }
 }
 
-/// How the reduction with the channels last is split.
+/// How the channels-last reduction is split.
 struct SplitColumns {
     columns: Columns,
     workgroup_size: u32,
@@ -298,7 +298,7 @@ impl Planner<'_> {
         Ok(shares)
     }
 
-    /// How the reduction with the channels last is split: enough to keep the adapter busy, no share too small, no more partial
+    /// How the channels-last reduction is split: enough to keep the adapter busy, no share too small, no more partial
     /// sums than there is room for, no block of rows larger than a window may be, and no invocation adding too many
     /// numbers in a row.
     fn split_columns(&self, layout: &Layout, src: &Requirement) -> SplitColumns {
@@ -352,7 +352,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Why the kernels with the channels last cannot take a tensor, if they cannot.
+    /// Why the channels-last kernels cannot take a tensor, if they cannot.
     pub fn columns_refusal(&self, layout: &Layout, src: &Requirement) -> Option<String> {
         let fits = self.split_columns(layout, src).rounds.fit();
         (!fits).then(|| "its partial sums would outgrow the tensor".to_owned())

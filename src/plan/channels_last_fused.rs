@@ -1,4 +1,4 @@
-//! The fused kernel with the channels last: when it fits, and how workgroups divide the columns.
+//! The fused channels-last kernel: when it fits, and how workgroups divide the columns.
 
 use super::tensors::Tensors;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
@@ -6,17 +6,17 @@ use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Kernel, Scalars};
 
-/// Rows that an invocation of the fused kernel with the channels last adds up before it adds the sum to others.
+/// Rows that an invocation of the fused channels-last kernel adds up before it adds the sum to others.
 const ROWS_OF_A_BLOCK: u64 = 64;
 
 /// Such blocks of an invocation, at most.
 const MOST_BLOCKS: u64 = 64;
 
-/// Fewest invocations side by side in the fused kernel with the channels last: 128 bytes of a row by loads of 16.
+/// Fewest invocations side by side in the fused channels-last kernel: 128 bytes of a row by loads of 16.
 const NARROWEST: u32 = 8;
 
 impl Planner<'_> {
-    /// Invocations side by side in a workgroup of the fused kernel with the channels last by loads of so many vec4s, and
+    /// Invocations side by side in a workgroup of the fused channels-last kernel by loads of so many vec4s, and
     /// all of it.
     fn fused_threads(&self, channels: u32, vector_vec4s: u32) -> (u32, u32) {
         let tuning = &self.profile.tuning;

@@ -112,7 +112,7 @@ impl Walk {
         self.misalignments * apart
     }
 
-    /// What the kernels over rows are told of the rows and of a window's tiles.
+    /// What the row kernels are told of the rows and of a window's tiles.
     pub fn uniforms(&self, rows: &Rows, window: &Window, range: TileRange) -> RowTiles {
         RowTiles {
             rows: word(rows.rows),

@@ -1,4 +1,4 @@
-//! The fused kernels over rows: when registers hold them, tiles and windows.
+//! The fused row kernel: when registers hold the rows, tiles and windows.
 
 use super::finish::Partials;
 use super::rounds::Rounds;

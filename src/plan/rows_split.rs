@@ -1,5 +1,5 @@
-//! The kernels over rows that registers do not hold, or for which the adapter allows too few bindings: tiles and
-//! windows of the reduction and the elementwise pass.
+//! Rows that registers do not hold, or for which the adapter allows too few bindings: tiles and windows of the
+//! reduction and the elementwise pass.
 
 use super::finish::Partials;
 use super::rounds::Rounds;

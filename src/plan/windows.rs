@@ -42,8 +42,8 @@ impl Window {
     }
 }
 
-/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at a multiple of 256 bytes and ends
-/// with a pair of vec4s, or with the tensor's last vec4.
+/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at a
+/// multiple of 256 bytes and ends with a pair of vec4s, or with the tensor's last vec4.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,

@@ -1,8 +1,8 @@
 //! A list of cases that shows whether an adapter computes what it should: every operator, algorithm, element type and
 //! layout, held against the float64 [`reference`](mod@crate::reference).
 //!
-//! `wgpu-norm verify` runs it, and so do this crate's tests and its page for browsers. Each case has an ID that says all
-//! about it and from which it can be made again:
+//! `wgpu-norm verify` runs it, and so do this crate's tests and its page for browsers. Each case has an ID that describes
+//! it in full: the case can be made from it again.
 //!
 //! ```
 //! use wgpu_norm::verify::{Case, Outcome, cases};
@@ -31,10 +31,10 @@
 //!
 //! | part | means |
 //! |---|---|
-//! | `batch_norm_backward`, `layer_norm_backward` | the operator |
+//! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward` | the operator |
 //! | `ncx`, `nxc`, `params_4x1x6` | batch norm: the layout, or the shape of parameters of src's rank |
 //! | `constant` | batch norm: [`Statistics::Constant`](crate::Statistics::Constant) |
-//! | `axis_1` | layer norm: the first normalized axis, if it is not the last one |
+//! | `axis_1` | layer and RMS norm: the first normalized axis, if it is not the last one |
 //! | `frozen`, `neither`, `no_gamma` | [`ParamGrads`](crate::ParamGrads) other than both, no gamma |
 //! | `f32`, `f16-f32` | the element type, or those of data and parameters |
 //! | `equal`, `alike`, `tiny_variance`, `large_mean`, `overflow`, `patterns`, `roundings` | numbers that are not just random: equal diff_dst; tensors of equal elements; extreme statistics; results beyond f16; every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |

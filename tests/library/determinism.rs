@@ -315,7 +315,7 @@ fn more_tiles_than_workgroups() {
                 case.check(&few, &format!("{shape:?}"));
             }
         }
-        // The fused kernel over columns, whose surplus workgroups do not return at once.
+        // The fused channels-last kernel, whose surplus workgroups do not return at once.
         let folded = subject.with_profile("7 workgroups", |profile| {
             profile.max_workgroups = 7;
             profile.tuning = Tuning {

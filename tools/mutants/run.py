@@ -72,7 +72,7 @@ RULES = [
 
 # Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
 ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: its loads are not used, its stores are none"
-ENDS = "a tensor whose buffer ends inside of a vec4_index is never stored by whole quads"
+ENDS = "a tensor whose buffer ends inside of a vec4 is never stored by whole vec4s"
 OUTSIDE = "touches what is outside of the binding: software drivers drop that, or nobody sees it"
 MASKED = "what it reads there, in or out of bounds, is masked out"
 UNUSED = "the function does not use it"
