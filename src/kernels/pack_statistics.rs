@@ -4,7 +4,10 @@ use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::{Entry, Kernel, Operand};
 
 constants! {
-    struct PackStatistics {}
+    struct PackStatistics {
+        /// The records are there, but for gamma and beta.
+        again: bool,
+    }
 }
 
 uniforms! {

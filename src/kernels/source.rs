@@ -209,6 +209,8 @@ impl Variant {
             parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
         }
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
+        let given = !self.body.statistics().is_empty();
+        parts.push(Constant::Flag(given).declaration("statistics_given"));
         for (name, value) in &self.constants {
             parts.push(value.declaration(name));
         }

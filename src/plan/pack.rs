@@ -12,23 +12,41 @@ use crate::kernels::{
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records of every group of elements that share statistics: what is known of its cell.
+    /// Records of every group of elements that share statistics: what is known of its cell. In one dispatch if it can bind
+    /// all that takes, else in one for the statistics and one for gamma and beta.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
         params: &[Requirement],
         epsilon: f64,
         stats: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let statistics: Vec<_> = tensors.statistics.all().collect();
+        let all = [&statistics, params].concat();
+        if 1 + all.len() <= self.profile.max_storage_buffers as usize {
+            return Ok(vec![self.pack(tensors, &all, epsilon, stats, false)?]);
+        }
+        Ok(vec![
+            self.pack(tensors, &statistics, epsilon, stats, false)?,
+            self.pack(tensors, params, epsilon, stats, true)?,
+        ])
+    }
+
+    fn pack(
+        &self,
+        tensors: &Tensors,
+        read: &[Requirement],
+        epsilon: f64,
+        stats: Part,
+        again: bool,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
-        let statistics = tensors.statistics.all();
-        let mut bindings: Vec<_> = statistics.map(|tensor| Binding::whole(&tensor)).collect();
-        bindings.extend(params.iter().map(Binding::whole));
+        let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
-            PackStatistics {},
+            PackStatistics { again },
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {

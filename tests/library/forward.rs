@@ -107,13 +107,14 @@ fn batch_norm<T: Element, P: ParamOf<T>>() {
                 false => RunningVariance::Biased,
             },
         };
+        let (gamma64, beta64) = (gamma.as_deref().map(to_f64), beta.as_deref().map(to_f64));
         let (src64, old) = (to_f64(&src), vec![P::from_f64(0.75); channels]);
         let layer = reference::BatchNormForward {
             shape,
             channel_axes: &axes,
             src: &src64,
-            gamma: gamma.as_deref().map(to_f64).as_deref(),
-            beta: beta.as_deref().map(to_f64).as_deref(),
+            gamma: gamma64.as_deref(),
+            beta: beta64.as_deref(),
             epsilon: options.epsilon,
         };
         let want = layer.train().unwrap();
@@ -237,14 +238,14 @@ fn rows<T: Element, P: ParamOf<T>>() {
         let beta: Vec<P> = random.vec(columns, 1.0, 0.0);
         let (src64, residual64) = (to_f64(&src), to_f64(&residual));
         let (gamma64, beta64) = (to_f64(&gamma), to_f64(&beta));
-        for (residual, affine, keep_statistics) in [
+        for (added, affine, keep_statistics) in [
             (false, true, true),
             (true, true, true),
             (true, false, false),
             (false, false, true),
         ] {
-            let residual64 = residual.then_some(residual64.as_slice());
-            let residual = residual64.map(|_| residual.as_slice());
+            let residual64 = added.then_some(residual64.as_slice());
+            let residual = added.then_some(residual.as_slice());
             let want_layer = reference::LayerNormForward {
                 shape: &shape,
                 begin_norm_axis: 1,
