@@ -66,7 +66,7 @@ pub(crate) struct GeneralAxes {
     pub keeps_last: bool,
 }
 
-fn check_rank(
+pub(crate) fn check_rank(
     tensor: &'static str,
     allowed: RangeInclusive<usize>,
     got: usize,

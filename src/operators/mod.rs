@@ -1,23 +1,49 @@
 //! Find your operator: the documents' own operators, with their attributes, argument names and index
-//! order, over [`GpuBatchNorm`](crate::GpuBatchNorm) and [`GpuLayerNorm`](crate::GpuLayerNorm).
+//! order, over [`GpuBatchNorm`](crate::GpuBatchNorm), [`GpuLayerNorm`](crate::GpuLayerNorm) and
+//! [`GpuRmsNorm`](crate::GpuRmsNorm).
 //!
 //! | document | operator | here |
 //! |---|---|---|
+//! | oneDNN Graph | `BatchNormForwardTraining` | [`onednn::BatchNormForwardTraining`] |
+//! | oneDNN Graph | `BatchNormInference` | [`onednn::BatchNormInference`] |
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`onednn::BatchNormTrainingBackward`] |
+//! | oneDNN Graph | `LayerNorm` | [`onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`onednn::LayerNormBackward`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`directml::BatchNormalizationTraining`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`directml::BatchNormalizationGrad`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC` | [`directml::BatchNormalizationTrainingGrad`] |
+//! | nGraph | `BatchNormTraining` | [`ngraph::BatchNormTraining`] |
+//! | nGraph | `BatchNormInference` | [`ngraph::BatchNormInference`] |
 //! | nGraph | `BatchNormTrainingBackprop` | [`ngraph::BatchNormTrainingBackprop`] |
+//! | PyTorch | `native_batch_norm` | [`pytorch::NativeBatchNorm`] |
+//! | PyTorch | `native_batch_norm_backward` | [`pytorch::NativeBatchNormBackward`] |
+//! | PyTorch | `native_layer_norm` | [`pytorch::NativeLayerNorm`] |
+//! | PyTorch | `native_layer_norm_backward` | [`pytorch::NativeLayerNormBackward`] |
+//! | PyTorch | `rms_norm` | [`pytorch::RmsNorm`] |
+//! | ONNX | `BatchNormalization` | [`onnx::BatchNormalization`] |
+//! | ONNX | `LayerNormalization` | [`onnx::LayerNormalization`] |
+//! | ONNX | `RMSNormalization` | [`onnx::RmsNormalization`] |
 //!
-//! An operator is its attributes; they are checked when it is used. `backward` takes and gives host
+//! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host
 //! memory. `plan` is the first of the three stages on the caller's buffers, and gives the plan types
-//! that the rest of the crate has: [`BatchNormPlan`](crate::BatchNormPlan) and
-//! [`LayerNormPlan`](crate::LayerNormPlan). Their buffers and the messages of
-//! [`Error`](crate::Error) call the tensors `src`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
-//! `diff_src`, `diff_gamma` and `diff_beta`; each operator's table says which of its own is which.
+//! that the rest of the crate has, such as [`BatchNormPlan`](crate::BatchNormPlan). Their buffers and the messages of
+//! [`Error`](crate::Error) call the tensors `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
+//! `running_mean`, `running_variance`, `diff_src`, `diff_gamma` and `diff_beta`; each operator's table says which of its
+//! own is which.
 //!
-//! None computes anything of its own: whoever needs more (other element types, constant statistics, a
-//! frozen layer) finds it in the two types above.
+//! Documents disagree about running statistics:
+//!
+//! | | momentum is the weight of | by default | running variance |
+//! |---|---|---|---|
+//! | oneDNN Graph | the old statistics | 0.5, if absent | biased |
+//! | ONNX | the old statistics | 0.9 | biased |
+//! | PyTorch | the batch | 0.1 | unbiased |
+//!
+//! DirectML and nGraph have no running statistics.
+//!
+//! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
+//! types, constant statistics, a frozen layer, a residual) finds it in the three types above.
 //!
 //! # On device buffers
 //!
@@ -71,3 +97,68 @@
 pub mod directml;
 pub mod ngraph;
 pub mod onednn;
+pub mod onnx;
+pub mod pytorch;
+
+use crate::{Element, Error, ParamOf, memory};
+use half::{bf16, f16};
+
+/// An element type beside which an operator keeps statistics in the type that sums are kept in.
+pub trait Accumulated: ParamOf<Self> {
+    /// f32, or f64 beside f64.
+    type Statistics: ParamOf<Self>;
+}
+
+impl Accumulated for f16 {
+    type Statistics = f32;
+}
+impl Accumulated for bf16 {
+    type Statistics = f32;
+}
+impl Accumulated for f32 {
+    type Statistics = f32;
+}
+impl Accumulated for f64 {
+    type Statistics = f64;
+}
+
+/// Either weight of a running update must be one.
+fn check_momentum(momentum: f64) -> Result<f64, Error> {
+    match (0.0..=1.0).contains(&momentum) {
+        true => Ok(momentum),
+        false => Err(Error::Argument {
+            argument: "momentum",
+            expected: "a number from 0 to 1".to_owned(),
+            got: momentum.to_string(),
+        }),
+    }
+}
+
+/// Whether a tensor is given, in words.
+const fn given(there: bool) -> &'static str {
+    if there { "a tensor" } else { "none" }
+}
+
+/// 1/√(variance + epsilon).
+fn inverse_deviations<S: Element>(
+    name: &'static str,
+    variance: &[S],
+    epsilon: f64,
+) -> Result<Vec<S>, Error> {
+    let of = |variance: &S| S::from_f64(1.0 / (variance.to_f64() + epsilon).sqrt());
+    memory::collect(name, variance.iter().map(of))
+}
+
+/// The variances of which these are 1/√(variance + epsilon). Where a variance is tiny beside epsilon its relative error is
+/// large, it may even be below 0; but variance + epsilon, which is all that counts, is as exact as what is given.
+fn variances<S: Element>(
+    name: &'static str,
+    inverse_deviations: &[S],
+    epsilon: f64,
+) -> Result<Vec<S>, Error> {
+    let of = |r: &S| {
+        let r = r.to_f64();
+        S::from_f64(1.0 / (r * r) - epsilon)
+    };
+    memory::collect(name, inverse_deviations.iter().map(of))
+}

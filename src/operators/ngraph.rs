@@ -1,9 +1,10 @@
-//! The operator of [nGraph](https://github.com/NervanaSystems/ngraph), with nGraph's names.
+//! The operators of [nGraph](https://github.com/NervanaSystems/ngraph), with nGraph's names.
 
 use crate::geometry::{batch_norm_grid, check_length};
 use crate::{
-    BatchNormArgs, BatchNormOptions, BatchNormPlan, DataFormat, Error, GpuBatchNorm, GpuContext,
-    ParamOf,
+    BatchNormArgs, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
+    BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions, BatchNormPlan, DataFormat,
+    Error, GpuBatchNorm, GpuContext, ParamOf,
 };
 
 /// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
@@ -123,7 +124,7 @@ impl BatchNormTrainingBackprop {
             variance: inputs.variance,
             gamma: Some(inputs.gamma),
         };
-        let grads = self.layer(gpu)?.backward(args).await?;
+        let grads = layer(gpu, self.epsilon)?.backward(args).await?;
         Ok(BackpropOutputs {
             input_delta: grads.diff_src,
             gamma_delta: grads.diff_gamma.unwrap_or_default(),
@@ -141,14 +142,240 @@ impl BatchNormTrainingBackprop {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<BatchNormPlan, Error> {
-        self.layer(gpu)?.plan(shape, (T::DTYPE, T::DTYPE), true)
+        layer(gpu, self.epsilon)?.plan(shape, (T::DTYPE, T::DTYPE), true)
+    }
+}
+
+/// The inputs of [`BatchNormTraining`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingInputs<'a, T> {
+    /// Shape of input: `(N, C, …)`, rank 2 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// Scale of each channel; `[C]`.
+    pub gamma: &'a [T],
+    /// Shift of each channel; `[C]`.
+    pub beta: &'a [T],
+}
+
+/// The outputs of [`BatchNormTraining`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingOutputs<T> {
+    /// The layer's output, of input's shape.
+    pub normalized: Vec<T>,
+    /// Mean of each channel; `[C]`.
+    pub batch_mean: Vec<T>,
+    /// Biased variance of each channel; `[C]`.
+    pub batch_variance: Vec<T>,
+}
+
+/// nGraph's
+/// [`BatchNormTraining`](https://github.com/NervanaSystems/ngraph/blob/master/doc/sphinx/source/ops/batch_norm_training.rst).
+///
+/// With m elements in a channel:
+///
+/// * batch_mean = Σ input / m
+/// * batch_variance = Σ (input − batch_mean)² / m
+/// * normalized = gamma · (input − batch_mean) / √(batch_variance + epsilon) + beta
+///
+/// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`,
+/// `f32`, or `f64` where the adapter has it ([`GpuContext::supports`]).
+///
+/// | document and constructor | node's input | name | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | 2 | `input` | `(N, C, …)` | `src` |
+/// | 1 | 0 | `gamma` | `[C]` | `gamma` |
+/// | 2 | 1 | `beta` | `[C]` | `beta` |
+///
+/// | output | name | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `normalized` | input's | `dst` |
+/// | 1 | `batch_mean` | `[C]` | `mean` |
+/// | 2 | `batch_variance` | `[C]` | `variance` |
+///
+/// # What differs
+///
+/// * What differs for [`BatchNormTrainingBackprop`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::ngraph::{BatchNormTraining, TrainingInputs};
+///
+/// let op = BatchNormTraining { epsilon: 0.001 };
+/// let inputs = TrainingInputs {
+///     shape: &[2, 1, 2], // two samples of one channel with two elements
+///     input: &[1.0_f32, 2.0, 3.0, 4.0],
+///     gamma: &[1.0],
+///     beta: &[0.5],
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!((outputs.batch_mean[0], outputs.batch_variance[0]), (2.5, 1.25));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormTraining {
+    /// Attribute `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f64,
+}
+
+impl BatchNormTraining {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::forward`].
+    pub async fn forward<T: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: TrainingInputs<'_, T>,
+    ) -> Result<TrainingOutputs<T>, Error> {
+        let args = BatchNormForwardArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            gamma: Some(inputs.gamma),
+            beta: Some(inputs.beta),
+            running: None,
+        };
+        let output = layer(gpu, self.epsilon)?.forward(args).await?;
+        Ok(TrainingOutputs {
+            normalized: output.dst,
+            batch_mean: output.mean,
+            batch_variance: output.variance,
+        })
     }
 
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            data_format: DataFormat::Ncx,
-            ..BatchNormOptions::new(self.epsilon)
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_forward`].
+    pub fn plan<T: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+    ) -> Result<BatchNormForwardPlan, Error> {
+        let operands = BatchNormForwardOperands {
+            gamma: true,
+            beta: true,
+            ..BatchNormForwardOperands::default()
         };
-        GpuBatchNorm::new(gpu, options)
+        layer(gpu, self.epsilon)?.plan_forward(shape, (T::DTYPE, T::DTYPE), operands)
     }
+}
+
+/// The inputs of [`BatchNormInference`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct InferenceInputs<'a, T> {
+    /// Shape of input: `(N, C, …)`, rank 2 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// Scale of each channel; `[C]`.
+    pub gamma: &'a [T],
+    /// Shift of each channel; `[C]`.
+    pub beta: &'a [T],
+    /// Mean of each channel; `[C]`.
+    pub mean: &'a [T],
+    /// Variance of each channel; `[C]`. The document calls it `variances`, the C++ constructor `variance`.
+    pub variance: &'a [T],
+}
+
+/// nGraph's
+/// [`BatchNormInference`](https://github.com/NervanaSystems/ngraph/blob/master/doc/sphinx/source/ops/batch_norm_inference.rst):
+/// normalized = gamma · (input − mean) / √(variance + epsilon) + beta.
+///
+/// The channel is axis 1. All tensors have one element type, as those of [`BatchNormTraining`].
+///
+/// | document and constructor | node's input | name | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | 2 | `input` | `(N, C, …)` | `src` |
+/// | 1 | 0 | `gamma` | `[C]` | `gamma` |
+/// | 2 | 1 | `beta` | `[C]` | `beta` |
+/// | 3 | 3 | `mean` | `[C]` | `mean` |
+/// | 4 | 4 | `variance` | `[C]` | `variance` |
+///
+/// The output is `normalized`, of input's shape; plans call it `dst`.
+///
+/// # What differs
+///
+/// * What differs for [`BatchNormTrainingBackprop`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::ngraph::{BatchNormInference, InferenceInputs};
+///
+/// let op = BatchNormInference { epsilon: 0.25 };
+/// let inputs = InferenceInputs {
+///     shape: &[2, 1, 2], // two samples of one channel with two elements
+///     input: &[1.0_f32, 2.0, 3.0, 4.0],
+///     gamma: &[2.0],
+///     beta: &[0.5],
+///     mean: &[2.0],
+///     variance: &[0.75],
+/// };
+/// let normalized = op.forward(&gpu, inputs).await?;
+/// assert!((normalized[0] + 1.5).abs() < 1e-4 && (normalized[3] - 4.5).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormInference {
+    /// Attribute `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f64,
+}
+
+impl BatchNormInference {
+    /// Computes normalized of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::infer`].
+    pub async fn forward<T: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: InferenceInputs<'_, T>,
+    ) -> Result<Vec<T>, Error> {
+        let args = BatchNormInferenceArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            mean: inputs.mean,
+            variance: inputs.variance,
+            gamma: Some(inputs.gamma),
+            beta: Some(inputs.beta),
+        };
+        layer(gpu, self.epsilon)?.infer(args).await
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
+    pub fn plan<T: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+    ) -> Result<BatchNormInferencePlan, Error> {
+        layer(gpu, self.epsilon)?.plan_inference(shape, (T::DTYPE, T::DTYPE), true, true)
+    }
+}
+
+fn layer(gpu: &GpuContext, epsilon: f64) -> Result<GpuBatchNorm, Error> {
+    let options = BatchNormOptions {
+        data_format: DataFormat::Ncx,
+        ..BatchNormOptions::new(epsilon)
+    };
+    GpuBatchNorm::new(gpu, options)
 }

@@ -1,5 +1,4 @@
-//! The operators of [oneDNN Graph](https://oneapi-src.github.io/oneDNN/), which this crate's argument
-//! names are taken from.
+//! The gradients.
 
 use crate::{
     BatchNormArgs, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm,

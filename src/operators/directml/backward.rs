@@ -1,17 +1,7 @@
-//! The operators of [DirectML](https://learn.microsoft.com/en-us/windows/ai/directml/dml), whose
-//! parameters have the rank of the data. Names are DirectML's, in Rust's spelling.
+//! The gradients.
 
-use crate::{
-    BatchNormArgs, BatchNormOptions, BatchNormPlan, Element, Error, GpuBatchNorm, GpuContext,
-    ParamOf, Statistics,
-};
-use half::f16;
-
-/// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
-pub trait DataType: Element + ParamOf<Self> {}
-
-impl DataType for f32 {}
-impl DataType for f16 {}
+use super::{DataType, layer};
+use crate::{BatchNormArgs, BatchNormPlan, Error, GpuBatchNorm, GpuContext, Statistics};
 
 /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
 /// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
@@ -223,14 +213,6 @@ impl BatchNormalizationTrainingGrad {
             true,
         )
     }
-}
-
-fn layer(gpu: &GpuContext, epsilon: f32, statistics: Statistics) -> Result<GpuBatchNorm, Error> {
-    let options = BatchNormOptions {
-        statistics,
-        ..BatchNormOptions::new(epsilon.into())
-    };
-    GpuBatchNorm::new(gpu, options)
 }
 
 async fn backward<T: DataType>(

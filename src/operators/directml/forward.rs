@@ -1,0 +1,429 @@
+//! The forward passes.
+
+use super::{DataType, layer};
+use crate::geometry::{self, check_length, check_rank};
+use crate::{
+    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
+    BatchNormInferencePlan, Error, GpuContext, Statistics, memory,
+};
+use std::borrow::Cow;
+
+/// An activation that DirectML can apply to an operator's output. **None is computed here yet**: an operator that has one
+/// gives an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FusedActivation {
+    /// `DML_ACTIVATION_RELU_OPERATOR_DESC`.
+    Relu,
+}
+
+fn refuse(argument: &'static str, given: Option<&str>) -> Result<(), Error> {
+    match given {
+        None => Ok(()),
+        Some(given) => Err(Error::Argument {
+            argument,
+            expected: "none, for it is not computed here yet".to_owned(),
+            got: given.to_owned(),
+        }),
+    }
+}
+
+fn refuse_activation(activation: Option<FusedActivation>) -> Result<(), Error> {
+    let name = activation.map(|activation| match activation {
+        FusedActivation::Relu => "DML_ACTIVATION_RELU_OPERATOR_DESC",
+    });
+    refuse("FusedActivation", name)
+}
+
+/// The input tensors of [`BatchNormalizationTraining`], in host memory, in the order of the structure's members.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingInputs<'a, T> {
+    /// Sizes of InputTensor and OutputTensor: 1 to 8 of them.
+    pub input_dimensions: &'a [usize],
+    /// Sizes of ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor: as many, each either 1 or
+    /// InputTensor's. Statistics are taken along the dimensions where it is 1.
+    pub scale_dimensions: &'a [usize],
+    /// `InputTensor`: the layer's input.
+    pub input_tensor: &'a [T],
+    /// `ScaleTensor`.
+    pub scale_tensor: &'a [T],
+    /// `BiasTensor`.
+    pub bias_tensor: &'a [T],
+    /// `FusedAddTensor`, of InputTensor's sizes. **It must be none**: it is not added here yet.
+    pub fused_add_tensor: Option<&'a [T]>,
+}
+
+/// The output tensors of [`BatchNormalizationTraining`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingOutputs<T> {
+    /// `OutputTensor`, of InputTensor's sizes.
+    pub output_tensor: Vec<T>,
+    /// `OutputMeanTensor`, of ScaleTensor's sizes.
+    pub output_mean_tensor: Vec<T>,
+    /// `OutputVarianceTensor`, the biased variance, of ScaleTensor's sizes.
+    pub output_variance_tensor: Vec<T>,
+}
+
+/// DirectML's
+/// [`DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_training_operator_desc).
+///
+/// With means over the dimensions where ScaleTensor has size 1, any set of them:
+///
+/// * OutputMean = mean(Input)
+/// * OutputVariance = mean((Input − OutputMean)²), the biased variance
+/// * Output = Scale · (Input − OutputMean) / √(OutputVariance + Epsilon) + Bias
+///
+/// | | member | sizes | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
+/// | 1 | `ScaleTensor` | ScaleDimensions | `gamma` |
+/// | 2 | `BiasTensor` | ScaleDimensions | `beta` |
+/// | 3 | `FusedAddTensor`, which must be none | InputDimensions | |
+/// | 4 | `OutputTensor` | InputDimensions | `dst` |
+/// | 5 | `OutputMeanTensor` | ScaleDimensions | `mean` |
+/// | 6 | `OutputVarianceTensor` | ScaleDimensions | `variance` |
+/// | 7 | `Epsilon` | | `epsilon` |
+/// | 8 | `FusedActivation`, which must be none | | |
+///
+/// # What differs
+///
+/// * FusedAddTensor and FusedActivation are refused with an error: neither is computed here yet.
+/// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
+/// * Tensors are packed: there are no strides.
+/// * Sums are kept in f32 also for FLOAT16; the statistics that are written are rounded to it.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::directml::{BatchNormalizationTraining, TrainingInputs};
+///
+/// let op = BatchNormalizationTraining::new(1e-5);
+/// let inputs = TrainingInputs {
+///     input_dimensions: &[1, 2, 1, 2], // one sample of two channels with two elements
+///     scale_dimensions: &[1, 2, 1, 1],
+///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+///     scale_tensor: &[1.0, 2.0],
+///     bias_tensor: &[0.0, 5.0],
+///     fused_add_tensor: None,
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.output_mean_tensor, [2.0, 4.0]);
+/// assert_eq!(outputs.output_variance_tensor, [1.0, 4.0]);
+/// assert!((outputs.output_tensor[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalizationTraining {
+    /// `Epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// `FusedActivation`. **It must be none**: no activation is computed here yet.
+    pub fused_activation: Option<FusedActivation>,
+}
+
+impl BatchNormalizationTraining {
+    /// Without an activation.
+    pub const fn new(epsilon: f32) -> Self {
+        Self {
+            epsilon,
+            fused_activation: None,
+        }
+    }
+
+    /// Computes the output tensors of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for FusedAddTensor and FusedActivation, and those of
+    /// [`GpuBatchNorm::forward_broadcast`](crate::GpuBatchNorm::forward_broadcast).
+    pub async fn forward<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        inputs: TrainingInputs<'_, T>,
+    ) -> Result<TrainingOutputs<T>, Error> {
+        refuse(
+            "FusedAddTensor",
+            inputs.fused_add_tensor.map(|_| "a tensor"),
+        )?;
+        refuse_activation(self.fused_activation)?;
+        let args = BatchNormForwardArgs {
+            shape: inputs.input_dimensions,
+            src: inputs.input_tensor,
+            gamma: Some(inputs.scale_tensor),
+            beta: Some(inputs.bias_tensor),
+            running: None,
+        };
+        let output = layer(gpu, self.epsilon, Statistics::Batch)?
+            .forward_broadcast(inputs.scale_dimensions, args)
+            .await?;
+        Ok(TrainingOutputs {
+            output_tensor: output.dst,
+            output_mean_tensor: output.mean,
+            output_variance_tensor: output.variance,
+        })
+    }
+
+    /// Plans the operator on device buffers, without FusedAddTensor.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation, and those of
+    /// [`GpuBatchNorm::plan_forward_broadcast`](crate::GpuBatchNorm::plan_forward_broadcast).
+    pub fn plan<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        input_dimensions: &[usize],
+        scale_dimensions: &[usize],
+    ) -> Result<BatchNormForwardPlan, Error> {
+        refuse_activation(self.fused_activation)?;
+        let operands = BatchNormForwardOperands {
+            gamma: true,
+            beta: true,
+            ..BatchNormForwardOperands::default()
+        };
+        layer(gpu, self.epsilon, Statistics::Batch)?.plan_forward_broadcast(
+            input_dimensions,
+            scale_dimensions,
+            (T::DTYPE, T::DTYPE),
+            operands,
+        )
+    }
+}
+
+/// A tensor with sizes of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter<'a, T> {
+    /// Its sizes: as many as InputTensor's, each either 1 or InputTensor's. Where it is 1 the tensor is broadcast.
+    pub dimensions: &'a [usize],
+    /// Its elements.
+    pub tensor: &'a [T],
+}
+
+/// The input tensors of [`BatchNormalization`], in host memory, in the order of the structure's members.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormalizationInputs<'a, T> {
+    /// Sizes of InputTensor and OutputTensor: 1 to 8 of them.
+    pub input_dimensions: &'a [usize],
+    /// `InputTensor`: the layer's input.
+    pub input_tensor: &'a [T],
+    /// `MeanTensor`.
+    pub mean_tensor: Parameter<'a, T>,
+    /// `VarianceTensor`.
+    pub variance_tensor: Parameter<'a, T>,
+    /// `ScaleTensor`.
+    pub scale_tensor: Parameter<'a, T>,
+    /// `BiasTensor`.
+    pub bias_tensor: Parameter<'a, T>,
+}
+
+/// DirectML's
+/// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
+/// Output = Scale · (Input − Mean) / √(Variance + Epsilon) + Bias.
+///
+/// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are broadcast **each on its own**, along the dimensions where its
+/// size is 1.
+///
+/// | | member | sizes | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
+/// | 1 | `MeanTensor` | its own | `mean` |
+/// | 2 | `VarianceTensor` | its own | `variance` |
+/// | 3 | `ScaleTensor` | its own | `gamma` |
+/// | 4 | `BiasTensor` | its own | `beta` |
+/// | 5 | `OutputTensor` | InputDimensions | `dst` |
+/// | 6 | `Spatial`, which is not here | | |
+/// | 7 | `Epsilon` | | `epsilon` |
+/// | 8 | `FusedActivation`, which must be none | | |
+///
+/// # What differs
+///
+/// * The kernels take four tensors of one shape. From host memory, tensors of other sizes are first written out on the CPU
+///   to those that all four have in common, which are 1 only where all of them are. Mostly that is little: only where they
+///   vary along most dimensions do they become as large as InputTensor.
+/// * On device buffers all four must have one shape.
+/// * Spatial is left out: it has no effect in DirectML any more.
+/// * FusedActivation is refused with an error: none is computed here yet.
+/// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
+/// * Tensors are packed: there are no strides.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::directml::{BatchNormalization, BatchNormalizationInputs, Parameter};
+///
+/// let op = BatchNormalization::new(1e-5);
+/// let by_channel = |tensor| Parameter {
+///     dimensions: &[1, 2, 1],
+///     tensor,
+/// };
+/// let inputs = BatchNormalizationInputs {
+///     input_dimensions: &[1, 2, 2], // one sample of two channels with two elements
+///     input_tensor: &[1.0_f32, 3.0, 2.0, 6.0],
+///     mean_tensor: by_channel(&[2.0, 4.0]),
+///     variance_tensor: by_channel(&[1.0, 4.0]),
+///     scale_tensor: Parameter { dimensions: &[1, 1, 1], tensor: &[2.0] },
+///     bias_tensor: Parameter { dimensions: &[1, 1, 2], tensor: &[0.0, 5.0] },
+/// };
+/// let output = op.forward(&gpu, inputs).await?;
+/// assert!((output[2] + 2.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalization {
+    /// `Epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// `FusedActivation`. **It must be none**: no activation is computed here yet.
+    pub fused_activation: Option<FusedActivation>,
+}
+
+/// The four parameters' names in errors.
+const PARAMETERS: [&str; 4] = ["mean", "variance", "gamma", "beta"];
+
+impl BatchNormalization {
+    /// Without an activation.
+    pub const fn new(epsilon: f32) -> Self {
+        Self {
+            epsilon,
+            fused_activation: None,
+        }
+    }
+
+    /// Computes OutputTensor of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation, [`Error::Rank`], [`Error::Argument`] or
+    /// [`Error::Length`] for a parameter's sizes, and those of
+    /// [`GpuBatchNorm::infer_broadcast`](crate::GpuBatchNorm::infer_broadcast).
+    pub async fn forward<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        inputs: BatchNormalizationInputs<'_, T>,
+    ) -> Result<Vec<T>, Error> {
+        refuse_activation(self.fused_activation)?;
+        let (mean, variance) = (inputs.mean_tensor, inputs.variance_tensor);
+        let (scale, bias) = (inputs.scale_tensor, inputs.bias_tensor);
+        let dimensions = [mean, variance, scale, bias].map(|parameter| parameter.dimensions);
+        let common = common_dimensions(inputs.input_dimensions, dimensions)?;
+        let [mean_name, variance_name, scale_name, bias_name] = PARAMETERS;
+        let mean = expand(mean_name, mean, &common)?;
+        let variance = expand(variance_name, variance, &common)?;
+        let scale = expand(scale_name, scale, &common)?;
+        let bias = expand(bias_name, bias, &common)?;
+        let args = BatchNormInferenceArgs {
+            shape: inputs.input_dimensions,
+            src: inputs.input_tensor,
+            mean: &mean,
+            variance: &variance,
+            gamma: Some(&scale),
+            beta: Some(&bias),
+        };
+        layer(gpu, self.epsilon, Statistics::Constant)?
+            .infer_broadcast(&common, args)
+            .await
+    }
+
+    /// Plans the operator on device buffers. All four parameters have the sizes `mean_dimensions` there: whoever has
+    /// parameters of several shapes writes them out first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation and for a parameter of other sizes than MeanTensor's,
+    /// and those of [`GpuBatchNorm::plan_inference_broadcast`](crate::GpuBatchNorm::plan_inference_broadcast).
+    pub fn plan<T: DataType>(
+        &self,
+        gpu: &GpuContext,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+        variance_dimensions: &[usize],
+        scale_dimensions: &[usize],
+        bias_dimensions: &[usize],
+    ) -> Result<BatchNormInferencePlan, Error> {
+        refuse_activation(self.fused_activation)?;
+        let dimensions = [
+            mean_dimensions,
+            variance_dimensions,
+            scale_dimensions,
+            bias_dimensions,
+        ];
+        for (argument, dimensions) in PARAMETERS.into_iter().zip(dimensions) {
+            if dimensions != mean_dimensions {
+                return Err(Error::Argument {
+                    argument,
+                    expected: format!("mean's sizes, {mean_dimensions:?}, on device buffers"),
+                    got: format!("{dimensions:?}"),
+                });
+            }
+        }
+        layer(gpu, self.epsilon, Statistics::Constant)?.plan_inference_broadcast(
+            input_dimensions,
+            mean_dimensions,
+            (T::DTYPE, T::DTYPE),
+            true,
+            true,
+        )
+    }
+}
+
+/// Along each dimension the input's size if any parameter has it, else 1.
+fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<usize>, Error> {
+    let rank = input.len();
+    check_rank("src", 1..=geometry::MAX_RANK, rank)?;
+    geometry::elements("src", input)?;
+    let mut common = vec![1; rank];
+    for (argument, dimensions) in PARAMETERS.into_iter().zip(parameters) {
+        check_rank(argument, rank..=rank, dimensions.len())?;
+        let axes = common.iter_mut().zip(input).zip(dimensions);
+        for (axis, ((common, &input), &own)) in axes.enumerate() {
+            if own != 1 && own != input {
+                return Err(Error::Argument {
+                    argument,
+                    expected: format!("size 1 or {input} along axis {axis}"),
+                    got: own.to_string(),
+                });
+            }
+            if own != 1 {
+                *common = own;
+            }
+        }
+    }
+    Ok(common)
+}
+
+/// A parameter written out to sizes that its own broadcast to. They are at most the input's, whose number of elements was
+/// checked.
+fn expand<'a, T: DataType>(
+    name: &'static str,
+    parameter: Parameter<'a, T>,
+    common: &[usize],
+) -> Result<Cow<'a, [T]>, Error> {
+    let Parameter { dimensions, tensor } = parameter;
+    check_length(name, geometry::elements(name, dimensions)?, tensor.len())?;
+    if dimensions == common {
+        return Ok(Cow::Borrowed(tensor));
+    }
+    let elements = geometry::elements(name, common)?;
+    let elements = usize::try_from(elements).unwrap_or(usize::MAX);
+    let value = |mut rest: usize| {
+        let (mut index, mut stride) = (0, 1);
+        for (&size, &own) in common.iter().zip(dimensions).rev() {
+            if own != 1 {
+                index += rest % size * stride;
+                stride *= own;
+            }
+            rest /= size;
+        }
+        // It is there, for the tensor is as long as its sizes say.
+        tensor.get(index).copied().unwrap_or_else(T::zeroed)
+    };
+    memory::collect(name, (0..elements).map(value)).map(Cow::Owned)
+}

@@ -1,0 +1,428 @@
+//! Batch norm.
+
+use super::{GradOutputs, param_grads, required};
+use crate::element::types;
+use crate::operators::{Accumulated, check_momentum, inverse_deviations, variances};
+use crate::{
+    BatchNormArgs, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
+    BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions, BatchNormPlan, DataFormat,
+    Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
+    Shards, Statistics,
+};
+use std::borrow::Cow;
+
+/// The tensors that [`NativeBatchNorm`] takes, in host memory, in PyTorch's order.
+#[derive(Debug)]
+pub struct NativeBatchNormInputs<'a, T: Accumulated, P> {
+    /// Shape of input: `(N, C, …)`, rank 2 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// Scale of each channel; `[C]`. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// Shift of each channel; `[C]`. Without it bias is 0.
+    pub bias: Option<&'a [P]>,
+    /// Running mean of each channel; `[C]`. Updated in place in training; given together with running_var or not at all.
+    pub running_mean: Option<&'a mut [T::Statistics]>,
+    /// Running variance of each channel; `[C]`, likewise.
+    pub running_var: Option<&'a mut [T::Statistics]>,
+}
+
+/// What [`NativeBatchNorm`] gives, in host memory, in PyTorch's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativeBatchNormOutputs<T, S> {
+    /// The layer's output, of input's shape.
+    pub output: Vec<T>,
+    /// Mean of each channel in this batch; empty without `training`.
+    pub save_mean: Vec<S>,
+    /// 1/√(variance + eps) of each channel, variance being the biased one of this batch; empty without `training`.
+    pub save_invstd: Vec<S>,
+}
+
+/// PyTorch's `native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)`, which
+/// [`BatchNorm2d`](https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html) and the others of its kind run.
+///
+/// With m elements in a channel and f the batch's weight, in training:
+///
+/// * save_mean = Σ input / m and var = Σ (input − save_mean)² / m
+/// * save_invstd = 1/√(var + eps)
+/// * output = weight · (input − save_mean) · save_invstd + bias
+/// * running_mean ← (1 − f) · running_mean + f · save_mean
+/// * running_var ← (1 − f) · running_var + f · var · m / (m − 1), the **unbiased** variance
+///
+/// f is momentum, or 1/num_batches_tracked where momentum is none. Without `training`
+/// output = weight · (input − running_mean) / √(running_var + eps) + bias.
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `input` | `(N, C, …)` | `src` |
+/// | 1 | `weight`, optional | `[C]` | `gamma` |
+/// | 2 | `bias`, optional | `[C]` | `beta` |
+/// | 3 | `running_mean`, optional in training | `[C]` | `running_mean`; without `training` `mean` |
+/// | 4 | `running_var`, optional in training | `[C]` | `running_variance`; without `training` `variance` |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `output` | input's | `dst` |
+/// | 1 | `save_mean` | `[C]` | `mean` |
+/// | 2 | `save_invstd` | `[C]` | `variance`: the variance itself |
+///
+/// # What differs
+///
+/// * Channels of one element have no unbiased variance. In training with running statistics they are an error, as in
+///   PyTorch's layers; PyTorch's operator makes running_var infinite or NaN.
+/// * running_mean and running_var are given both or neither, and are f32 beside f16 and bf16.
+/// * momentum is from 0 to 1.
+/// * eps must be above 0.
+/// * On device buffers the biased variance is written in place of save_invstd.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeBatchNorm, NativeBatchNormInputs};
+///
+/// let (mut running_mean, mut running_var) = ([0.0], [1.0]);
+/// let op = NativeBatchNorm::default(); // training, momentum 0.1, eps 1e-5
+/// let inputs = NativeBatchNormInputs {
+///     shape: &[2, 1, 2], // two samples of one channel with two elements
+///     input: &[1.0_f32, 2.0, 3.0, 4.0],
+///     weight: Some(&[1.0_f32]),
+///     bias: Some(&[0.0]),
+///     running_mean: Some(&mut running_mean),
+///     running_var: Some(&mut running_var),
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.save_mean, [2.5]);
+/// assert!((running_mean[0] - 0.25).abs() < 1e-6);
+/// assert!((running_var[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NativeBatchNorm {
+    /// `training`: whether the statistics are the batch's, or the running ones.
+    pub training: bool,
+    /// `momentum`, the **batch's** weight, from 0 to 1. None is PyTorch's cumulative average.
+    pub momentum: Option<f64>,
+    /// The layer's `num_batches_tracked`, this batch included; required where momentum is none and running statistics are
+    /// updated, and not read otherwise.
+    pub num_batches_tracked: Option<u64>,
+    /// `eps`: added to the variance; finite and above 0.
+    pub eps: f64,
+}
+
+impl Default for NativeBatchNorm {
+    /// Training, with the defaults of PyTorch's layers: momentum 0.1, eps 1e-5.
+    fn default() -> Self {
+        Self {
+            training: true,
+            momentum: Some(0.1),
+            num_batches_tracked: None,
+            eps: 1e-5,
+        }
+    }
+}
+
+impl NativeBatchNorm {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or running_mean or running_var missing;
+    /// and those of [`GpuBatchNorm::forward`] and [`GpuBatchNorm::infer`].
+    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeBatchNormInputs<'_, T, P>,
+    ) -> Result<NativeBatchNormOutputs<T, T::Statistics>, Error> {
+        let layer = layer(gpu, self.eps)?;
+        let (mean, variance) = (inputs.running_mean, inputs.running_var);
+        if !self.training {
+            let why = "without training";
+            let output = layer
+                .infer_with_statistics(BatchNormInferenceArgs {
+                    shape: inputs.shape,
+                    src: inputs.input,
+                    mean: required("running_mean", why, mean)?,
+                    variance: required("running_var", why, variance)?,
+                    gamma: inputs.weight,
+                    beta: inputs.bias,
+                })
+                .await?;
+            return Ok(NativeBatchNormOutputs {
+                output,
+                save_mean: Vec::new(),
+                save_invstd: Vec::new(),
+            });
+        }
+        let running = match (mean, variance) {
+            (None, None) => None,
+            (mean, variance) => Some(RunningStatistics {
+                mean: required("running_mean", "as running_var is given", mean)?,
+                variance: required("running_var", "as running_mean is given", variance)?,
+                update: self.update()?,
+            }),
+        };
+        let output = layer
+            .forward_with_statistics(BatchNormForwardArgs {
+                shape: inputs.shape,
+                src: inputs.input,
+                gamma: inputs.weight,
+                beta: inputs.bias,
+                running,
+            })
+            .await?;
+        Ok(NativeBatchNormOutputs {
+            output: output.dst,
+            save_mean: output.mean,
+            save_invstd: inverse_deviations("save_invstd", &output.variance, self.eps)?,
+        })
+    }
+
+    /// Plans training on device buffers, whatever [`training`](Self::training) says. Where momentum is none, a plan is for
+    /// one num_batches_tracked: plans are cheap, make another one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for momentum or num_batches_tracked, and those of
+    /// [`GpuBatchNorm::plan_forward`].
+    pub fn plan_training<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        has_weight: bool,
+        has_bias: bool,
+        has_running: bool,
+    ) -> Result<BatchNormForwardPlan, Error> {
+        let operands = BatchNormForwardOperands {
+            gamma: has_weight,
+            beta: has_bias,
+            running: has_running.then(|| self.update()).transpose()?,
+            shards: Shards::default(),
+        };
+        layer(gpu, self.eps)?.plan_forward(shape, types::<T, P, T::Statistics>(), operands)
+    }
+
+    /// Plans what is computed without training on device buffers, whatever [`training`](Self::training) says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
+    pub fn plan_inference<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        has_weight: bool,
+        has_bias: bool,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        let types = types::<T, P, T::Statistics>();
+        layer(gpu, self.eps)?.plan_inference(shape, types, has_weight, has_bias)
+    }
+
+    fn update(&self) -> Result<RunningUpdate, Error> {
+        let weight = match (self.momentum, self.num_batches_tracked) {
+            (Some(momentum), _) => check_momentum(momentum)?,
+            (None, Some(batches)) if batches > 0 => 1.0 / batches as f64,
+            (None, batches) => {
+                return Err(Error::Argument {
+                    argument: "num_batches_tracked",
+                    expected: "the number of batches, this one included, as momentum is none"
+                        .to_owned(),
+                    got: batches.map_or_else(|| "none".to_owned(), |batches| batches.to_string()),
+                });
+            }
+        };
+        Ok(RunningUpdate {
+            weight,
+            variance: RunningVariance::Unbiased,
+        })
+    }
+}
+
+/// The tensors that [`NativeBatchNormBackward`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeBatchNormBackwardInputs<'a, T: Accumulated, P> {
+    /// Shape of input and grad_out: `(N, C, …)`, rank 2 to 8.
+    pub shape: &'a [usize],
+    /// Gradient of the loss with respect to the layer's output.
+    pub grad_out: &'a [T],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// Scale of each channel; `[C]`. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// Running mean of each channel; `[C]`. Required without `train`, and not read with it.
+    pub running_mean: Option<&'a [T::Statistics]>,
+    /// Running variance of each channel; `[C]`, likewise.
+    pub running_var: Option<&'a [T::Statistics]>,
+    /// What the forward pass gave; `[C]`. Required with `train`, and not read without it.
+    pub save_mean: Option<&'a [T::Statistics]>,
+    /// What the forward pass gave; `[C]`, likewise.
+    pub save_invstd: Option<&'a [T::Statistics]>,
+}
+
+/// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
+/// train, eps, output_mask)`.
+///
+/// With m elements in a channel, mean and r those of save_mean and save_invstd, x̂ = (input − mean)·r and weight = 1 where
+/// it is not given:
+///
+/// * grad_input = weight · r · (grad_out − grad_bias/m − x̂ · grad_weight/m)
+/// * grad_weight = Σ grad_out · x̂
+/// * grad_bias = Σ grad_out
+///
+/// Without `train` mean is running_mean, r is 1/√(running_var + eps), and both are constants:
+/// grad_input = weight · r · grad_out.
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `grad_out` | input's | `diff_dst` |
+/// | 1 | `input` | `(N, C, …)` | `src` |
+/// | 2 | `weight`, optional | `[C]` | `gamma` |
+/// | 3 | `running_mean`, without `train` | `[C]` | `mean` |
+/// | 4 | `running_var`, without `train` | `[C]` | `variance` |
+/// | 5 | `save_mean`, with `train` | `[C]` | `mean` |
+/// | 6 | `save_invstd`, with `train` | `[C]` | `variance`: the variance itself |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `grad_input` | input's | `diff_src` |
+/// | 1 | `grad_weight` | `[C]` | `diff_gamma` |
+/// | 2 | `grad_bias` | `[C]` | `diff_beta` |
+///
+/// # What differs
+///
+/// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. Where it is tiny beside
+///   eps few of its digits are right, but those of variance + eps are, and nothing else counts: the gradients are as exact
+///   as save_invstd is. On device buffers the variance itself is bound, as [`NativeBatchNorm`] writes it there.
+/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
+/// * Running statistics are f32 beside f16 and bf16. eps must be above 0.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeBatchNormBackward, NativeBatchNormBackwardInputs};
+///
+/// let op = NativeBatchNormBackward::default(); // train, eps 1e-5, all outputs
+/// let inputs = NativeBatchNormBackwardInputs {
+///     shape: &[2, 1, 2], // two samples of one channel with two elements
+///     grad_out: &[0.0, 1.0, 0.0, 1.0],
+///     input: &[1.0_f32, 2.0, 3.0, 4.0],
+///     weight: Some(&[1.0_f32]),
+///     running_mean: None,
+///     running_var: None,
+///     save_mean: Some(&[2.5]),
+///     save_invstd: Some(&[0.894_423_6]), // 1/√(1.25 + eps)
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.grad_bias, Some(vec![2.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NativeBatchNormBackward {
+    /// `train`: whether the statistics were computed from the batch, so that the gradient flows through them.
+    pub train: bool,
+    /// `eps`: added to the variance; finite and above 0.
+    pub eps: f64,
+    /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
+    pub output_mask: [bool; 3],
+}
+
+impl Default for NativeBatchNormBackward {
+    /// Training, eps 1e-5 as in PyTorch's layers, all outputs.
+    fn default() -> Self {
+        Self {
+            train: true,
+            eps: 1e-5,
+            output_mask: [true; 3],
+        }
+    }
+}
+
+impl NativeBatchNormBackward {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`]; [`Error::Argument`] for statistics that are missing; [`Error::Variance`] for a save_invstd that
+    /// is infinite; and those of [`GpuBatchNorm::backward`].
+    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeBatchNormBackwardInputs<'_, T, P>,
+    ) -> Result<GradOutputs<T, P>, Error> {
+        let (mean, variance) = match self.train {
+            true => {
+                let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
+                (
+                    required("save_mean", "with train", inputs.save_mean)?,
+                    Cow::Owned(variances("save_invstd", invstd, self.eps)?),
+                )
+            }
+            false => (
+                required("running_mean", "without train", inputs.running_mean)?,
+                Cow::Borrowed(required(
+                    "running_var",
+                    "without train",
+                    inputs.running_var,
+                )?),
+            ),
+        };
+        let args = BatchNormArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            diff_dst: inputs.grad_out,
+            mean,
+            variance: &variance,
+            gamma: inputs.weight,
+        };
+        let grads = self.layer(gpu)?.backward_with_statistics(args).await?;
+        Ok(GradOutputs::masked(grads, self.output_mask))
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        has_weight: bool,
+    ) -> Result<BatchNormPlan, Error> {
+        self.layer(gpu)?
+            .plan(shape, types::<T, P, T::Statistics>(), has_weight)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
+        let options = BatchNormOptions {
+            statistics: match self.train {
+                true => Statistics::Batch,
+                false => Statistics::Constant,
+            },
+            param_grads: param_grads(self.output_mask),
+            ..options(self.eps)
+        };
+        GpuBatchNorm::new(gpu, options)
+    }
+}
+
+fn layer(gpu: &GpuContext, eps: f64) -> Result<GpuBatchNorm, Error> {
+    GpuBatchNorm::new(gpu, options(eps))
+}
+
+fn options(eps: f64) -> BatchNormOptions {
+    BatchNormOptions {
+        data_format: DataFormat::Ncx,
+        ..BatchNormOptions::new(eps)
+    }
+}

@@ -1,0 +1,490 @@
+//! Layer norm and RMS norm.
+
+use super::{GradOutputs, param_grads, required};
+use crate::element::types;
+use crate::geometry::{check_length, layer_norm_rows};
+use crate::operators::{Accumulated, inverse_deviations, variances};
+use crate::{
+    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormArgs, LayerNormForwardArgs,
+    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormOptions, LayerNormPlan, ParamGrads,
+    ParamOf, RmsNormForwardArgs, RmsNormForwardOperands, RmsNormForwardPlan, RmsNormOptions,
+    memory,
+};
+use std::borrow::Cow;
+
+/// The axis that the normalized shape begins at.
+fn begin_norm_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
+    match shape.strip_suffix(normalized_shape) {
+        Some(rows) if !normalized_shape.is_empty() => Ok(rows.len() as i64),
+        _ => Err(Error::Argument {
+            argument: "normalized_shape",
+            expected: format!("one or more of the last sizes of {shape:?}"),
+            got: format!("{normalized_shape:?}"),
+        }),
+    }
+}
+
+/// Elements of the normalized axes.
+fn columns(shape: &[usize], begin_norm_axis: i64) -> Result<u64, Error> {
+    Ok(layer_norm_rows(shape, begin_norm_axis)?.1.into())
+}
+
+/// The weight, or the 1s that stand for it where there is bias alone.
+fn gamma_beside<'a, P: Element>(
+    weight: Option<&'a [P]>,
+    bias: Option<&[P]>,
+    columns: u64,
+) -> Result<Option<Cow<'a, [P]>>, Error> {
+    if let Some(bias) = bias {
+        check_length("beta", columns, bias.len())?;
+    }
+    Ok(match (weight, bias) {
+        (Some(weight), _) => Some(Cow::Borrowed(weight)),
+        (None, Some(bias)) => {
+            let ones = std::iter::repeat_n(P::from_f64(1.0), bias.len());
+            Some(Cow::Owned(memory::collect("gamma", ones)?))
+        }
+        (None, None) => None,
+    })
+}
+
+/// The tensors that [`NativeLayerNorm`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeLayerNormInputs<'a, T, P> {
+    /// Shape of input: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// The last sizes of `shape`, one or more: what is normalized together.
+    pub normalized_shape: &'a [usize],
+    /// Scale of each normalized position. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// Shift of each normalized position. Without it bias is 0.
+    pub bias: Option<&'a [P]>,
+}
+
+/// What [`NativeLayerNorm`] gives, in host memory, in PyTorch's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativeLayerNormOutputs<T, S> {
+    /// The layer's output, of input's shape.
+    pub output: Vec<T>,
+    /// Mean of each row.
+    pub mean: Vec<S>,
+    /// 1/√(variance + eps) of each row, variance being the biased one.
+    pub rstd: Vec<S>,
+}
+
+/// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
+/// [`LayerNorm`](https://pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html) runs.
+///
+/// A row is made of the elements that share the axes before those of normalized_shape. With mean and var, the biased
+/// variance, of the row: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `input` | rank 1 to 8 | `src` |
+/// | 1 | `normalized_shape` | | `normalized_shape` |
+/// | 2 | `weight`, optional | normalized_shape | `gamma` |
+/// | 3 | `bias`, optional | normalized_shape | `beta` |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `output` | input's | `dst` |
+/// | 1 | `mean` | the leading axes | `mean` |
+/// | 2 | `rstd` | the leading axes | `variance`: the variance itself |
+///
+/// # What differs
+///
+/// * mean and rstd are f32 beside f16 and bf16.
+/// * eps must be above 0.
+/// * On device buffers the variance is written in place of rstd, and a bias needs a weight beside it: bind one of 1s.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeLayerNorm, NativeLayerNormInputs};
+///
+/// let op = NativeLayerNorm { eps: 1e-5 };
+/// let inputs = NativeLayerNormInputs {
+///     shape: &[2, 2], // two rows
+///     input: &[1.0_f32, 3.0, 2.0, 4.0],
+///     normalized_shape: &[2],
+///     weight: Some(&[1.0_f32, 2.0]),
+///     bias: Some(&[0.0, 5.0]),
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.mean, [2.0, 3.0]);
+/// assert!((outputs.rstd[0] - 1.0).abs() < 1e-4 && (outputs.output[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NativeLayerNorm {
+    /// `eps`: added to the variance; finite and above 0. PyTorch's layer has 1e-5.
+    pub eps: f64,
+}
+
+impl NativeLayerNorm {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::forward`].
+    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeLayerNormInputs<'_, T, P>,
+    ) -> Result<NativeLayerNormOutputs<T, T::Statistics>, Error> {
+        let axis = begin_norm_axis(inputs.shape, inputs.normalized_shape)?;
+        let columns = columns(inputs.shape, axis)?;
+        let gamma = gamma_beside(inputs.weight, inputs.bias, columns)?;
+        let args = LayerNormForwardArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            residual: None,
+            gamma: gamma.as_deref(),
+            beta: inputs.bias,
+            keep_statistics: true,
+        };
+        let layer = self.layer(gpu, axis, gamma.is_some())?;
+        let output = layer.forward_with_statistics(args).await?;
+        Ok(NativeLayerNormOutputs {
+            output: output.dst,
+            mean: output.mean,
+            rstd: inverse_deviations("rstd", &output.variance, self.eps)?,
+        })
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and those of
+    /// [`GpuLayerNorm::plan_forward`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        normalized_shape: &[usize],
+        has_weight: bool,
+        has_bias: bool,
+    ) -> Result<LayerNormForwardPlan, Error> {
+        let why = "as there is bias: one of 1s, on device buffers";
+        required("weight", why, (has_weight || !has_bias).then_some(()))?;
+        let axis = begin_norm_axis(shape, normalized_shape)?;
+        let operands = LayerNormForwardOperands {
+            residual: false,
+            beta: has_bias,
+            keep_statistics: true,
+        };
+        self.layer(gpu, axis, has_weight)?.plan_forward(
+            shape,
+            types::<T, P, T::Statistics>(),
+            operands,
+        )
+    }
+
+    fn layer(
+        &self,
+        gpu: &GpuContext,
+        begin_norm_axis: i64,
+        use_affine: bool,
+    ) -> Result<GpuLayerNorm, Error> {
+        let options = LayerNormOptions {
+            begin_norm_axis,
+            use_affine,
+            epsilon: self.eps,
+            param_grads: ParamGrads::Both,
+        };
+        GpuLayerNorm::new(gpu, options)
+    }
+}
+
+/// The tensors that [`NativeLayerNormBackward`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeLayerNormBackwardInputs<'a, T: Accumulated, P> {
+    /// Shape of input and grad_out: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// Gradient of the loss with respect to the layer's output.
+    pub grad_out: &'a [T],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// The last sizes of `shape`, one or more: what is normalized together.
+    pub normalized_shape: &'a [usize],
+    /// Mean of each row, as the forward pass gave it.
+    pub mean: &'a [T::Statistics],
+    /// 1/√(variance + eps) of each row, as the forward pass gave it.
+    pub rstd: &'a [T::Statistics],
+    /// Scale of each normalized position. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// Shift of each normalized position. No gradient depends on its values.
+    pub bias: Option<&'a [P]>,
+}
+
+/// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
+///
+/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the row:
+///
+/// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
+/// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows, each if weight or bias is given
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `grad_out` | input's | `diff_dst` |
+/// | 1 | `input` | rank 1 to 8 | `src` |
+/// | 2 | `normalized_shape` | | `normalized_shape` |
+/// | 3 | `mean` | the leading axes | `mean` |
+/// | 4 | `rstd` | the leading axes | `variance`: the variance itself |
+/// | 5 | `weight`, optional | normalized_shape | `gamma` |
+/// | 6 | `bias`, optional | normalized_shape | `beta`, not bound |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `grad_input` | input's | `diff_src` |
+/// | 1 | `grad_weight` | normalized_shape | `diff_gamma` |
+/// | 2 | `grad_bias` | normalized_shape | `diff_beta` |
+///
+/// # What differs
+///
+/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
+///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
+///   is bound, as [`NativeLayerNorm`] writes it there, and the plan takes the forward pass's eps.
+/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
+/// * mean and rstd are f32 beside f16 and bf16.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeLayerNormBackward, NativeLayerNormBackwardInputs};
+///
+/// let op = NativeLayerNormBackward::default(); // all outputs
+/// let inputs = NativeLayerNormBackwardInputs {
+///     shape: &[2, 2], // two rows
+///     grad_out: &[1.0, 0.0, 0.0, 1.0],
+///     input: &[1.0_f32, 3.0, 2.0, 4.0],
+///     normalized_shape: &[2],
+///     mean: &[2.0, 3.0],
+///     rstd: &[1.0, 1.0],
+///     weight: Some(&[1.0_f32, 1.0]),
+///     bias: Some(&[0.0, 0.0]),
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.grad_bias, Some(vec![1.0, 1.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeLayerNormBackward {
+    /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
+    pub output_mask: [bool; 3],
+}
+
+impl Default for NativeLayerNormBackward {
+    /// All outputs.
+    fn default() -> Self {
+        Self {
+            output_mask: [true; 3],
+        }
+    }
+}
+
+/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
+const EPSILON: f64 = f32::MIN_POSITIVE as f64;
+
+impl NativeLayerNormBackward {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for normalized_shape, [`Error::Variance`] for a rstd that is infinite, and those of
+    /// [`GpuLayerNorm::backward`].
+    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeLayerNormBackwardInputs<'_, T, P>,
+    ) -> Result<GradOutputs<T, P>, Error> {
+        let axis = begin_norm_axis(inputs.shape, inputs.normalized_shape)?;
+        let columns = columns(inputs.shape, axis)?;
+        let gamma = gamma_beside(inputs.weight, inputs.bias, columns)?;
+        let variance = variances("rstd", inputs.rstd, EPSILON)?;
+        let [input, weight, bias] = self.output_mask;
+        let mask = [
+            input,
+            weight && inputs.weight.is_some(),
+            bias && inputs.bias.is_some(),
+        ];
+        let args = LayerNormArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            diff_dst: inputs.grad_out,
+            mean: inputs.mean,
+            variance: &variance,
+            gamma: gamma.as_deref(),
+            beta: gamma.as_deref(), // its values do not count
+        };
+        let layer = layer_backward(gpu, axis, gamma.is_some(), EPSILON, mask)?;
+        let grads = layer.backward_with_statistics(args).await?;
+        Ok(GradOutputs::masked(grads, mask))
+    }
+
+    /// Plans the operator on device buffers, with the forward pass's `eps`. Without weight there are no gradients of
+    /// parameters: for a bias alone bind a weight of 1s.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::plan`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        normalized_shape: &[usize],
+        has_weight: bool,
+        eps: f64,
+    ) -> Result<LayerNormPlan, Error> {
+        let axis = begin_norm_axis(shape, normalized_shape)?;
+        layer_backward(gpu, axis, has_weight, eps, self.output_mask)?
+            .plan(shape, types::<T, P, T::Statistics>())
+    }
+}
+
+fn layer_backward(
+    gpu: &GpuContext,
+    begin_norm_axis: i64,
+    use_affine: bool,
+    epsilon: f64,
+    mask: [bool; 3],
+) -> Result<GpuLayerNorm, Error> {
+    let options = LayerNormOptions {
+        begin_norm_axis,
+        use_affine,
+        epsilon,
+        param_grads: param_grads(mask),
+    };
+    GpuLayerNorm::new(gpu, options)
+}
+
+/// The tensors that [`RmsNorm`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormInputs<'a, T, P> {
+    /// Shape of input: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub input: &'a [T],
+    /// The last sizes of `shape`, one or more: what is normalized together.
+    pub normalized_shape: &'a [usize],
+    /// Scale of each normalized position. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+}
+
+/// PyTorch's `rms_norm(input, normalized_shape, weight, eps)`, which
+/// [`RMSNorm`](https://pytorch.org/docs/stable/generated/torch.nn.RMSNorm.html) runs:
+/// output = weight · input / √(mean(input²) + eps), with the mean over the axes of normalized_shape.
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `input` | rank 1 to 8 | `src` |
+/// | 1 | `normalized_shape` | | `normalized_shape` |
+/// | 2 | `weight`, optional | normalized_shape | `gamma` |
+///
+/// The output has input's shape; plans call it `dst`.
+///
+/// # What differs
+///
+/// * eps must be given, and above 0. PyTorch's default follows from input's element type.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{RmsNorm, RmsNormInputs};
+///
+/// let op = RmsNorm { eps: 1e-5 };
+/// let inputs = RmsNormInputs {
+///     shape: &[2, 2], // two rows
+///     input: &[1.0_f32, 1.0, 2.0, -2.0],
+///     normalized_shape: &[2],
+///     weight: Some(&[1.0_f32, 3.0]),
+/// };
+/// let output = op.forward(&gpu, inputs).await?;
+/// assert!((output[0] - 1.0).abs() < 1e-4 && (output[3] + 3.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNorm {
+    /// `eps`: added to the mean of squares; finite and above 0.
+    pub eps: f64,
+}
+
+impl RmsNorm {
+    /// Computes the output of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::forward`].
+    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: RmsNormInputs<'_, T, P>,
+    ) -> Result<Vec<T>, Error> {
+        let args = RmsNormForwardArgs {
+            shape: inputs.shape,
+            src: inputs.input,
+            residual: None,
+            gamma: inputs.weight,
+            keep_statistics: false,
+        };
+        let layer = self.layer(gpu, inputs.shape, inputs.normalized_shape)?;
+        Ok(layer.forward(args).await?.dst)
+    }
+
+    /// Plans the operator on device buffers. With `keep_statistics` it writes mean_square, too, which the gradient takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::plan_forward`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        normalized_shape: &[usize],
+        has_weight: bool,
+        keep_statistics: bool,
+    ) -> Result<RmsNormForwardPlan, Error> {
+        let operands = RmsNormForwardOperands {
+            residual: false,
+            gamma: has_weight,
+            keep_statistics,
+        };
+        self.layer(gpu, shape, normalized_shape)?.plan_forward(
+            shape,
+            types::<T, P, T::Statistics>(),
+            operands,
+        )
+    }
+
+    fn layer(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        normalized_shape: &[usize],
+    ) -> Result<GpuRmsNorm, Error> {
+        let options = RmsNormOptions {
+            begin_norm_axis: begin_norm_axis(shape, normalized_shape)?,
+            epsilon: self.eps,
+            ..RmsNormOptions::default()
+        };
+        GpuRmsNorm::new(gpu, options)
+    }
+}

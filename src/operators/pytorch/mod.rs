@@ -1,0 +1,58 @@
+//! The operators of [PyTorch](https://pytorch.org) that its normalization layers run, by the names of their arguments.
+//! Channels are axis 1: `(N, C, …)`.
+//!
+//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Accumulated`](super::Accumulated): f32, or f64
+//! beside f64. So are running statistics, although PyTorch converts those of a whole model in f16 or bf16, too.
+
+mod batch_norm;
+mod layer_norm;
+
+pub use batch_norm::{
+    NativeBatchNorm, NativeBatchNormBackward, NativeBatchNormBackwardInputs, NativeBatchNormInputs,
+    NativeBatchNormOutputs,
+};
+pub use layer_norm::{
+    NativeLayerNorm, NativeLayerNormBackward, NativeLayerNormBackwardInputs, NativeLayerNormInputs,
+    NativeLayerNormOutputs, RmsNorm, RmsNormInputs,
+};
+
+use crate::operators::given;
+use crate::{Error, Grads, ParamGrads};
+
+/// The outputs of [`NativeBatchNormBackward`] and [`NativeLayerNormBackward`], in host memory: those of the output mask.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GradOutputs<T, P> {
+    /// Gradient with respect to input, of its shape.
+    pub grad_input: Option<Vec<T>>,
+    /// Gradient with respect to weight.
+    pub grad_weight: Option<Vec<P>>,
+    /// Gradient with respect to bias.
+    pub grad_bias: Option<Vec<P>>,
+}
+
+impl<T, P> GradOutputs<T, P> {
+    fn masked(grads: Grads<T, P>, [input, weight, bias]: [bool; 3]) -> Self {
+        Self {
+            grad_input: input.then_some(grads.diff_src),
+            grad_weight: grads.diff_gamma.filter(|_| weight),
+            grad_bias: grads.diff_beta.filter(|_| bias),
+        }
+    }
+}
+
+/// weight scales grad_input also where neither parameter's gradient is asked for.
+const fn param_grads([_, weight, bias]: [bool; 3]) -> ParamGrads {
+    match weight || bias {
+        true => ParamGrads::Both,
+        false => ParamGrads::Frozen,
+    }
+}
+
+/// A tensor that may not be missing here.
+fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
+    tensor.ok_or_else(|| Error::Argument {
+        argument,
+        expected: format!("a tensor, {why}"),
+        got: given(false).to_owned(),
+    })
+}
