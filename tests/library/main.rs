@@ -11,6 +11,7 @@ mod common;
 mod determinism;
 mod devices;
 mod forward;
+mod forward_operators;
 mod layer_norm;
 mod operators;
 mod oracles;

@@ -1,0 +1,234 @@
+//! DirectML's.
+
+use super::*;
+use wgpu_norm::operators::directml::*;
+
+fn check<T: DataType>() {
+    // Channels, one mean for all, and axes that do not fold.
+    for scale_dimensions in [[1, 3, 1, 1], [1, 1, 1, 1], [2, 1, 5, 1]] {
+        let shape = [2, 3, 5, 4];
+        let axes: Vec<bool> = (shape.iter().zip(scale_dimensions))
+            .map(|(&size, own)| size == own)
+            .collect();
+        let params = scale_dimensions.iter().product();
+        let layer = Layer::<T, T>::random(&shape, params, 3);
+        let want = layer.batch_norm(&axes, true, true);
+        for subject in taking::<T>() {
+            let what = format!("{scale_dimensions:?} {} on {}", T::DTYPE, subject.name);
+            let inputs = TrainingInputs {
+                input_dimensions: &shape,
+                scale_dimensions: &scale_dimensions,
+                input_tensor: &layer.src,
+                scale_tensor: &layer.gamma,
+                bias_tensor: &layer.beta,
+                fused_add_tensor: None,
+            };
+            let op = BatchNormalizationTraining::new(EPSILON);
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            let (mean, variance) = (&got.output_mean_tensor, &got.output_variance_tensor);
+            close("dst", &got.output_tensor, &want.dst, &want.dst_scale, &what);
+            close("mean", mean, &want.mean, &want.mean_scale, &what);
+            let scale = &want.variance_scale;
+            close("variance", variance, &want.variance, scale, &what);
+        }
+    }
+}
+
+/// A tensor written out to all sizes of the input, the long way.
+fn written_out<T: Element>(parameter: Parameter<'_, T>, input: [usize; 3]) -> Vec<T> {
+    let [a, b, c] = input;
+    let &[_, own_b, own_c] = parameter.dimensions else {
+        panic!("three")
+    };
+    let mut all = Vec::new();
+    for at in (0..a).flat_map(|i| (0..b).flat_map(move |j| (0..c).map(move |k| [i, j, k]))) {
+        let own = parameter.dimensions.iter().zip(at);
+        let own: Vec<usize> = own
+            .map(|(&size, at)| if size == 1 { 0 } else { at })
+            .collect();
+        all.push(parameter.tensor[(own[0] * own_b + own[1]) * own_c + own[2]]);
+    }
+    all
+}
+
+fn check_own_sizes<T: DataType>() {
+    const INPUT: [usize; 3] = [2, 3, 5];
+    let all: [[[usize; 3]; 4]; 5] = [
+        [[1, 3, 1]; 4],
+        [[1, 3, 1], [1, 3, 1], [1, 1, 1], [1, 1, 1]],
+        [[2, 1, 1], [1, 1, 5], [1, 3, 1], [1, 1, 1]],
+        [[2, 3, 5], [1, 1, 1], [2, 1, 5], [1, 3, 5]],
+        [[1, 1, 1]; 4],
+    ];
+    for dimensions in all {
+        let mut random = Random::new(4);
+        let mut tensor = |index: usize, scale, offset| {
+            random.vec::<T>(dimensions[index].iter().product(), scale, offset)
+        };
+        let (mean, variance) = (tensor(0, 1.0, 3.0), tensor(1, 0.5, 1.0));
+        let (scale, bias) = (tensor(2, 1.0, 0.5), tensor(3, 1.0, 0.0));
+        let [mean, variance, scale, bias] = [(0, &mean), (1, &variance), (2, &scale), (3, &bias)]
+            .map(|(index, tensor)| Parameter {
+                dimensions: &dimensions[index],
+                tensor,
+            });
+        let src: Vec<T> = Random::new(5).vec(30, 2.0, 3.0);
+        let layer = Layer::<T, T> {
+            shape: INPUT.to_vec(),
+            src: src.clone(),
+            gamma: written_out(scale, INPUT),
+            beta: written_out(bias, INPUT),
+            mean: written_out(mean, INPUT),
+            variance: written_out(variance, INPUT),
+        };
+        let want = layer.batch_norm(&[true; 3], true, false);
+        let inputs = BatchNormalizationInputs {
+            input_dimensions: &INPUT,
+            input_tensor: &src,
+            mean_tensor: mean,
+            variance_tensor: variance,
+            scale_tensor: scale,
+            bias_tensor: bias,
+        };
+        for subject in taking::<T>() {
+            let what = format!("{dimensions:?} {} on {}", T::DTYPE, subject.name);
+            let op = BatchNormalization::new(EPSILON);
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got, &want.dst, &want.dst_scale, &what);
+        }
+    }
+}
+
+#[test]
+fn training_is_as_the_reference() {
+    check::<f32>();
+    check::<f16>();
+}
+
+#[test]
+fn parameters_broadcast_each_on_its_own() {
+    check_own_sizes::<f32>();
+    check_own_sizes::<f16>();
+}
+
+#[test]
+fn plans_are_the_engines() {
+    let gpu = &subjects()[0].gpu;
+    let engine = GpuBatchNorm::new(gpu, BatchNormOptions::new(EPSILON.into())).unwrap();
+    let (input, own) = (&[4, 6, 2], &[1, 6, 1]);
+    let types = (DType::F16, DType::F16);
+    let operands = BatchNormForwardOperands {
+        gamma: true,
+        beta: true,
+        ..Default::default()
+    };
+    let want = engine.plan_forward_broadcast(input, own, types, operands);
+    let op = BatchNormalizationTraining::new(EPSILON);
+    assert_eq!(op.plan::<f16>(gpu, input, own), want);
+    let want = engine.plan_inference_broadcast(input, own, types, true, true);
+    let op = BatchNormalization::new(EPSILON);
+    assert_eq!(op.plan::<f16>(gpu, input, own, own, own, own), want);
+    let other = op.plan::<f16>(gpu, input, own, own, own, &[1, 1, 2]);
+    let parts = ["mean's sizes, [1, 6, 1]", "got [1, 1, 2]"];
+    is_argument(other, "beta", &parts);
+}
+
+#[test]
+fn what_is_fused_is_refused() {
+    let gpu = &subjects()[0].gpu;
+    let inputs = TrainingInputs {
+        input_dimensions: &[2, 2],
+        scale_dimensions: &[1, 2],
+        input_tensor: &[1.0_f32; 4],
+        scale_tensor: &[1.0; 2],
+        bias_tensor: &[1.0; 2],
+        fused_add_tensor: Some(&[0.0; 4]),
+    };
+    let op = BatchNormalizationTraining::new(1e-5);
+    let run = |op: BatchNormalizationTraining, inputs| block_on(op.forward(gpu, inputs));
+    is_argument(
+        run(op, inputs),
+        "FusedAddTensor",
+        &["expected none", "got a tensor"],
+    );
+    let inputs = TrainingInputs {
+        fused_add_tensor: None,
+        ..inputs
+    };
+    assert!(run(op, inputs).is_ok());
+    let relu = BatchNormalizationTraining {
+        fused_activation: Some(FusedActivation::Relu),
+        ..op
+    };
+    let parts = ["expected none", "got DML_ACTIVATION_RELU_OPERATOR_DESC"];
+    is_argument(run(relu, inputs), "FusedActivation", &parts);
+    let plan = relu.plan::<f32>(gpu, &[2, 2], &[1, 2]);
+    is_argument(plan, "FusedActivation", &parts);
+    let short = TrainingInputs {
+        bias_tensor: &[1.0; 1],
+        ..inputs
+    };
+    is_length(run(op, short), "beta", 2, 1);
+    let relu = BatchNormalization {
+        fused_activation: Some(FusedActivation::Relu),
+        ..BatchNormalization::new(1e-5)
+    };
+    let own = &[1, 2];
+    let plan = relu.plan::<f32>(gpu, &[2, 2], own, own, own, own);
+    is_argument(plan, "FusedActivation", &parts);
+}
+
+#[test]
+fn a_parameter_of_wrong_sizes_is_named() {
+    let gpu = &subjects()[0].gpu;
+    let right = Parameter {
+        dimensions: &[1, 3],
+        tensor: &[1.0_f32; 3],
+    };
+    let inputs = BatchNormalizationInputs {
+        input_dimensions: &[2, 3],
+        input_tensor: &[1.0_f32; 6],
+        mean_tensor: right,
+        variance_tensor: right,
+        scale_tensor: right,
+        bias_tensor: right,
+    };
+    let run = |inputs| block_on(BatchNormalization::new(1e-5).forward(gpu, inputs));
+    assert!(run(inputs).is_ok());
+    let of = |dimensions, tensor| Parameter { dimensions, tensor };
+    let wrong = BatchNormalizationInputs {
+        variance_tensor: of(&[1, 2], &[1.0; 2]),
+        ..inputs
+    };
+    let parts = ["size 1 or 3 along axis 1", "got 2"];
+    is_argument(run(wrong), "variance", &parts);
+    let wrong = BatchNormalizationInputs {
+        scale_tensor: of(&[3], &[1.0; 3]),
+        ..inputs
+    };
+    let rank = Error::Rank {
+        tensor: "gamma",
+        min: 2,
+        max: 2,
+        got: 1,
+    };
+    assert_eq!(run(wrong), Err(rank));
+    let wrong = BatchNormalizationInputs {
+        bias_tensor: of(&[2, 1], &[1.0; 3]),
+        ..inputs
+    };
+    is_length(run(wrong), "beta", 2, 3);
+    let wrong = BatchNormalizationInputs {
+        mean_tensor: of(&[2, 1], &[]),
+        ..inputs
+    };
+    is_length(run(wrong), "mean", 2, 0);
+    // An axis of size 0 is no axis to divide by.
+    let empty = BatchNormalizationInputs {
+        input_dimensions: &[0, 3],
+        input_tensor: &[],
+        mean_tensor: of(&[0, 1], &[]),
+        ..inputs
+    };
+    assert_eq!(run(empty), Ok(Vec::new()));
+}

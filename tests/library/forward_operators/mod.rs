@@ -1,0 +1,178 @@
+//! The forward operators under the documents' own names: the float64 reference's numbers, small cases by hand that tell
+//! directions of momentum and kinds of variance apart, the engine's plans, and errors.
+
+mod directml;
+mod ngraph;
+mod onednn;
+mod onnx;
+mod pytorch;
+
+use crate::common::data::{Random, assert_close, to_f64};
+use crate::common::errors::says;
+use crate::common::{Subject, subjects};
+use half::{bf16, f16};
+use pollster::block_on;
+use wgpu_norm::reference::{self, BatchNormForward, Forward, scaled_error};
+use wgpu_norm::{
+    BatchNormForwardOperands, BatchNormOptions, DType, DTypes, DataFormat, Element, Error,
+    GpuBatchNorm, GpuLayerNorm, Grads, LayerNormForwardOperands, LayerNormOptions, ParamGrads,
+    ParamOf, RunningUpdate, RunningVariance, Shards, Statistics,
+};
+
+/// A result within its tolerance.
+#[track_caller]
+fn close<T: Element>(name: &str, got: &[T], want: &[f64], scale: &[f64], what: &str) {
+    let error = scaled_error(got, want, scale);
+    assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
+}
+
+/// Numbers by hand.
+#[track_caller]
+fn near(got: &[f32], want: &[f32], what: &str) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    for (got, want) in got.iter().zip(want) {
+        let near = (got - want).abs() <= 1e-5 * want.abs().max(1.0);
+        assert!(near, "{what}: {got}, not {want}");
+    }
+}
+
+fn taking<T: Element>() -> impl Iterator<Item = &'static Subject> {
+    subjects().iter().filter(|subject| subject.takes::<T>())
+}
+
+/// A layer's tensors and what the reference makes of them.
+struct Layer<T, P> {
+    shape: Vec<usize>,
+    src: Vec<T>,
+    gamma: Vec<P>,
+    beta: Vec<P>,
+    mean: Vec<P>,
+    variance: Vec<P>,
+}
+
+const EPSILON: f32 = 1.0 / 1024.0;
+
+impl<T: Element, P: ParamOf<T>> Layer<T, P> {
+    fn random(shape: &[usize], params: usize, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        Self {
+            shape: shape.to_vec(),
+            src: random.vec(shape.iter().product(), 2.0, 3.0),
+            gamma: random.vec(params, 1.0, 0.5),
+            beta: random.vec(params, 1.0, 0.0),
+            mean: random.vec(params, 1.0, 3.0),
+            variance: random.vec(params, 0.5, 1.0),
+        }
+    }
+
+    /// Batch norm's in training, or by given statistics.
+    fn batch_norm(&self, axes: &[bool], affine: bool, trains: bool) -> Forward {
+        let (gamma, beta) = (to_f64(&self.gamma), to_f64(&self.beta));
+        let (mean, variance) = (to_f64(&self.mean), to_f64(&self.variance));
+        let layer = BatchNormForward {
+            shape: &self.shape,
+            channel_axes: axes,
+            src: &to_f64(&self.src),
+            gamma: affine.then_some(&gamma),
+            beta: affine.then_some(&beta),
+            epsilon: EPSILON.into(),
+        };
+        match trains {
+            true => layer.train(),
+            false => layer.infer(&mean, &variance),
+        }
+        .unwrap()
+    }
+
+    fn layer_norm(&self, begin_norm_axis: usize, gamma: bool, beta: bool) -> Forward {
+        let (of_gamma, of_beta) = (to_f64(&self.gamma), to_f64(&self.beta));
+        let layer = reference::LayerNormForward {
+            shape: &self.shape,
+            begin_norm_axis,
+            src: &to_f64(&self.src),
+            residual: None,
+            gamma: gamma.then_some(&of_gamma),
+            beta: beta.then_some(&of_beta),
+            epsilon: EPSILON.into(),
+        };
+        layer.forward().unwrap()
+    }
+
+    fn rms_norm(&self, begin_norm_axis: usize, gamma: bool) -> Forward {
+        let of_gamma = to_f64(&self.gamma);
+        let layer = reference::RmsNormForward {
+            shape: &self.shape,
+            begin_norm_axis,
+            src: &to_f64(&self.src),
+            residual: None,
+            gamma: gamma.then_some(&of_gamma),
+            epsilon: EPSILON.into(),
+        };
+        layer.forward().unwrap()
+    }
+}
+
+/// Running statistics that took in a batch of `count` elements in a channel, and their scales.
+struct Running {
+    mean: [Vec<f64>; 2],
+    variance: [Vec<f64>; 2],
+}
+
+impl Running {
+    fn new<P: Element>(
+        [mean, variance]: [&[P]; 2],
+        batch: &Forward,
+        weight: f64,
+        count: u64,
+        unbiased: bool,
+    ) -> Self {
+        let running = |old: &[P], batch, unbiased| {
+            reference::running(&to_f64(old), batch, weight, count, unbiased).unwrap()
+        };
+        Self {
+            mean: [&batch.mean, &batch.mean_scale].map(|batch| running(mean, batch, false)),
+            variance: [&batch.variance, &batch.variance_scale]
+                .map(|batch| running(variance, batch, unbiased)),
+        }
+    }
+
+    #[track_caller]
+    fn check<P: Element>(&self, mean: &[P], variance: &[P], what: &str) {
+        let [want, scale] = &self.mean;
+        close("running mean", mean, want, scale, what);
+        let [want, scale] = &self.variance;
+        close("running variance", variance, want, scale, what);
+    }
+}
+
+/// 1/√(variance + epsilon), with half the relative error of the variance.
+fn inverse(variance: &[f64]) -> [Vec<f64>; 2] {
+    let r = variance
+        .iter()
+        .map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt());
+    let r: Vec<f64> = r.collect();
+    let scale = r.iter().map(|r| 1.3 * r + r).collect();
+    [r, scale]
+}
+
+#[track_caller]
+fn is_length<V: std::fmt::Debug>(result: Result<V, Error>, tensor: &str, want: usize, is: usize) {
+    match result {
+        Err(Error::Length {
+            tensor: named,
+            expected,
+            got,
+        }) => assert_eq!((named, expected, got), (tensor, want, is)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[track_caller]
+fn is_argument<V: std::fmt::Debug>(result: Result<V, Error>, name: &str, parts: &[&str]) {
+    let error = result.unwrap_err();
+    assert!(
+        matches!(error, Error::Argument { argument, .. } if argument == name),
+        "{error:?}"
+    );
+    says(&error, parts);
+}

@@ -1,0 +1,68 @@
+//! nGraph's.
+
+use super::*;
+use wgpu_norm::operators::ngraph::*;
+
+fn check<T: ParamOf<T>>() {
+    let layer = Layer::<T, T>::random(&[3, 5, 7], 5, 6);
+    let axes = reference::channel_axes(3, DataFormat::Ncx);
+    let epsilon = EPSILON.into();
+    for subject in taking::<T>() {
+        let what = format!("{} on {}", T::DTYPE, subject.name);
+        let inputs = TrainingInputs {
+            shape: &layer.shape,
+            input: &layer.src,
+            gamma: &layer.gamma,
+            beta: &layer.beta,
+        };
+        let op = BatchNormTraining { epsilon };
+        let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        let want = layer.batch_norm(&axes, true, true);
+        close("dst", &got.normalized, &want.dst, &want.dst_scale, &what);
+        let (mean, variance) = (&got.batch_mean, &got.batch_variance);
+        close("mean", mean, &want.mean, &want.mean_scale, &what);
+        let scale = &want.variance_scale;
+        close("variance", variance, &want.variance, scale, &what);
+        let inputs = InferenceInputs {
+            shape: &layer.shape,
+            input: &layer.src,
+            gamma: &layer.gamma,
+            beta: &layer.beta,
+            mean: &layer.mean,
+            variance: &layer.variance,
+        };
+        let op = BatchNormInference { epsilon };
+        let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        let want = layer.batch_norm(&axes, true, false);
+        close("dst", &got, &want.dst, &want.dst_scale, &what);
+    }
+}
+
+#[test]
+fn as_the_reference() {
+    check::<f32>();
+    check::<f16>();
+    check::<f64>();
+}
+
+#[test]
+fn plans_and_errors() {
+    let gpu = &subjects()[0].gpu;
+    let op = BatchNormTraining { epsilon: 1e-5 };
+    let sizes = op.plan::<f16>(gpu, &[2, 3, 4]).unwrap().sizes();
+    assert_eq!((sizes.src, sizes.gamma, sizes.beta), (48, Some(8), Some(8)));
+    assert_eq!((sizes.running_mean, sizes.mean), (None, 8));
+    let inference = BatchNormInference { epsilon: 1e-5 };
+    let sizes = inference.plan::<f32>(gpu, &[2, 3, 4]).unwrap().sizes();
+    assert_eq!((sizes.dst, sizes.variance), (96, 12));
+    let inputs = TrainingInputs {
+        shape: &[2, 3],
+        input: &[1.0_f32; 6],
+        gamma: &[1.0; 3],
+        beta: &[1.0; 2],
+    };
+    is_length(block_on(op.forward(gpu, inputs)), "beta", 3, 2);
+    let zero = BatchNormInference { epsilon: 0.0 };
+    let error = zero.plan::<f32>(gpu, &[2, 3]).unwrap_err();
+    assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
+}

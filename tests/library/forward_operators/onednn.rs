@@ -1,0 +1,250 @@
+//! oneDNN Graph's.
+
+use super::*;
+use wgpu_norm::operators::onednn::*;
+
+#[test]
+fn defaults_are_the_documents() {
+    let training = BatchNormForwardTraining::new(0.5);
+    assert_eq!((training.epsilon, training.momentum), (0.5, None));
+    assert_eq!(training.data_format, DataFormat::Nxc);
+    assert_eq!(BatchNormInference::new(0.5).data_format, DataFormat::Nxc);
+    let layer_norm = LayerNorm::default();
+    assert!(layer_norm.keep_stats && layer_norm.use_affine);
+    assert_eq!((layer_norm.begin_norm_axis, layer_norm.epsilon), (-1, 1e-5));
+}
+
+fn check<T: Element, P: ParamOf<T>>() {
+    for (shape, channels, data_format) in [
+        ([3, 5, 4], 4, DataFormat::Nxc),
+        ([3, 5, 4], 5, DataFormat::Ncx),
+    ] {
+        let axes = reference::channel_axes(3, data_format);
+        let layer = Layer::<T, P>::random(&shape, channels, 1);
+        for (affine, momentum) in [(true, Some(0.75)), (false, None)] {
+            let op = BatchNormForwardTraining {
+                momentum,
+                data_format,
+                ..BatchNormForwardTraining::new(EPSILON)
+            };
+            let batch = layer.batch_norm(&axes, affine, true);
+            let weight = 1.0 - f64::from(momentum.unwrap_or(0.5));
+            let old = [&layer.mean[..], &layer.variance];
+            let running = Running::new(old, &batch, weight, 60 / channels as u64, false);
+            for subject in taking::<T>() {
+                let what = format!("{} {data_format} on {}", T::DTYPE, subject.name);
+                let inputs = BatchNormForwardTrainingInputs {
+                    shape: &shape,
+                    src: &layer.src,
+                    mean: &layer.mean,
+                    variance: &layer.variance,
+                    gamma: affine.then_some(&layer.gamma),
+                    beta: affine.then_some(&layer.beta),
+                };
+                let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+                close("dst", &got.dst, &batch.dst, &batch.dst_scale, &what);
+                let (mean, variance) = (&got.batch_mean, &got.batch_variance);
+                close("mean", mean, &batch.mean, &batch.mean_scale, &what);
+                let scale = &batch.variance_scale;
+                close("variance", variance, &batch.variance, scale, &what);
+                running.check(&got.running_mean, &got.running_variance, &what);
+            }
+        }
+        let op = BatchNormInference {
+            data_format,
+            ..BatchNormInference::new(EPSILON)
+        };
+        let want = layer.batch_norm(&axes, true, false);
+        for subject in taking::<T>() {
+            let inputs = BatchNormInferenceInputs {
+                shape: &shape,
+                src: &layer.src,
+                gamma: &layer.gamma,
+                beta: &layer.beta,
+                mean: &layer.mean,
+                variance: &layer.variance,
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+        }
+    }
+    let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 2);
+    for (use_affine, keep_stats) in [(true, true), (false, false)] {
+        let op = LayerNorm {
+            keep_stats,
+            begin_norm_axis: 1,
+            use_affine,
+            epsilon: EPSILON,
+        };
+        let want = layer.layer_norm(1, use_affine, use_affine);
+        for subject in taking::<T>() {
+            let what = &subject.name;
+            let inputs = LayerNormInputs {
+                shape: &layer.shape,
+                src: &layer.src,
+                gamma: use_affine.then_some(&layer.gamma),
+                beta: use_affine.then_some(&layer.beta),
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got.dst, &want.dst, &want.dst_scale, what);
+            assert_eq!(got.mean.is_some(), keep_stats);
+            assert_eq!(got.variance.is_some(), keep_stats);
+            if let (Some(mean), Some(variance)) = (got.mean, got.variance) {
+                close("mean", &mean, &want.mean, &want.mean_scale, what);
+                let scale = &want.variance_scale;
+                close("variance", &variance, &want.variance, scale, what);
+            }
+        }
+    }
+}
+
+#[test]
+fn as_the_reference() {
+    check::<f32, f32>();
+    check::<bf16, f32>();
+    check::<bf16, bf16>();
+}
+
+/// momentum is the old statistics' weight, and the variance is the biased one: by hand.
+#[test]
+fn momentum_weighs_what_was_there() {
+    let inputs = BatchNormForwardTrainingInputs {
+        shape: &[2, 1],
+        src: &[1.0_f32, 3.0],
+        mean: &[10.0_f32],
+        variance: &[5.0],
+        gamma: None,
+        beta: None,
+    };
+    for (momentum, mean, variance) in [
+        (Some(0.75), 8.0, 4.0),
+        (None, 6.0, 3.0),
+        (Some(1.0), 10.0, 5.0),
+    ] {
+        let op = BatchNormForwardTraining {
+            momentum,
+            ..BatchNormForwardTraining::new(1e-5)
+        };
+        for subject in subjects() {
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            near(&got.running_mean, &[mean], &subject.name);
+            near(&got.running_variance, &[variance], &subject.name);
+            assert_eq!((got.batch_mean[0], got.batch_variance[0]), (2.0, 1.0));
+        }
+    }
+}
+
+#[test]
+fn plans_are_the_engines() {
+    let gpu = &subjects()[0].gpu;
+    let engine = GpuBatchNorm::new(gpu, BatchNormOptions::new(EPSILON.into())).unwrap();
+    let types = (DType::Bf16, DType::F32);
+    let operands = BatchNormForwardOperands {
+        gamma: true,
+        beta: true,
+        running: Some(RunningUpdate {
+            weight: 0.5,
+            variance: RunningVariance::Biased,
+        }),
+        shards: Shards::default(),
+    };
+    let want = engine.plan_forward(&[7, 6], types, operands).unwrap();
+    let op = BatchNormForwardTraining::new(EPSILON);
+    assert_eq!(op.plan::<bf16, f32>(gpu, &[7, 6], true).unwrap(), want);
+    let bare = op.plan::<bf16, f32>(gpu, &[7, 6], false).unwrap();
+    assert_eq!((bare.sizes().gamma, bare.sizes().beta), (None, None));
+    assert_eq!(bare.sizes().running_mean, Some(24));
+    let want = engine.plan_inference(&[7, 6], types, true, true).unwrap();
+    let op = BatchNormInference::new(EPSILON);
+    assert_eq!(op.plan::<bf16, f32>(gpu, &[7, 6]).unwrap(), want);
+    let engine = GpuLayerNorm::new(gpu, LayerNormOptions::default()).unwrap();
+    let operands = LayerNormForwardOperands {
+        residual: false,
+        beta: true,
+        keep_statistics: true,
+    };
+    let want = engine.plan_forward(&[7, 6], types, operands).unwrap();
+    // 1e-5 of f32 is not that of f64, so the plans differ in their uniforms alone.
+    let plan = LayerNorm::default()
+        .plan::<bf16, f32>(gpu, &[7, 6])
+        .unwrap();
+    assert_eq!(plan.sizes(), want.sizes());
+    assert_eq!(plan.kernels(), want.kernels());
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let gpu = &subjects()[0].gpu;
+    let inputs = BatchNormForwardTrainingInputs {
+        shape: &[2, 2],
+        src: &[1.0_f32; 4],
+        mean: &[0.0_f32; 2],
+        variance: &[1.0; 2],
+        gamma: Some(&[1.0; 2]),
+        beta: Some(&[1.0; 2]),
+    };
+    let op = BatchNormForwardTraining::new(1e-5);
+    let run = |op: BatchNormForwardTraining, inputs| block_on(op.forward(gpu, inputs));
+    let no_beta = BatchNormForwardTrainingInputs {
+        beta: None,
+        ..inputs
+    };
+    let parts = ["expected a tensor", "gamma is given", "got none"];
+    is_argument(run(op, no_beta), "beta", &parts);
+    let no_gamma = BatchNormForwardTrainingInputs {
+        gamma: None,
+        ..inputs
+    };
+    is_argument(run(op, no_gamma), "gamma", &["beta is given", "got none"]);
+    let short = BatchNormForwardTrainingInputs {
+        mean: &[0.0; 1],
+        ..inputs
+    };
+    is_length(run(op, short), "running_mean", 2, 1);
+    let long = BatchNormForwardTrainingInputs {
+        variance: &[0.0; 3],
+        ..inputs
+    };
+    is_length(run(op, long), "running_variance", 2, 3);
+    for momentum in [0.0, -1.0, 1.5, f32::NAN, f32::INFINITY] {
+        let op = BatchNormForwardTraining {
+            momentum: Some(momentum),
+            ..op
+        };
+        is_argument(run(op, inputs), "momentum", &[&format!("got {momentum}")]);
+        is_argument(op.plan::<f32, f32>(gpu, &[2, 2], true), "momentum", &[]);
+    }
+    assert!(run(op, inputs).is_ok());
+
+    let inputs = BatchNormInferenceInputs {
+        shape: &[2, 2],
+        src: &[1.0_f32; 4],
+        gamma: &[1.0_f32; 2],
+        beta: &[1.0; 3],
+        mean: &[1.0; 2],
+        variance: &[1.0; 2],
+    };
+    let infer = |inputs| block_on(BatchNormInference::new(1e-5).forward(gpu, inputs));
+    is_length(infer(inputs), "beta", 2, 3);
+
+    let affine = LayerNormInputs {
+        shape: &[2, 2],
+        src: &[1.0_f32; 4],
+        gamma: Some(&[1.0_f32; 2]),
+        beta: None,
+    };
+    let op = LayerNorm::default();
+    let parts = ["expected a tensor with use_affine true", "got none"];
+    is_argument(block_on(op.forward(gpu, affine)), "beta", &parts);
+    let plain = LayerNorm {
+        use_affine: false,
+        ..op
+    };
+    let parts = ["expected none with use_affine false", "got a tensor"];
+    is_argument(block_on(plain.forward(gpu, affine)), "gamma", &parts);
+    let axis = LayerNorm {
+        begin_norm_axis: 2,
+        ..op
+    };
+    is_argument(axis.plan::<f32, f32>(gpu, &[2, 2]), "begin_norm_axis", &[]);
+}

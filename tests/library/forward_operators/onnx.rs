@@ -1,0 +1,216 @@
+//! ONNX's.
+
+use super::*;
+use wgpu_norm::operators::Accumulated;
+use wgpu_norm::operators::onnx::*;
+
+#[test]
+fn defaults_are_the_documents() {
+    let op = BatchNormalization::default();
+    assert_eq!((op.epsilon, op.momentum), (1e-5, 0.9));
+    assert!(!op.training_mode);
+    let op = LayerNormalization::default();
+    assert_eq!((op.axis, op.epsilon), (-1, 1e-5));
+    let op = RmsNormalization::default();
+    assert_eq!((op.axis, op.epsilon), (-1, 1e-5));
+}
+
+fn batch_norm<T: Element, P: ParamOf<T>>() {
+    let axes = reference::channel_axes(3, DataFormat::Ncx);
+    let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 14);
+    for training_mode in [true, false] {
+        let op = BatchNormalization {
+            epsilon: EPSILON,
+            momentum: 0.75,
+            training_mode,
+        };
+        let want = layer.batch_norm(&axes, true, training_mode);
+        for subject in taking::<T>() {
+            let what = format!("training {training_mode} {} on {}", T::DTYPE, subject.name);
+            let inputs = BatchNormalizationInputs {
+                shape: &layer.shape,
+                x: &layer.src,
+                scale: &layer.gamma,
+                b: &layer.beta,
+                input_mean: &layer.mean,
+                input_var: &layer.variance,
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got.y, &want.dst, &want.dst_scale, &what);
+            assert_eq!(got.running_mean.is_some(), training_mode, "{what}");
+            assert_eq!(got.running_var.is_some(), training_mode, "{what}");
+            if let (Some(mean), Some(variance)) = (got.running_mean, got.running_var) {
+                let old = [&layer.mean[..], &layer.variance];
+                Running::new(old, &want, 0.25, 21, false).check(&mean, &variance, &what);
+            }
+        }
+    }
+}
+
+fn rows<T: Accumulated>() {
+    let layer = Layer::<T, T>::random(&[4, 3, 10], 30, 15);
+    for b in [true, false] {
+        let op = LayerNormalization {
+            axis: -2,
+            epsilon: EPSILON,
+        };
+        let want = layer.layer_norm(1, true, b);
+        for subject in taking::<T>() {
+            let what = format!("B {b} {} on {}", T::DTYPE, subject.name);
+            let inputs = LayerNormalizationInputs {
+                shape: &layer.shape,
+                x: &layer.src,
+                scale: &layer.gamma,
+                b: b.then_some(&layer.beta),
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got.y, &want.dst, &want.dst_scale, &what);
+            close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
+            let [r, scale] = inverse(&want.variance);
+            close("InvStdDev", &got.inv_std_dev, &r, &scale, &what);
+        }
+    }
+    let op = RmsNormalization {
+        axis: 1,
+        epsilon: EPSILON,
+    };
+    let want = layer.rms_norm(1, true);
+    for subject in taking::<T>() {
+        let inputs = RmsNormalizationInputs {
+            shape: &layer.shape,
+            x: &layer.src,
+            scale: &layer.gamma,
+        };
+        let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+        close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+    }
+}
+
+#[test]
+fn batch_norm_is_as_the_reference() {
+    batch_norm::<f32, f32>();
+    batch_norm::<f16, f16>();
+    batch_norm::<bf16, f32>();
+}
+
+#[test]
+fn rows_are_as_the_reference() {
+    rows::<f32>();
+    rows::<f16>();
+}
+
+/// momentum is the old statistics' weight, and the variance is the biased one: by hand. (N) has one channel.
+#[test]
+fn momentum_weighs_what_was_there() {
+    for shape in [&[2, 1][..], &[2], &[1, 1, 2]] {
+        let inputs = BatchNormalizationInputs {
+            shape,
+            x: &[1.0_f32, 3.0],
+            scale: &[2.0_f32],
+            b: &[5.0],
+            input_mean: &[10.0_f32],
+            input_var: &[5.0],
+        };
+        for (momentum, mean, variance) in [(0.75, 8.0, 4.0), (0.0, 2.0, 1.0), (1.0, 10.0, 5.0)] {
+            let op = BatchNormalization {
+                momentum,
+                training_mode: true,
+                epsilon: 1e-6,
+            };
+            for subject in subjects() {
+                let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+                near(&got.running_mean.unwrap(), &[mean], &subject.name);
+                near(&got.running_var.unwrap(), &[variance], &subject.name);
+                near(&got.y, &[3.0, 7.0], &subject.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn plans_are_the_engines() {
+    let gpu = &subjects()[0].gpu;
+    let options = BatchNormOptions {
+        data_format: DataFormat::Ncx,
+        ..BatchNormOptions::new(EPSILON.into())
+    };
+    let engine = GpuBatchNorm::new(gpu, options).unwrap();
+    let types = DTypes::from((DType::F16, DType::F16)).with_statistics(DType::F32);
+    let operands = BatchNormForwardOperands {
+        gamma: true,
+        beta: true,
+        running: Some(RunningUpdate {
+            weight: 0.5,
+            variance: RunningVariance::Biased,
+        }),
+        shards: Shards::default(),
+    };
+    let op = BatchNormalization {
+        epsilon: EPSILON,
+        momentum: 0.5,
+        training_mode: false,
+    };
+    let want = engine.plan_forward(&[7, 1], types, operands);
+    assert_eq!(op.plan_training::<f16, f16, f32>(gpu, &[7]), want);
+    let want = engine.plan_inference(&[2, 3, 4], types, true, true);
+    assert_eq!(op.plan_inference::<f16, f16, f32>(gpu, &[2, 3, 4]), want);
+    let op = LayerNormalization::default();
+    let plan = |keep| op.plan::<f16>(gpu, &[2, 3], false, keep).unwrap().sizes();
+    assert_eq!((plan(true).variance, plan(true).beta), (Some(8), None));
+    assert_eq!(plan(false).variance, None);
+    let op = RmsNormalization::default();
+    let sizes = op.plan::<f16, f32>(gpu, &[2, 3]).unwrap().sizes();
+    assert_eq!((sizes.gamma, sizes.mean_square), (Some(12), None));
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let gpu = &subjects()[0].gpu;
+    let inputs = BatchNormalizationInputs {
+        shape: &[2, 2],
+        x: &[1.0_f32; 4],
+        scale: &[1.0_f32; 2],
+        b: &[1.0; 2],
+        input_mean: &[1.0_f32; 3],
+        input_var: &[1.0; 2],
+    };
+    for (training_mode, name) in [(true, "running_mean"), (false, "mean")] {
+        let op = BatchNormalization {
+            training_mode,
+            ..BatchNormalization::default()
+        };
+        is_length(block_on(op.forward(gpu, inputs)), name, 2, 3);
+        let short = BatchNormalizationInputs {
+            b: &[1.0; 1],
+            ..inputs
+        };
+        let result = block_on(op.forward(gpu, short));
+        assert!(matches!(result, Err(Error::Length { .. })));
+    }
+    let op = BatchNormalization {
+        momentum: 1.1,
+        training_mode: true,
+        ..BatchNormalization::default()
+    };
+    let parts = ["from 0 to 1", "got 1.1"];
+    is_argument(block_on(op.forward(gpu, inputs)), "momentum", &parts);
+    // Statistics of 32 bits go with all, those of 16 bits with parameters of the same type.
+    let op = BatchNormalization::default();
+    assert!(matches!(
+        op.plan_inference::<f16, f32, f16>(gpu, &[2, 2]),
+        Err(Error::StatisticsDType { .. })
+    ));
+    let inputs = LayerNormalizationInputs {
+        shape: &[2, 3],
+        x: &[1.0_f32; 6],
+        scale: &[1.0; 3],
+        b: Some(&[1.0; 2]),
+    };
+    let op = LayerNormalization::default();
+    is_length(block_on(op.forward(gpu, inputs)), "beta", 3, 2);
+    let op = RmsNormalization {
+        axis: -3,
+        ..Default::default()
+    };
+    is_argument(op.plan::<f32, f32>(gpu, &[2, 3]), "begin_norm_axis", &[]);
+}

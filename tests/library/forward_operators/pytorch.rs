@@ -1,0 +1,544 @@
+//! PyTorch's.
+
+use super::*;
+use wgpu_norm::operators::Accumulated;
+use wgpu_norm::operators::pytorch::*;
+use wgpu_norm::reference::{BatchNorm, LayerNorm};
+
+/// What no mask leaves out.
+fn all<T: Element, P: Element>(outputs: GradOutputs<T, P>) -> Grads<T, P> {
+    Grads {
+        diff_src: outputs.grad_input.unwrap(),
+        diff_gamma: outputs.grad_weight,
+        diff_beta: outputs.grad_bias,
+    }
+}
+
+fn batch_norm_op(training: bool, momentum: Option<f64>) -> NativeBatchNorm {
+    NativeBatchNorm {
+        training,
+        momentum,
+        num_batches_tracked: Some(4),
+        eps: EPSILON.into(),
+    }
+}
+
+/// The types of the running statistics are the accumulator's, not the parameters'.
+fn old_statistics<T: Accumulated>(channels: usize) -> [Vec<T::Statistics>; 2] {
+    let mut random = Random::new(8);
+    [
+        random.vec(channels, 1.0, 3.0),
+        random.vec(channels, 0.5, 1.0),
+    ]
+}
+
+fn batch_norm<T: Accumulated, P: ParamOf<T>>() {
+    let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 7);
+    let axes = reference::channel_axes(3, DataFormat::Ncx);
+    let old = old_statistics::<T>(5);
+    let olds = [&old[0][..], &old[1]];
+    for (affine, momentum) in [(true, Some(0.1)), (false, None)] {
+        let batch = layer.batch_norm(&axes, affine, true);
+        // None is the cumulative average, of four batches here.
+        let running = Running::new(olds, &batch, momentum.unwrap_or(0.25), 21, true);
+        for subject in taking::<T>() {
+            let what = format!("{}-{} on {}", T::DTYPE, P::DTYPE, subject.name);
+            let [mut mean, mut variance] = old.clone();
+            let inputs = NativeBatchNormInputs {
+                shape: &layer.shape,
+                input: &layer.src,
+                weight: affine.then_some(&layer.gamma),
+                bias: affine.then_some(&layer.beta),
+                running_mean: Some(&mut mean),
+                running_var: Some(&mut variance),
+            };
+            let op = batch_norm_op(true, momentum);
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got.output, &batch.dst, &batch.dst_scale, &what);
+            close(
+                "mean",
+                &got.save_mean,
+                &batch.mean,
+                &batch.mean_scale,
+                &what,
+            );
+            let [want, scale] = inverse(&batch.variance);
+            close("invstd", &got.save_invstd, &want, &scale, &what);
+            running.check(&mean, &variance, &what);
+
+            let [mut mean, mut variance] = old.clone();
+            let inputs = NativeBatchNormInputs {
+                shape: &layer.shape,
+                input: &layer.src,
+                weight: affine.then_some(&layer.gamma),
+                bias: affine.then_some(&layer.beta),
+                running_mean: Some(&mut mean),
+                running_var: Some(&mut variance),
+            };
+            let op = batch_norm_op(false, momentum);
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            let gamma = affine.then(|| to_f64(&layer.gamma));
+            let beta = affine.then(|| to_f64(&layer.beta));
+            let want = BatchNormForward {
+                shape: &layer.shape,
+                channel_axes: &axes,
+                src: &to_f64(&layer.src),
+                gamma: gamma.as_deref(),
+                beta: beta.as_deref(),
+                epsilon: EPSILON.into(),
+            };
+            let want = want.infer(&to_f64(&old[0]), &to_f64(&old[1])).unwrap();
+            close("dst", &got.output, &want.dst, &want.dst_scale, &what);
+            assert!(got.save_mean.is_empty() && got.save_invstd.is_empty());
+            assert_eq!(to_f64(&mean), to_f64(&old[0]), "{what}");
+        }
+    }
+}
+
+fn batch_norm_backward<T: Accumulated, P: ParamOf<T>>() {
+    let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 9);
+    let axes = reference::channel_axes(3, DataFormat::Ncx);
+    let grad_out: Vec<T> = Random::new(10).vec(105, 1.0, 0.1);
+    let [running_mean, running_var] = old_statistics::<T>(5);
+    for train in [true, false] {
+        for subject in taking::<T>() {
+            let what = format!("train {train}, {} on {}", T::DTYPE, subject.name);
+            let inputs = NativeBatchNormInputs {
+                shape: &layer.shape,
+                input: &layer.src,
+                weight: Some(&layer.gamma),
+                bias: None,
+                running_mean: None,
+                running_var: None,
+            };
+            let forward =
+                block_on(batch_norm_op(true, Some(0.1)).forward(&subject.gpu, inputs)).unwrap();
+            let invstd = to_f64(&forward.save_invstd).into_iter();
+            let epsilon = f64::from(EPSILON);
+            let (mean, variance) = match train {
+                true => (
+                    to_f64(&forward.save_mean),
+                    invstd.map(|r| 1.0 / (r * r) - epsilon).collect(),
+                ),
+                false => (to_f64(&running_mean), to_f64(&running_var)),
+            };
+            let reference = BatchNorm {
+                shape: &layer.shape,
+                channel_axes: &axes,
+                src: &to_f64(&layer.src),
+                diff_dst: &to_f64(&grad_out),
+                mean: &mean,
+                variance: &variance,
+                gamma: Some(&to_f64(&layer.gamma)),
+                epsilon,
+                statistics: match train {
+                    true => Statistics::Batch,
+                    false => Statistics::Constant,
+                },
+                param_grads: ParamGrads::Both,
+            };
+            let op = NativeBatchNormBackward {
+                train,
+                eps: epsilon,
+                output_mask: [true; 3],
+            };
+            let inputs = NativeBatchNormBackwardInputs {
+                shape: &layer.shape,
+                grad_out: &grad_out,
+                input: &layer.src,
+                weight: Some(&layer.gamma),
+                running_mean: (!train).then_some(&running_mean),
+                running_var: (!train).then_some(&running_var),
+                save_mean: train.then_some(&forward.save_mean),
+                save_invstd: train.then_some(&forward.save_invstd),
+            };
+            let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+            let want = reference.backward().unwrap();
+            assert_close(&all(got.clone()), &want, ParamGrads::Both, &what);
+
+            // What is left out changes nothing else: weight scales grad_input without its own gradient, too.
+            for output_mask in [
+                [true, false, false],
+                [false, true, false],
+                [true, false, true],
+            ] {
+                let op = NativeBatchNormBackward { output_mask, ..op };
+                let masked = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+                let [input, weight, bias] = output_mask;
+                assert_eq!(masked.grad_weight.is_some(), weight, "{what}");
+                assert_eq!(masked.grad_bias.is_some(), bias, "{what}");
+                assert_eq!(masked.grad_input.is_some(), input, "{what}");
+                if let Some(grad_input) = masked.grad_input {
+                    let scale = &want.diff_src_scale;
+                    close("masked", &grad_input, &want.diff_src, scale, &what);
+                }
+            }
+        }
+    }
+}
+
+fn layer_norm<T: Accumulated, P: ParamOf<T>>() {
+    let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 11);
+    let grad_out: Vec<T> = Random::new(12).vec(120, 1.0, 0.1);
+    for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
+        let want = layer.layer_norm(1, weight, bias);
+        for subject in taking::<T>() {
+            let what = format!(
+                "weight {weight}, bias {bias}, {}-{} on {}",
+                T::DTYPE,
+                P::DTYPE,
+                subject.name
+            );
+            let inputs = NativeLayerNormInputs {
+                shape: &layer.shape,
+                input: &layer.src,
+                normalized_shape: &[3, 10],
+                weight: weight.then_some(&layer.gamma),
+                bias: bias.then_some(&layer.beta),
+            };
+            let op = NativeLayerNorm {
+                eps: EPSILON.into(),
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got.output, &want.dst, &want.dst_scale, &what);
+            close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
+            let [r, scale] = inverse(&want.variance);
+            close("rstd", &got.rstd, &r, &scale, &what);
+
+            let r = to_f64(&got.rstd).into_iter();
+            let epsilon = f64::from(EPSILON);
+            let gamma = to_f64(&layer.gamma);
+            let reference = LayerNorm {
+                shape: &layer.shape,
+                begin_norm_axis: 1,
+                src: &to_f64(&layer.src),
+                diff_dst: &to_f64(&grad_out),
+                mean: &to_f64(&got.mean),
+                variance: &r.map(|r| 1.0 / (r * r) - epsilon).collect::<Vec<_>>(),
+                gamma: weight.then_some(&gamma),
+                epsilon,
+                param_grads: ParamGrads::Both,
+            };
+            let reference = reference.backward().unwrap();
+            let inputs = NativeLayerNormBackwardInputs {
+                shape: &layer.shape,
+                grad_out: &grad_out,
+                input: &layer.src,
+                normalized_shape: &[3, 10],
+                mean: &got.mean,
+                rstd: &got.rstd,
+                weight: inputs.weight,
+                bias: inputs.bias,
+            };
+            for output_mask in [[true; 3], [true, false, false], [false, true, true]] {
+                let op = NativeLayerNormBackward { output_mask };
+                let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+                assert_eq!(got.grad_input.is_some(), output_mask[0], "{what}");
+                let has_weight = output_mask[1] && weight;
+                assert_eq!(got.grad_weight.is_some(), has_weight, "{what}");
+                assert_eq!(got.grad_bias.is_some(), output_mask[2] && bias, "{what}");
+                if let Some(grad_input) = got.grad_input {
+                    let (want, scale) = (&reference.diff_src, &reference.diff_src_scale);
+                    close("grad_input", &grad_input, want, scale, &what);
+                }
+                if let Some(grad_weight) = got.grad_weight {
+                    let (want, scale) = (&reference.diff_gamma, &reference.diff_gamma_scale);
+                    close("grad_weight", &grad_weight, want, scale, &what);
+                }
+                if let Some(grad_bias) = got.grad_bias {
+                    let (want, scale) = (&reference.diff_beta, &reference.diff_beta_scale);
+                    close("grad_bias", &grad_bias, want, scale, &what);
+                }
+            }
+        }
+    }
+}
+
+fn rms_norm<T: Accumulated, P: ParamOf<T>>() {
+    let layer = Layer::<T, P>::random(&[4, 3, 10], 10, 13);
+    for weight in [true, false] {
+        let want = layer.rms_norm(2, weight);
+        for subject in taking::<T>() {
+            let inputs = RmsNormInputs {
+                shape: &layer.shape,
+                input: &layer.src,
+                normalized_shape: &[10],
+                weight: weight.then_some(&layer.gamma),
+            };
+            let op = RmsNorm {
+                eps: EPSILON.into(),
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+        }
+    }
+}
+
+#[test]
+fn batch_norm_is_as_the_reference() {
+    batch_norm::<f32, f32>();
+    batch_norm::<f16, f16>();
+    batch_norm::<bf16, f32>();
+}
+
+#[test]
+fn batch_norm_backward_is_as_the_reference() {
+    batch_norm_backward::<f32, f32>();
+    batch_norm_backward::<f16, f16>();
+    batch_norm_backward::<f64, f64>();
+}
+
+#[test]
+fn layer_norm_is_as_the_reference() {
+    layer_norm::<f32, f32>();
+    layer_norm::<f16, f16>();
+    layer_norm::<bf16, f32>();
+}
+
+#[test]
+fn rms_norm_is_as_the_reference() {
+    rms_norm::<f32, f32>();
+    rms_norm::<bf16, bf16>();
+}
+
+/// momentum is the batch's weight, and the running variance is the unbiased one: by hand.
+#[test]
+fn momentum_weighs_the_batch() {
+    for (momentum, batches, mean, variance) in [
+        (Some(0.25), None, 8.0, 4.25),
+        (None, Some(2), 6.0, 3.5),
+        (None, Some(1), 2.0, 2.0),
+        (Some(0.0), None, 10.0, 5.0),
+    ] {
+        for subject in subjects() {
+            let (mut running_mean, mut running_var) = ([10.0], [5.0]);
+            let inputs = NativeBatchNormInputs {
+                shape: &[2, 1],
+                input: &[1.0_f32, 3.0],
+                weight: None::<&[f32]>,
+                bias: None,
+                running_mean: Some(&mut running_mean),
+                running_var: Some(&mut running_var),
+            };
+            let op = NativeBatchNorm {
+                momentum,
+                num_batches_tracked: batches,
+                ..NativeBatchNorm::default()
+            };
+            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
+            near(&running_mean, &[mean], &subject.name);
+            near(&running_var, &[variance], &subject.name);
+            near(&got.save_invstd, &[1.0 / 1.00001_f32.sqrt()], &subject.name);
+        }
+    }
+}
+
+/// A variance of 0 comes back as what rounding leaves of it, and the gradient is right all the same.
+#[test]
+fn a_variance_that_is_tiny_beside_eps() {
+    let src = [3.0_f32; 4];
+    for subject in subjects() {
+        let inputs = NativeBatchNormInputs {
+            shape: &[4, 1],
+            input: &src,
+            weight: None::<&[f32]>,
+            bias: None,
+            running_mean: None,
+            running_var: None,
+        };
+        let forward = NativeBatchNorm::default();
+        let forward = block_on(forward.forward(&subject.gpu, inputs)).unwrap();
+        let inputs = NativeBatchNormBackwardInputs {
+            shape: &[4, 1],
+            grad_out: &[1.0, 0.0, 0.0, 0.0],
+            input: &src,
+            weight: None::<&[f32]>,
+            running_mean: None,
+            running_var: None,
+            save_mean: Some(&forward.save_mean),
+            save_invstd: Some(&forward.save_invstd),
+        };
+        let op = NativeBatchNormBackward::default();
+        let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+        let r = 1e-5_f32.sqrt().recip();
+        let want = [0.75 * r, -0.25 * r, -0.25 * r, -0.25 * r];
+        near(&got.grad_input.unwrap(), &want, &subject.name);
+        let inputs = NativeLayerNormBackwardInputs {
+            shape: &[1, 4],
+            grad_out: &[1.0, 0.0, 0.0, 0.0],
+            input: &src,
+            normalized_shape: &[4],
+            mean: &forward.save_mean,
+            rstd: &forward.save_invstd,
+            weight: None::<&[f32]>,
+            bias: None,
+        };
+        let op = NativeLayerNormBackward::default();
+        let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+        near(&got.grad_input.unwrap(), &want, &subject.name);
+    }
+}
+
+#[test]
+fn plans_are_the_engines() {
+    let gpu = &subjects()[0].gpu;
+    let options = BatchNormOptions {
+        data_format: DataFormat::Ncx,
+        ..BatchNormOptions::new(EPSILON.into())
+    };
+    let engine = GpuBatchNorm::new(gpu, options).unwrap();
+    let types = DTypes::from((DType::F16, DType::F16)).with_statistics(DType::F32);
+    let shape = [2, 3, 4];
+    let operands = BatchNormForwardOperands {
+        gamma: true,
+        beta: false,
+        running: Some(RunningUpdate {
+            weight: 0.25,
+            variance: RunningVariance::Unbiased,
+        }),
+        shards: Shards::default(),
+    };
+    let want = engine.plan_forward(&shape, types, operands);
+    let op = batch_norm_op(true, None);
+    let plan = op.plan_training::<f16, f16>(gpu, &shape, true, false, true);
+    assert_eq!(plan, want);
+    let want = engine.plan_inference(&shape, types, false, true);
+    let plan = op.plan_inference::<f16, f16>(gpu, &shape, false, true);
+    assert_eq!(plan, want);
+    let want = engine.plan(&shape, types, true);
+    let op = NativeBatchNormBackward {
+        eps: EPSILON.into(),
+        ..Default::default()
+    };
+    assert_eq!(op.plan::<f16, f16>(gpu, &shape, true), want);
+
+    let options = LayerNormOptions {
+        begin_norm_axis: 1,
+        epsilon: EPSILON.into(),
+        ..LayerNormOptions::default()
+    };
+    let engine = GpuLayerNorm::new(gpu, options).unwrap();
+    let operands = LayerNormForwardOperands {
+        residual: false,
+        beta: true,
+        keep_statistics: true,
+    };
+    let want = engine.plan_forward(&shape, types, operands);
+    let op = NativeLayerNorm {
+        eps: EPSILON.into(),
+    };
+    let plan = |weight, bias| op.plan::<f16, f16>(gpu, &shape, &[3, 4], weight, bias);
+    assert_eq!(plan(true, true), want);
+    is_argument(plan(false, true), "weight", &["a tensor", "1s", "got none"]);
+    assert_eq!(plan(false, false).unwrap().sizes().gamma, None);
+    let want = engine.plan(&shape, types);
+    let op = NativeLayerNormBackward::default();
+    let plan = op.plan::<f16, f16>(gpu, &shape, &[3, 4], true, EPSILON.into());
+    assert_eq!(plan, want);
+    let op = RmsNorm { eps: 1e-5 };
+    let plan = op.plan::<f16, f32>(gpu, &shape, &[4], true, true).unwrap();
+    let sizes = plan.sizes();
+    assert_eq!((sizes.gamma, sizes.mean_square), (Some(16), Some(24)));
+}
+
+#[test]
+fn bad_arguments_are_named() {
+    let gpu = &subjects()[0].gpu;
+    let run = |op: NativeBatchNorm, shape: &[usize], mean: usize, variance: usize| {
+        let (mut mean, mut variance) = (vec![0.0; mean], vec![1.0; variance]);
+        let inputs = NativeBatchNormInputs {
+            shape,
+            input: &vec![1.0_f32; shape.iter().product()],
+            weight: Some(&[1.0_f32; 2]),
+            bias: None,
+            running_mean: (!mean.is_empty()).then_some(&mut mean),
+            running_var: (!variance.is_empty()).then_some(&mut variance),
+        };
+        block_on(op.forward(gpu, inputs))
+    };
+    let op = NativeBatchNorm::default();
+    assert!(run(op, &[3, 2], 2, 2).is_ok() && run(op, &[3, 2], 0, 0).is_ok());
+    is_length(run(op, &[3, 2], 3, 2), "running_mean", 2, 3);
+    is_length(run(op, &[3, 2], 2, 1), "running_variance", 2, 1);
+    is_length(run(op, &[2, 3], 3, 3), "gamma", 3, 2);
+    is_argument(
+        run(op, &[3, 2], 0, 2),
+        "running_mean",
+        &["as running_var is given", "got none"],
+    );
+    is_argument(run(op, &[3, 2], 2, 0), "running_var", &["got none"]);
+    let infer = NativeBatchNorm {
+        training: false,
+        ..op
+    };
+    is_argument(
+        run(infer, &[3, 2], 0, 0),
+        "running_mean",
+        &["without training"],
+    );
+    // One element in a channel has no unbiased variance, but is no error where none is asked for.
+    let parts = ["two elements", "unbiased", "got channels of one"];
+    is_argument(run(op, &[1, 2], 2, 2), "running variance", &parts);
+    assert!(run(op, &[1, 2], 0, 0).is_ok() && run(infer, &[1, 2], 2, 2).is_ok());
+    for (momentum, batches) in [(None, None), (None, Some(0))] {
+        let op = NativeBatchNorm {
+            momentum,
+            num_batches_tracked: batches,
+            ..op
+        };
+        is_argument(run(op, &[3, 2], 2, 2), "num_batches_tracked", &[]);
+        assert!(run(op, &[3, 2], 0, 0).is_ok());
+    }
+    let op = NativeBatchNorm {
+        momentum: Some(-0.1),
+        ..op
+    };
+    is_argument(run(op, &[3, 2], 2, 2), "momentum", &["got -0.1"]);
+
+    let inputs = NativeBatchNormBackwardInputs {
+        shape: &[3, 2],
+        grad_out: &[1.0_f32; 6],
+        input: &[1.0; 6],
+        weight: None::<&[f32]>,
+        running_mean: None,
+        running_var: None,
+        save_mean: Some(&[0.0; 2]),
+        save_invstd: Some(&[1.0, f32::INFINITY]),
+    };
+    let op = NativeBatchNormBackward::default();
+    let error = block_on(op.backward(gpu, inputs)).unwrap_err();
+    assert!(
+        matches!(error, Error::Variance { channel: 1, .. }),
+        "{error}"
+    );
+    let none = NativeBatchNormBackwardInputs {
+        save_invstd: None,
+        ..inputs
+    };
+    let parts = ["with train", "got none"];
+    is_argument(block_on(op.backward(gpu, none)), "save_invstd", &parts);
+    let constant = NativeBatchNormBackward { train: false, ..op };
+    let result = block_on(constant.backward(gpu, inputs));
+    is_argument(result, "running_mean", &["without train"]);
+
+    let inputs = NativeLayerNormInputs {
+        shape: &[2, 3],
+        input: &[1.0_f32; 6],
+        normalized_shape: &[2],
+        weight: None,
+        bias: Some(&[1.0_f32; 2]),
+    };
+    let forward = |inputs| block_on(NativeLayerNorm { eps: 1e-5 }.forward(gpu, inputs));
+    let parts = ["last sizes of [2, 3]", "got [2]"];
+    is_argument(forward(inputs), "normalized_shape", &parts);
+    let inputs = NativeLayerNormInputs {
+        normalized_shape: &[3],
+        ..inputs
+    };
+    is_length(forward(inputs), "beta", 3, 2);
+    let op = RmsNorm { eps: 1e-5 };
+    for normalized_shape in [&[][..], &[1, 2, 3], &[3, 2]] {
+        let plan = op.plan::<f32, f32>(gpu, &[2, 3], normalized_shape, false, false);
+        is_argument(plan, "normalized_shape", &[]);
+    }
+}
