@@ -32,7 +32,7 @@
 //! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
-//! | your operator | [`operators`]: those of oneDNN Graph, DirectML and nGraph under their own names |
+//! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
 //! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
@@ -45,11 +45,26 @@
 //!
 //! | document | operator | here |
 //! |---|---|---|
+//! | oneDNN Graph | `BatchNormForwardTraining` | [`operators::onednn::BatchNormForwardTraining`] |
+//! | oneDNN Graph | `BatchNormInference` | [`operators::onednn::BatchNormInference`] |
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
+//! | oneDNN Graph | `LayerNorm` | [`operators::onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTraining`] |
+//! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`operators::directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationGrad`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTrainingGrad`] |
+//! | nGraph | `BatchNormTraining` | [`operators::ngraph::BatchNormTraining`] |
+//! | nGraph | `BatchNormInference` | [`operators::ngraph::BatchNormInference`] |
 //! | nGraph | `BatchNormTrainingBackprop` | [`operators::ngraph::BatchNormTrainingBackprop`] |
+//! | PyTorch | `native_batch_norm` | [`operators::pytorch::NativeBatchNorm`] |
+//! | PyTorch | `native_batch_norm_backward` | [`operators::pytorch::NativeBatchNormBackward`] |
+//! | PyTorch | `native_layer_norm` | [`operators::pytorch::NativeLayerNorm`] |
+//! | PyTorch | `native_layer_norm_backward` | [`operators::pytorch::NativeLayerNormBackward`] |
+//! | PyTorch | `rms_norm` | [`operators::pytorch::RmsNorm`] |
+//! | ONNX | `BatchNormalization` | [`operators::onnx::BatchNormalization`] |
+//! | ONNX | `LayerNormalization` | [`operators::onnx::LayerNormalization`] |
+//! | ONNX | `RMSNormalization` | [`operators::onnx::RmsNormalization`] |
 //!
 //! # On device buffers
 //!

@@ -28,7 +28,7 @@
 //! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host
 //! memory. `plan` is the first of the three stages on the caller's buffers, and gives the plan types
 //! that the rest of the crate has, such as [`BatchNormPlan`](crate::BatchNormPlan). Their buffers and the messages of
-//! [`Error`](crate::Error) call the tensors `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
+//! [`Error`] call the tensors `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
 //! `running_mean`, `running_variance`, `diff_src`, `diff_gamma` and `diff_beta`; each operator's table says which of its
 //! own is which.
 //!

@@ -124,10 +124,10 @@ fn plans_are_the_engines() {
     };
     let want = engine.plan_forward_broadcast(input, own, types, operands);
     let op = BatchNormalizationTraining::new(EPSILON);
-    assert_eq!(op.plan::<f16>(gpu, input, own), want);
+    same(op.plan::<f16>(gpu, input, own), want);
     let want = engine.plan_inference_broadcast(input, own, types, true, true);
     let op = BatchNormalization::new(EPSILON);
-    assert_eq!(op.plan::<f16>(gpu, input, own, own, own, own), want);
+    same(op.plan::<f16>(gpu, input, own, own, own, own), want);
     let other = op.plan::<f16>(gpu, input, own, own, own, &[1, 1, 2]);
     let parts = ["mean's sizes, [1, 6, 1]", "got [1, 1, 2]"];
     is_argument(other, "beta", &parts);

@@ -12,6 +12,10 @@ use crate::common::errors::says;
 use crate::common::{Subject, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
+use wgpu_norm::operators::{
+    directml as directml_ops, ngraph as ngraph_ops, onednn as onednn_ops, onnx as onnx_ops,
+    pytorch as pytorch_ops,
+};
 use wgpu_norm::reference::{self, BatchNormForward, Forward, scaled_error};
 use wgpu_norm::{
     BatchNormForwardOperands, BatchNormOptions, DType, DTypes, DataFormat, Element, Error,
@@ -175,4 +179,109 @@ fn is_argument<V: std::fmt::Debug>(result: Result<V, Error>, name: &str, parts: 
         "{error:?}"
     );
     says(&error, parts);
+}
+
+/// A plan that is the engine's.
+#[track_caller]
+fn same<P: PartialEq + std::fmt::Debug>(plan: Result<P, Error>, engine: Result<P, Error>) {
+    assert_eq!(plan.unwrap(), engine.unwrap());
+}
+
+/// DirectML's document allows 0; no operator here does.
+#[test]
+fn epsilon_zero_is_refused_by_every_operator() {
+    #[track_caller]
+    fn refused<P: std::fmt::Debug>(plan: Result<P, Error>) {
+        let error = plan.unwrap_err();
+        assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
+    }
+    let gpu = &subjects()[0].gpu;
+    let shape = &[2, 3];
+    let own = &[1, 3];
+    let training = onednn_ops::BatchNormForwardTraining::new(0.0);
+    refused(training.plan::<f32, f32>(gpu, shape, true));
+    let inference = onednn_ops::BatchNormInference::new(0.0);
+    refused(inference.plan::<f32, f32>(gpu, shape));
+    let layer_norm = onednn_ops::LayerNorm {
+        epsilon: 0.0,
+        ..Default::default()
+    };
+    refused(layer_norm.plan::<f32, f32>(gpu, shape));
+    let training = directml_ops::BatchNormalizationTraining::new(0.0);
+    refused(training.plan::<f32>(gpu, shape, own));
+    let inference = directml_ops::BatchNormalization::new(0.0);
+    refused(inference.plan::<f32>(gpu, shape, own, own, own, own));
+    let training = ngraph_ops::BatchNormTraining { epsilon: 0.0 };
+    refused(training.plan::<f32>(gpu, shape));
+    let inference = ngraph_ops::BatchNormInference { epsilon: 0.0 };
+    refused(inference.plan::<f32>(gpu, shape));
+    let batch_norm = pytorch_ops::NativeBatchNorm {
+        eps: 0.0,
+        ..Default::default()
+    };
+    refused(batch_norm.plan_training::<f32, f32>(gpu, shape, true, true, true));
+    refused(batch_norm.plan_inference::<f32, f32>(gpu, shape, true, true));
+    let batch_norm = pytorch_ops::NativeBatchNormBackward {
+        eps: 0.0,
+        ..Default::default()
+    };
+    refused(batch_norm.plan::<f32, f32>(gpu, shape, true));
+    let layer_norm = pytorch_ops::NativeLayerNorm { eps: 0.0 };
+    refused(layer_norm.plan::<f32, f32>(gpu, shape, &[3], true, true));
+    let layer_norm = pytorch_ops::NativeLayerNormBackward::default();
+    refused(layer_norm.plan::<f32, f32>(gpu, shape, &[3], true, 0.0));
+    let rms_norm = pytorch_ops::RmsNorm { eps: 0.0 };
+    refused(rms_norm.plan::<f32, f32>(gpu, shape, &[3], true, true));
+    let batch_norm = onnx_ops::BatchNormalization {
+        epsilon: 0.0,
+        ..Default::default()
+    };
+    refused(batch_norm.plan_training::<f32, f32, f32>(gpu, shape));
+    refused(batch_norm.plan_inference::<f32, f32, f32>(gpu, shape));
+    let layer_norm = onnx_ops::LayerNormalization {
+        epsilon: 0.0,
+        ..Default::default()
+    };
+    refused(layer_norm.plan::<f32>(gpu, shape, true, true));
+    let rms_norm = onnx_ops::RmsNormalization {
+        epsilon: 0.0,
+        ..Default::default()
+    };
+    refused(rms_norm.plan::<f32, f32>(gpu, shape));
+}
+
+/// Futures that go to any executor's threads.
+#[test]
+fn futures_are_sent() {
+    fn assert_send(_: impl Future + Send) {}
+    let gpu = &subjects()[0].gpu;
+    let inputs = pytorch_ops::NativeBatchNormInputs::<f16, f32> {
+        shape: &[],
+        input: &[],
+        weight: None,
+        bias: None,
+        running_mean: Some(&mut []),
+        running_var: Some(&mut []),
+    };
+    assert_send(pytorch_ops::NativeBatchNorm::default().forward(gpu, inputs));
+    let inputs = onnx_ops::LayerNormalizationInputs::<f64> {
+        shape: &[],
+        x: &[],
+        scale: &[],
+        b: None,
+    };
+    assert_send(onnx_ops::LayerNormalization::default().forward(gpu, inputs));
+    let parameter = directml_ops::Parameter::<f16> {
+        dimensions: &[],
+        tensor: &[],
+    };
+    let inputs = directml_ops::BatchNormalizationInputs {
+        input_dimensions: &[],
+        input_tensor: &[],
+        mean_tensor: parameter,
+        variance_tensor: parameter,
+        scale_tensor: parameter,
+        bias_tensor: parameter,
+    };
+    assert_send(directml_ops::BatchNormalization::new(1e-5).forward(gpu, inputs));
 }

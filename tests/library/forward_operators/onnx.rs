@@ -151,9 +151,9 @@ fn plans_are_the_engines() {
         training_mode: false,
     };
     let want = engine.plan_forward(&[7, 1], types, operands);
-    assert_eq!(op.plan_training::<f16, f16, f32>(gpu, &[7]), want);
+    same(op.plan_training::<f16, f16, f32>(gpu, &[7]), want);
     let want = engine.plan_inference(&[2, 3, 4], types, true, true);
-    assert_eq!(op.plan_inference::<f16, f16, f32>(gpu, &[2, 3, 4]), want);
+    same(op.plan_inference::<f16, f16, f32>(gpu, &[2, 3, 4]), want);
     let op = LayerNormalization::default();
     let plan = |keep| op.plan::<f16>(gpu, &[2, 3], false, keep).unwrap().sizes();
     assert_eq!((plan(true).variance, plan(true).beta), (Some(8), None));

@@ -401,16 +401,16 @@ fn plans_are_the_engines() {
     let want = engine.plan_forward(&shape, types, operands);
     let op = batch_norm_op(true, None);
     let plan = op.plan_training::<f16, f16>(gpu, &shape, true, false, true);
-    assert_eq!(plan, want);
+    same(plan, want);
     let want = engine.plan_inference(&shape, types, false, true);
     let plan = op.plan_inference::<f16, f16>(gpu, &shape, false, true);
-    assert_eq!(plan, want);
+    same(plan, want);
     let want = engine.plan(&shape, types, true);
     let op = NativeBatchNormBackward {
         eps: EPSILON.into(),
         ..Default::default()
     };
-    assert_eq!(op.plan::<f16, f16>(gpu, &shape, true), want);
+    same(op.plan::<f16, f16>(gpu, &shape, true), want);
 
     let options = LayerNormOptions {
         begin_norm_axis: 1,
@@ -428,13 +428,13 @@ fn plans_are_the_engines() {
         eps: EPSILON.into(),
     };
     let plan = |weight, bias| op.plan::<f16, f16>(gpu, &shape, &[3, 4], weight, bias);
-    assert_eq!(plan(true, true), want);
+    same(plan(true, true), want);
     is_argument(plan(false, true), "weight", &["a tensor", "1s", "got none"]);
     assert_eq!(plan(false, false).unwrap().sizes().gamma, None);
     let want = engine.plan(&shape, types);
     let op = NativeLayerNormBackward::default();
     let plan = op.plan::<f16, f16>(gpu, &shape, &[3, 4], true, EPSILON.into());
-    assert_eq!(plan, want);
+    same(plan, want);
     let op = RmsNorm { eps: 1e-5 };
     let plan = op.plan::<f16, f32>(gpu, &shape, &[4], true, true).unwrap();
     let sizes = plan.sizes();
