@@ -83,6 +83,7 @@ fn rows_fused(
         if kept && thread == 0u && own < uniforms.rows {
             store_workspace(uniforms.stats + row, record_of_row(cell, real(uniforms.columns)));
         }
+        if stored && thread == 0u && own < uniforms.rows { store_row(row, cell); }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var written = Vector();

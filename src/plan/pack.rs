@@ -23,7 +23,7 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
         let all = [&statistics, params].concat();
-        if 1 + all.len() <= self.profile.max_storage_buffers as usize {
+        if all.len() < self.profile.max_storage_buffers as usize {
             return Ok(vec![self.pack(tensors, &all, epsilon, stats, false)?]);
         }
         Ok(vec![
