@@ -99,6 +99,7 @@ export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
 failed=no
 # A process for each module of the library's program: what drivers have compiled stays in a process's memory.
 run_tests() {
+    cargo test --no-run --lib --bins --test library --test integration
     with_drivers cargo test --lib --no-fail-fast || failed=yes
     modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
     [ -n "$modules" ] || failed=yes

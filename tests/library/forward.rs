@@ -2,7 +2,7 @@
 //! tunings, algorithms, windows, few buffers, running statistics, gamma, beta and residual.
 
 use crate::common::data::{Random, to_f64};
-use crate::common::{Subject, random_cases, subjects};
+use crate::common::{Subject, every_subject, random_cases};
 use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
@@ -342,7 +342,7 @@ fn either<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
 
 #[test]
 fn random_problems() {
-    for subject in subjects().iter().filter(|subject| !subject.checked) {
+    for subject in every_subject().iter().filter(|subject| !subject.checked) {
         let mut choice = Choice(Random::new(71));
         let mut ran = 0;
         for case in 0..random_cases(480) {
