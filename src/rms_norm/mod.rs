@@ -35,9 +35,10 @@ impl Default for RmsNormOptions {
     }
 }
 
-/// The gradient of RMS normalization, y = gamma · src / √(mean(src²) + epsilon).
+/// RMS normalization, y = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
+/// [`backward`](Self::backward).
 ///
-/// A row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
+/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
 /// row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
 ///
 /// * diff_src = r · (d − x̂ · mean(d · x̂))
