@@ -147,6 +147,86 @@ layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
 layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
 layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
+
+# Batch norm in training, by each algorithm.
+batch_norm_forward/{4x6x20,5x33x27}/ncx/running_unbiased/f32/channels_first/{gpu,software}
+batch_norm_forward/{61x3x3,2x31x1}/ncx/running/{f16,bf16-f32}/channels_first/software
+batch_norm_forward/{2x3x1201,31x7x9}/ncx/running/f32/channels_first/tiny
+batch_norm_forward/5x7x27/ncx/running_unbiased=0.1/{f16-f16-f32,f64}/channels_first
+batch_norm_forward/{61x3,64x128}/nxc/running_unbiased/f32/channels_last/{gpu,tiny}
+batch_norm_forward/300x7/nxc/running/f32/channels_last/software
+batch_norm_forward/{17x33x8,13x8x5}/ncx/f32/channels_last/gpu
+batch_norm_forward/33x20/nxc/running/{f16-f32,bf16,bf16-bf16-f32,f64}/channels_last
+batch_norm_forward/{1x32x30,3x24x9,1x301x7}/ncx/running/f32/fused_channels_first/{gpu,software}
+batch_norm_forward/4x8x92/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=800
+batch_norm_forward/3x12x9/ncx/running/{f16,bf16-f32}/fused_channels_first
+batch_norm_forward/{64x128,300x4}/nxc/running/f32/fused_channels_last/gpu
+batch_norm_forward/70x12/nxc/{f16-f32,f64}/fused_channels_last
+batch_norm_forward/6x5x8/params_6x1x8/running/f32/general/{gpu,tiny}
+batch_norm_forward/3x4x5x37/params_3x1x5x1/{f32,bf16}/general/gpu
+# Without gamma, beta; with few bindings.
+batch_norm_forward/4x6x20/ncx/{no_gamma,no_beta/running=1,no_gamma/no_beta}/f32/channels_first/gpu
+batch_norm_forward/{5x33x27/ncx/channels_first,61x3/nxc/channels_last}/running/f32/max_storage_buffers=4
+batch_norm_forward/3x24x9/ncx/no_beta/f32/fused_channels_first/gpu
+batch_norm_forward/300x4/nxc/no_gamma/f32/fused_channels_last/gpu
+# Two halves, of all samples and of two parts.
+batch_norm_forward/7x5x27/ncx/running_unbiased/{f32,bf16}/channels_first/{halves,two_shards}
+batch_norm_forward/{7x5/f32,70x12/f64}/nxc/running/channels_last/{halves,two_shards}
+batch_norm_forward/7x8x4/ncx/running/f32/{two_shards/exact,two_shards/max_storage_buffers=4}
+# Numbers that are not just random: statistics without cancellation, equal elements.
+batch_norm_forward/4x9x50/ncx/f32/{tiny_variance,large_mean,huge_mean,equal}/channels_first
+batch_norm_forward/50x9/nxc/f32/{large_mean,huge_mean,equal}/channels_last
+batch_norm_forward/4x9x50/ncx/f32/{huge_mean,equal}/fused_channels_first
+batch_norm_forward/50x8/nxc/f32/huge_mean/fused_channels_last
+batch_norm_forward/4x9x50/ncx/f16-f32/overflow
+# Long channels: loops, groups of partial sums.
+batch_norm_forward/{1x1x400017/ncx,400037x3/nxc}/f32/alternating
+batch_norm_forward/1x1x300001/ncx/f32/large_mean/channels_first/workgroup=4,tile=64,busy_workgroups=1048576
+batch_norm_forward/4194304x1/nxc/f32/alike/window_unit=256/halves
+batch_norm_forward/2000x63/nxc/running/f32/channels_last/tiny/max_binding=16384{,/two_shards}
+batch_norm_forward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
+# Buffers, windows, what is not a number, the same bits again, nothing.
+batch_norm_forward/{3x5x7/ncx/channels_first,9x12/nxc/channels_last}/running/{f32,f16}/{exact,pooled}
+batch_norm_forward/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_forward/50011x3/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_forward/3x5x7/ncx/running/f32/channels_first/{nan,infinite}
+batch_norm_forward/9x7/nxc/running/{f32,bf16}/channels_last/{nan,infinite}
+batch_norm_forward/{3x12x7/ncx/fused_channels_first,5x12/nxc/fused_channels_last}/f32/{nan,infinite}
+batch_norm_forward/{5x33x27/ncx/f32,61x3/nxc/f16}/running/repeats
+batch_norm_forward/33x20/nxc/running/f32/checked
+batch_norm_forward/{0x5,5x0}/nxc/running/f32/channels_last
+
+# Batch norm by given statistics.
+batch_norm_inference/{4x6x20,5x33x27}/ncx/f32/channels_first/gpu
+batch_norm_inference/31x7x9/ncx/f16-f16-f32/channels_first/tiny
+batch_norm_inference/{61x3,33x20}/nxc/{f32,bf16}/channels_last
+batch_norm_inference/6x5x8/params_6x1x8/no_beta/f32/general
+batch_norm_inference/5x7x27/ncx/no_gamma/{f16,f64}/exact
+batch_norm_inference/1x4x32769/ncx/no_gamma/no_beta/{f16-f32,bf16-f32}/patterns/channels_first
+batch_norm_inference/1x70000/nxc/no_beta/{f16-f32,bf16-f32}/roundings/channels_last
+batch_norm_inference/{5x7x27/ncx,61x3/nxc}/f32/max_storage_buffers=4{,/nan}
+batch_norm_inference/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_inference/4x9x50/ncx/f32/{large_mean,pooled}
+
+# Rows forward.
+{layer,rms}_norm_forward/{16x192,23x101,301x3}/f32/rows_in_registers/{gpu,software}
+{layer,rms}_norm_forward/{33x96,9x101}/residual/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
+{layer,rms}_norm_forward/{9x66,33x28}/residual/{f16-f16-f32,bf16-f32}/rows_in_registers/gpu
+{layer,rms}_norm_forward/{64x64,23x101}/f32/rows_read_twice/{gpu,tiny}
+{layer,rms}_norm_forward/{9x37,15x72}/residual/{f16-f32,bf16}/rows_read_twice/software
+{layer,rms}_norm_forward/33x24/{f64,f64/residual/rows_read_twice}
+{layer,rms}_norm_forward/{6x2x8x33/axis_2/no_statistics,33x28/no_gamma,1x9}/f32/{rows_in_registers,rows_read_twice/max_storage_buffers=4}
+{layer,rms}_norm_forward/{5x7,8x12}/residual/bf16/{exact,pooled}
+{layer,rms}_norm_forward/8x12/residual/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
+{layer,rms}_norm_forward/{3x150001,9x200}/f32/{tiny_variance,huge_mean}
+{layer,rms}_norm_forward/3x150001/residual/f32/{equal,alternating}
+{layer,rms}_norm_forward/{0x5,5x0}/f32
+layer_norm_forward/33x28/no_beta/f32
+layer_norm_forward/9x200/f32/equal/{rows_in_registers,rows_read_twice}
+layer_norm_forward/4x9x50/f16-f32/overflow
+layer_norm_forward/1000x255/f32/rows_read_twice/tiny/max_binding=65536
+layer_norm_forward/{9000x68/f32/rows_in_registers,60x2001/f32/rows_read_twice}/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_forward/21x30/residual/f32/{repeats,checked}
 ";
 
 /// The others.
