@@ -62,7 +62,7 @@ pub(super) struct Checks {
     pub windows: Option<u32>,
     /// What a NaN does not reach keeps its bits, and what it reaches is NaN.
     pub nan: bool,
-    /// What an infinity does not reach keeps its bits.
+    /// What an infinity does not reach keeps its bits, and what it makes NaN is not finite.
     pub infinite: bool,
 }
 

@@ -189,7 +189,7 @@ impl Case {
     }
 
     /// How far a value spreads from each of the inputs, at its start, its middle and its end: what does not depend on it
-    /// keeps its bits. What becomes NaN by the reference is NaN, where the value is one.
+    /// keeps its bits. What becomes NaN by the reference is NaN where the value is one, and else no finite number.
     async fn spread(
         &self,
         gpu: &GpuContext,
@@ -225,7 +225,8 @@ impl Case {
                     let wrong = all.find(|(_, ((with, without), (after, before)))| {
                         match with.to_bits() == without.to_bits() {
                             true => after.to_bits() != before.to_bits(),
-                            false => value.is_nan() && with.is_nan() && !after.is_nan(),
+                            false if value.is_nan() => with.is_nan() && !after.is_nan(),
+                            false => with.is_nan() && after.is_finite(),
                         }
                     });
                     if let Some((at, (_, (after, _)))) = wrong {
