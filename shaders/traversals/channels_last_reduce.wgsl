@@ -50,11 +50,15 @@ fn channels_last_reduce(
         var block_end = row_end;
         if in_blocks { block_end = min(row_end, row + block_rows * thread_rows); }
         var blocks = array<array<Block, vector_vec4s>, column_vectors>();
-        for (var p = 0u; p < column_vectors; p++) {
-            var src = Vector();
-            if in_blocks { src = load_vector_src(vector_of(row_start_of(batch, row), first, p)); }
-            for (var k = 0u; k < vector_vec4s; k++) {
-                blocks[p][k] = begin(src[k]);
+        if in_blocks {
+            for (var p = 0u; p < column_vectors; p++) {
+                let row_start = row_start_of(batch, row);
+                var src = load_vector_src(vector_of(row_start, first, p));
+                for (var k = 0u; k < vector_vec4s; k++) {
+                    // What is behind the tensor may be no number, and a shift of none would stay in the sums.
+                    let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
+                    blocks[p][k] = begin(select(real4(), src[k], inside));
+                }
             }
         }
         for (; row < block_end; row += thread_rows) {
