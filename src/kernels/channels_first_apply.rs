@@ -48,11 +48,11 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_first_apply.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Src, Operand::Second],
+    optional: &[Operand::Src],
     constants: ChannelsFirstApply::SAMPLES,
     uniforms: ChannelsFirstApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -41,11 +41,11 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_last_apply.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Src, Operand::Second],
+    optional: &[Operand::Src],
     constants: ChannelsLastApply::SAMPLES,
     uniforms: ChannelsLastApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

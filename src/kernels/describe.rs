@@ -1,7 +1,7 @@
 //! A kernel's constants and uniforms as Rust structs, from which their WGSL is made: a name that is wrong or missing
 //! does not compile.
 
-use super::Kernel;
+use super::{Body, Kernel};
 
 /// A kernel with its constants chosen.
 pub(crate) trait Describe: Constants {
@@ -19,7 +19,7 @@ pub(crate) trait Describe: Constants {
     }
 
     /// Numbers that one accumulator adds one after another, at most.
-    fn serial_adds(&self, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
+    fn serial_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
         0
     }
 }

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::Scalars;
-use super::{Entry, Kernel, Operand, tree};
+use super::{Body, Entry, Kernel, Operand, tree};
 
 constants! {
     struct Finish {
@@ -65,7 +65,7 @@ impl Describe for Finish {
     }
 
     /// In tiers of 32.
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
         u64::from(uniforms.group_parts)
             .div_ceil(threads * 1024)

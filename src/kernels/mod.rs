@@ -209,8 +209,10 @@ impl Tensor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Src,
-    /// What the body reads beside src, element by element.
-    Second,
+    /// Of a gradient.
+    DiffDst,
+    /// What is added before the layer.
+    Residual,
     /// The statistics that the body reads.
     Statistics,
     /// gamma and beta.
@@ -236,7 +238,8 @@ impl Operand {
         };
         match self {
             Self::Src => vec![Tensor::Src],
-            Self::Second => body.second().into_iter().collect(),
+            Self::DiffDst => of(&[Tensor::DiffDst], Body::reads),
+            Self::Residual => of(&[Tensor::Residual], Body::reads),
             Self::Statistics => body.statistics().to_vec(),
             Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
@@ -363,6 +366,9 @@ impl Entry {
     }
 }
 
+/// Rows that the channels-last kernels add up before they add the sum to others, in the body that has the fewest.
+const FEWEST_BLOCK_ROWS: u64 = 16;
+
 /// Steps of a tree of sums over so many invocations.
 fn tree(invocations: impl Into<u64>) -> u64 {
     u64::from(invocations.into().max(1).ilog2())
@@ -372,4 +378,11 @@ fn tree(invocations: impl Into<u64>) -> u64 {
 /// rows each element too.
 fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
     1 + u64::from(vector_vec4s) * (1 + 4 * u64::from(by_element))
+}
+
+/// Iterations of the loops over so many vectors in blocks of one or of two, each with so many more: whichever is more.
+fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
+    let of_a_vector = of_a_vector(vector_vec4s, false);
+    let of_ones = vectors * (1 + of_a_vector + more);
+    of_ones.max(vectors.div_ceil(2) * (1 + 2 * of_a_vector + more))
 }

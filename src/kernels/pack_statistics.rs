@@ -4,7 +4,10 @@ use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::{Entry, Kernel, Operand};
 
 constants! {
-    struct PackStatistics {}
+    struct PackStatistics {
+        /// The records are there but for beta: another dispatch has written them.
+        begun: bool,
+    }
 }
 
 uniforms! {
@@ -31,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
     text: include_str!("../../shaders/traversals/pack_statistics.wgsl"),
     operands: &[Operand::Statistics, Operand::Params, Operand::Workspace],
-    optional: &[Operand::Params],
+    optional: &[Operand::Statistics, Operand::Params],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::{RowTiles, Scalars};
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
@@ -61,7 +61,7 @@ impl Describe for RowsFused {
         }
     }
 
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }
@@ -71,14 +71,15 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/rows_fused.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
+        Operand::Residual,
         Operand::Statistics,
         Operand::Params,
         Operand::Workspace,
         Operand::Result,
         Operand::Sum,
     ],
-    optional: &[Operand::Params, Operand::Sum],
+    optional: &[Operand::Residual, Operand::Params, Operand::Sum],
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",

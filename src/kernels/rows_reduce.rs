@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsReduce {
@@ -74,7 +74,7 @@ impl Describe for RowsReduce {
         }
     }
 
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }
@@ -84,7 +84,7 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/rows_reduce.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Params,
         Operand::Workspace,
         Operand::Outputs,

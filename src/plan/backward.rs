@@ -228,10 +228,8 @@ impl Planner<'_> {
         if grid.channels > 0 {
             let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
             let gamma: Vec<_> = tensors.used_gamma().copied().into_iter().collect();
-            dispatches.push((
-                all,
-                self.pack_statistics(tensors, &gamma, problem.epsilon, stats)?,
-            ));
+            let pack = self.pack_statistics(tensors, &gamma, problem.epsilon, stats)?;
+            dispatches.extend(pack.into_iter().map(|dispatch| (all, dispatch)));
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
             } else if planes {
@@ -278,7 +276,7 @@ impl Planner<'_> {
     ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
         let split = self.split_rows(by_row, tensors);
         let stats = workspace.reserve(tensors.statistics.groups)?;
-        let mut dispatches = vec![self.pack_statistics(tensors, &[], epsilon, stats)?];
+        let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
         let (params, pack) = self.row_params(tensors, workspace)?;
         dispatches.extend(pack);
         let reduced = self.rows_reduce(&split, tensors, stats, params, workspace)?;

@@ -147,7 +147,7 @@ pub(crate) fn batch_norm_inference(
     let mut dispatches = Vec::new();
     if tensors.src.elements > 0 {
         let params: Vec<_> = tensors.params().copied().collect();
-        dispatches.push(planner.pack_statistics(&tensors, &params, problem.epsilon, stats)?);
+        dispatches.extend(planner.pack_statistics(&tensors, &params, problem.epsilon, stats)?);
         let applied = Applied {
             src: true,
             stats,

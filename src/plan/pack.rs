@@ -12,23 +12,47 @@ use crate::kernels::{
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records of every group of elements that share statistics: what is known of its cell.
+    /// Records of every group of elements that share statistics: what is known of its cell. In two dispatches, the second
+    /// of which adds the last parameter, if the adapter binds too few buffers for one.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
         params: &[Requirement],
         epsilon: f64,
         stats: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let statistics: Vec<_> = tensors.statistics.all().collect();
+        let most = self.profile.max_storage_buffers as usize;
+        match params.split_last() {
+            Some((last, first)) if statistics.len() + params.len() >= most => Ok(vec![
+                self.pack(tensors, &[&statistics, first].concat(), false, epsilon, stats)?,
+                self.pack(tensors, &[*last], true, epsilon, stats)?,
+            ]),
+            _ => Ok(vec![self.pack(
+                tensors,
+                &[&statistics, params].concat(),
+                false,
+                epsilon,
+                stats,
+            )?]),
+        }
+    }
+
+    fn pack(
+        &self,
+        tensors: &Tensors,
+        read: &[Requirement],
+        begun: bool,
+        epsilon: f64,
+        stats: Part,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
-        let statistics = tensors.statistics.all();
-        let mut bindings: Vec<_> = statistics.map(|tensor| Binding::whole(&tensor)).collect();
-        bindings.extend(params.iter().map(Binding::whole));
+        let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
-            PackStatistics {},
+            PackStatistics { begun },
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {
