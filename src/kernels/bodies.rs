@@ -231,7 +231,10 @@ impl Body {
             ),
             Self::RowsForward => kernel == RowsFused,
             Self::RmsForward => {
-                matches!(kernel, PackWeights | ChannelsFirstReduce | RowsApply | RowsFused | Finish)
+                matches!(
+                    kernel,
+                    PackWeights | ChannelsFirstReduce | RowsApply | RowsFused | Finish
+                )
             }
         }
     }

@@ -25,7 +25,13 @@ impl Planner<'_> {
         let most = self.profile.max_storage_buffers as usize;
         match params.split_last() {
             Some((last, first)) if statistics.len() + params.len() >= most => Ok(vec![
-                self.pack(tensors, &[&statistics, first].concat(), false, epsilon, stats)?,
+                self.pack(
+                    tensors,
+                    &[&statistics, first].concat(),
+                    false,
+                    epsilon,
+                    stats,
+                )?,
                 self.pack(tensors, &[*last], true, epsilon, stats)?,
             ]),
             _ => Ok(vec![self.pack(

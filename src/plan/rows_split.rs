@@ -387,26 +387,28 @@ impl Planner<'_> {
         let mut dispatches = Vec::new();
         for written in written.chunks(at_once) {
             let splits = 0..split.walk.splits(rows);
-            let pass = self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-                let mut bindings: Vec<_> = read.iter().map(|tensor| window.bind(tensor)).collect();
-                bindings.extend(params_bound.iter().cloned());
-                bindings.push(Binding::workspace());
-                bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
-                self.dispatch(
-                    kernel,
-                    rows.workgroup_size,
-                    bindings,
-                    &RowsApplyUniforms {
-                        tiles: split.walk.uniforms(rows, window, range),
-                        column_tiles: word(split.column_tiles),
-                        stats: stats.first,
-                        means: means.map_or(0, |part| part.first),
-                        weights: params.gamma.first(),
-                        offsets: params.beta.first(),
-                    },
-                    workgroups,
-                )
-            })?;
+            let pass =
+                self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+                    let mut bindings: Vec<_> =
+                        read.iter().map(|tensor| window.bind(tensor)).collect();
+                    bindings.extend(params_bound.iter().cloned());
+                    bindings.push(Binding::workspace());
+                    bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
+                    self.dispatch(
+                        kernel,
+                        rows.workgroup_size,
+                        bindings,
+                        &RowsApplyUniforms {
+                            tiles: split.walk.uniforms(rows, window, range),
+                            column_tiles: word(split.column_tiles),
+                            stats: stats.first,
+                            means: means.map_or(0, |part| part.first),
+                            weights: params.gamma.first(),
+                            offsets: params.beta.first(),
+                        },
+                        workgroups,
+                    )
+                })?;
             dispatches.extend(pass);
         }
         Ok(dispatches)

@@ -138,10 +138,11 @@ impl Counter {
         let counts = self.buffer(256 * dispatches.len() as u64, &[]);
         for (index, dispatch) in (0..).zip(&dispatches) {
             let variant = Variant {
-                body: plan.body,
+                body: dispatch.body,
                 kernel: dispatch.kernel,
-                data: plan.data,
-                params: plan.params,
+                data: plan.types.data,
+                params: plan.types.params,
+                statistics: plan.types.statistics,
                 bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
                 in_place: false,
                 pooled: false,
@@ -152,7 +153,7 @@ impl Counter {
             }
             .normalized();
             self.compile(&variant);
-            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            let uniforms = dispatch.uniforms.bytes(plan.types.data.accumulator());
             let uniforms = self.buffer(uniforms.len() as u64, &uniforms);
             let mut entries = vec![wgpu::BindGroupEntry {
                 binding: 0,
