@@ -1,4 +1,4 @@
-// The reduction over rows: sums of each row and of each column in one reading. For layer norm, with
+// The reduction of a gradient over rows: sums of each row and of each column in one reading. For layer norm, with
 // d = diff_dst · gamma, a row's sums are Σd and Σ d·x̂, a column's Σ diff_dst and Σ diff_dst · x̂.
 //
 // `threads_per_part` invocations side by side add up a part of a row and write

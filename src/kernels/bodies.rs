@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::Kernel;
-use super::{FEWEST_BLOCK_ROWS, Tensor};
+use super::Tensor;
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -107,7 +107,7 @@ impl Body {
                 ],
                 pairs: false,
                 shared_reals: 16,
-                block_rows: FEWEST_BLOCK_ROWS,
+                block_rows: 16,
             },
             Self::Inference => Entry {
                 name: "inference",
@@ -119,7 +119,7 @@ impl Body {
                 outputs: &[],
                 pairs: true,
                 shared_reals: 8,
-                block_rows: FEWEST_BLOCK_ROWS,
+                block_rows: 16,
             },
             Self::RowsForward => Entry {
                 name: "rows_forward",
@@ -201,6 +201,14 @@ impl Body {
     /// Rows that the channels-last kernels add up before they add the sum to others.
     pub const fn block_rows(self) -> u64 {
         self.entry().block_rows
+    }
+
+    /// How often it takes the sums of a row that registers hold.
+    pub fn rounds(self) -> u64 {
+        match self {
+            Self::RowsForward => 2,
+            _ => 1,
+        }
     }
 
     /// Whether its text fits a kernel.

@@ -52,7 +52,7 @@ impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
     type Uniforms = ChannelsFirstFusedUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let group = u64::from(uniforms.threads_per_plane.max(1))
             * u64::from(uniforms.planes_at_once.max(1));
         let block = u64::from(uniforms.block);

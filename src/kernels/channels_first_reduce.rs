@@ -44,7 +44,7 @@ impl Describe for ChannelsFirstReduce {
     const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
     type Uniforms = ChannelsFirstReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, vectors, _) = self.walk(uniforms, workgroup_size);
         // And a block's result in passing.
         let of_blocks = in_blocks(vectors, self.vector_vec4s, self.vector_vec4s.into());

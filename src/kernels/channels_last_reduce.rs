@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Body, Entry, FEWEST_BLOCK_ROWS, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {
@@ -33,15 +33,14 @@ impl Describe for ChannelsLastReduce {
     const KERNEL: Kernel = Kernel::ChannelsLastReduce;
     type Uniforms = ChannelsLastReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let tiles = &uniforms.tiles;
         let (vectors, vec4s) = (u64::from(self.column_vectors), u64::from(self.vector_vec4s));
         let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
         let of_vectors = vectors * of_a_vector(self.vector_vec4s, false);
         let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
         let cells = vectors * (1 + vec4s);
-        // Blocks of as few rows as any body's.
-        let blocks = rows.div_ceil(FEWEST_BLOCK_ROWS).max(1) * (1 + 2 * cells);
+        let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * cells);
         let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
         let by_channel = u64::from(self.by_channel) * {
             let row = (u64::from(tiles.channels) * u64::from(tiles.inner)).max(1);

@@ -11,7 +11,7 @@ pub(crate) trait Describe: Constants {
     /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
     /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
     /// go on until the last one is done.
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 
     /// Invocations that have to be of one subgroup; 0 if it needs none.
     fn in_a_subgroup(&self) -> u32 {

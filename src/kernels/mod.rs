@@ -217,6 +217,8 @@ pub(crate) enum Operand {
     Statistics,
     /// gamma and beta.
     Params,
+    /// The same for what follows from the sums of a cell, if these have records of their own.
+    ParamsOfCells,
     /// Running statistics.
     Running,
     /// What the body writes, element by element.
@@ -242,6 +244,8 @@ impl Operand {
             Self::Residual => of(&[Tensor::Residual], Body::reads),
             Self::Statistics => body.statistics().to_vec(),
             Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
+            Self::ParamsOfCells if body != Body::Forward => vec![],
+            Self::ParamsOfCells => Self::Params.tensors(body),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
             Self::Result => vec![body.result()],
             Self::Sum => of(&[Tensor::Sum], Body::writes),
@@ -365,9 +369,6 @@ impl Entry {
         operands.flat_map(|operand| operand.tensors(body)).collect()
     }
 }
-
-/// Rows that the channels-last kernels add up before they add the sum to others, in the body that has the fewest.
-const FEWEST_BLOCK_ROWS: u64 = 16;
 
 /// Steps of a tree of sums over so many invocations.
 fn tree(invocations: impl Into<u64>) -> u64 {

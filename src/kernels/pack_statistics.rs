@@ -1,7 +1,7 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Operand};
+use super::{Body, Entry, Kernel, Operand};
 
 constants! {
     struct PackStatistics {
@@ -25,7 +25,7 @@ impl Describe for PackStatistics {
     const KERNEL: Kernel = Kernel::PackStatistics;
     type Uniforms = PackStatisticsUniforms;
 
-    fn iterations(&self, _: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         4
     }
 }

@@ -43,13 +43,13 @@ impl Describe for RowsFused {
     const KERNEL: Kernel = Kernel::RowsFused;
     type Uniforms = RowsFusedUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
+        let rounds = body.rounds();
         of_vectors
-            // The sums of layer norm's rows are taken twice.
-            + rows * (2 + 3 * of_vectors + 2 * tree(self.threads_per_row))
+            + rows * (rounds + (1 + rounds) * of_vectors + rounds * tree(self.threads_per_row))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 

@@ -57,7 +57,7 @@ impl Describe for RowsReduce {
     const KERNEL: Kernel = Kernel::RowsReduce;
     type Uniforms = RowsReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();

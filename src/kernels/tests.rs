@@ -8,9 +8,7 @@ mod planned;
 
 use super::describe::Value;
 use super::source::{Target, VECTOR_VEC4S};
-use super::{
-    Access, Body, Constant, Entry, FEWEST_BLOCK_ROWS, Kernel, Tensor, Uniforms, Variant, parts,
-};
+use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
 use crate::{DType, DTypes};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -860,12 +858,17 @@ fn texts_need_what_there_is() {
 #[test]
 fn texts_say_what_they_need() {
     let word_end = |c: char| !c.is_alphanumeric() && c != '_';
+    // A function's name with the parenthesis behind it: a variable may be called alike.
     let declared = |text: &str| -> Vec<String> {
         let words = ["fn ", "const ", "alias ", "struct ", "var<workgroup> "];
         let lines = text.lines();
-        let names = lines.filter_map(|line| words.iter().find_map(|word| line.strip_prefix(word)));
-        let names = names.filter_map(|rest| rest.split(word_end).next());
-        names.map(str::to_owned).collect()
+        let names = lines.filter_map(|line| {
+            let rest = words.iter().find_map(|word| line.strip_prefix(word))?;
+            let name = rest.split(word_end).next()?;
+            let call = if line.starts_with("fn ") { "(" } else { "" };
+            Some(format!("{name}{call}"))
+        });
+        names.collect()
     };
     let of_parts = files("shaders/parts");
     let traversals = files("shaders/traversals");
@@ -890,9 +893,12 @@ fn texts_say_what_they_need() {
                 .map(|line| line.split("//").next().unwrap_or_default());
             let code = code.collect::<Vec<_>>().join("\n");
             let own = declared(text);
-            let uses = |name: &String| {
-                !own.contains(name) && code.split(word_end).any(|word| word == name)
-            };
+            let mut words = HashSet::new();
+            for word in code.split_inclusive(word_end) {
+                words.insert(word.trim_end_matches(word_end).to_owned());
+                words.insert(word.to_owned());
+            }
+            let uses = |name: &String| !own.contains(name) && words.contains(name);
             let named: Vec<_> = parts::needs(text).map(|need| need.name).collect();
             for (part, text) in parts.iter().filter(|(part, _)| *part != name) {
                 let of_part = declared(text);
@@ -909,21 +915,30 @@ fn texts_say_what_they_need() {
     }
 }
 
-/// Plans count on the rows of a block.
+/// Plans count on the rows of a block, and on the rounds of a row.
 #[test]
-fn bodies_add_up_as_many_rows_as_they_say() {
-    let mut fewest = u64::MAX;
+fn bodies_have_the_constants_that_plans_count_on() {
     for body in Body::ALL {
-        let mut rows = body.text().lines().filter_map(|line| {
-            let rows = line.strip_prefix("const block_rows: u32 = ")?;
-            rows.strip_suffix(';')?.parse::<u64>().ok()
-        });
-        if body.fits(Kernel::ChannelsLastReduce) {
-            assert_eq!(rows.next(), Some(body.block_rows()), "{}", body.name());
-            fewest = fewest.min(body.block_rows());
+        let constant = |name: &str| {
+            let mut lines = body.text().lines();
+            let value = lines.find_map(|line| {
+                let value = line.strip_prefix(&format!("const {name}: u32 = "))?;
+                value.strip_suffix(';')?.parse::<u64>().ok()
+            });
+            value.unwrap_or_else(|| panic!("{}: no {name}", body.name()))
+        };
+        if body.fits(Kernel::ChannelsLastReduce) || body.fits(Kernel::ChannelsLastFused) {
+            assert_eq!(constant("block_rows"), body.block_rows(), "{}", body.name());
+        }
+        if body.fits(Kernel::ChannelsFirstReduce) || body.fits(Kernel::ChannelsFirstFused) {
+            // In blocks of one or of two.
+            let vectors = constant("block_vectors");
+            assert!((1..=2).contains(&vectors), "{}", body.name());
+        }
+        if body.fits(Kernel::RowsFused) {
+            assert_eq!(constant("rounds"), body.rounds(), "{}", body.name());
         }
     }
-    assert_eq!(fewest, FEWEST_BLOCK_ROWS);
 }
 
 #[test]
@@ -939,7 +954,7 @@ fn headers_name_the_bindings() {
         let entry = kernel.entry();
         assert_eq!(entry.text, text, "{name}: another text");
         let (_, bindings) = header
-            .split_once(" Bindings: ")
+            .split_once(" Bindings")
             .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
         let (bindings, _) = bindings
             .split_once("Moves ")

@@ -6,7 +6,7 @@ mod statistics;
 
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
-use crate::kernels::Value;
+use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::{ParamGrads, Shards, Statistics, Tuning};
 use std::collections::HashMap;
@@ -116,7 +116,6 @@ impl Random {
         let grid = self.grid_of(1 << 20);
         let data = self.of(&[DType::F32, DType::F32, DType::F16]);
         LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
             rows: grid.outer * grid.channels,
             columns: grid.inner,
             types: data.into(),
@@ -144,7 +143,7 @@ impl Random {
     fn layer_norm(&mut self) -> LayerNormProblem {
         let grid = self.grid();
         LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
+            body: self.of(&[Body::Gradient, Body::RmsGradient]),
             rows: word(u64::from(grid.outer) * u64::from(grid.channels)),
             columns: grid.inner,
             types: self.types(),
@@ -348,6 +347,23 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
     }
 }
 
+/// A plan, whose workspace is as small as the README says.
+fn check_workspace(
+    plan: Result<Plan, Error>,
+    groups: u64,
+    what: &dyn std::fmt::Debug,
+    profile: &Profile,
+) {
+    let plan = plan.unwrap_or_else(|error| panic!("{error}: {what:?}\n{profile:?}"));
+    let allowed = allowed_workspace(&plan, groups);
+    assert!(
+        plan.workspace_bytes <= allowed,
+        "{} of {allowed} bytes by {}: {what:?}\n{profile:?}",
+        plan.workspace_bytes,
+        plan.algorithm
+    );
+}
+
 /// Where eight storage buffers bind, nothing whose parameters fit a binding is refused, and the workspace is as small as
 /// the README says.
 #[test]
@@ -365,16 +381,17 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         // What the README leaves out.
         let record = 4 * problem.types.data.accumulator().size();
         let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
+        let (training, inference) = (random.forward(&problem), random.inference(&problem));
         if records_fit {
-            let plan = batch_norm(&profile, &problem);
-            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
-            let allowed = allowed_workspace(&plan, channels);
-            assert!(
-                plan.workspace_bytes <= allowed,
-                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
-                plan.workspace_bytes,
-                plan.algorithm
-            );
+            check_workspace(batch_norm(&profile, &problem), channels, &problem, &profile);
+            let plan = batch_norm_inference(&profile, &inference);
+            check_workspace(plan, channels, &inference, &profile);
+        }
+        // The records of all parts of the batch, too.
+        let sums = channels * record * u64::from(training.shards.count);
+        if records_fit && sums <= profile.max_binding {
+            let plan = batch_norm_forward(&profile, &training);
+            check_workspace(plan, channels, &training, &profile);
         }
         let problem = random.layer_norm();
         let record = 4 * problem.types.data.accumulator().size();
@@ -383,20 +400,20 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let odd = !(columns * problem.types.data.size()).is_multiple_of(4);
         let presets = [Tuning::SOFTWARE, Tuning::GPU];
         let held = columns <= 1024 && !odd && presets.contains(&profile.tuning);
-        let records_fit = held || 5 * rows * record + (1 << 22) <= profile.max_binding;
-        let sums_fit = records_fit
-            && 6 * columns * problem.types.data.accumulator().size() + (1 << 22)
-                <= profile.max_binding;
-        if fits(rows, problem.types.params) && fits(columns, problem.types.params) && sums_fit {
-            let plan = layer_norm(&profile, &problem);
-            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
-            let allowed = allowed_workspace(&plan, rows);
-            assert!(
-                plan.workspace_bytes <= allowed,
-                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
-                plan.workspace_bytes,
-                plan.algorithm
-            );
+        let records_fit = 5 * rows * record + (1 << 22) <= profile.max_binding;
+        let sums_fit = 6 * columns * problem.types.data.accumulator().size() + (1 << 22)
+            <= profile.max_binding;
+        let params_fit =
+            fits(rows, problem.types.statistics) && fits(columns, problem.types.params);
+        if params_fit && (held || records_fit) && sums_fit {
+            check_workspace(layer_norm(&profile, &problem), rows, &problem, &profile);
+        }
+        let forward = random.rows_forward(&problem);
+        // Statistics that are kept are records first.
+        let held = held && !forward.keep_statistics;
+        if params_fit && (held || records_fit) {
+            let plan = rows_forward(&profile, &forward);
+            check_workspace(plan, rows, &forward, &profile);
         }
     }
 }
@@ -416,7 +433,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     let vec4s = |profile: &Profile, data, elements| {
         let planner = Planner {
             profile,
-            body: crate::kernels::Body::Gradient,
+            body: Body::Gradient,
             data,
         };
         planner.vector_vec4s(elements)
@@ -440,7 +457,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
 fn plausible_layers_are_planned() {
     let layer = |rows, columns, data, params| {
         let problem = LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
+            body: Body::Gradient,
             rows,
             columns,
             types: (data, params).into(),
