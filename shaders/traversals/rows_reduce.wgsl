@@ -11,7 +11,7 @@
 // diff_beta (optional) written.
 // Moves 2 n elements in.
 //
-// Needs: tiles, body, vectors, rows, rows_split, column_sums.
+// Needs: tiles, body, records, vectors, rows, rows_split, column_sums.
 // Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
 
 @compute @workgroup_size(workgroup_size)
