@@ -47,7 +47,7 @@
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
 //!   kernels index a part below the size that the plan reserved:
-//!   statistics and means by channel or row;
+//!   statistics and means by channel or row, or of four of them at once from a multiple of four on;
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, part);
 //!   weights by vec4 of columns;
@@ -55,7 +55,7 @@
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
 //!   they name is in the part.
-//! * `sums` has 2 · `channels` + 1 reals and is indexed below that.
+//! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
