@@ -1,5 +1,5 @@
-// The reduction, channels last (NXC, rank 2, short planes): partial sums of each channel, for batch norm Σ diff_dst and
-// Σ diff_dst · x̂.
+// The reduction, channels last (NXC, rank 2, short planes): partial sums of each channel, for the gradient of batch norm
+// Σ diff_dst and Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead, which are never `paired`.
 //
 // The tensor is read as rows of `width` columns. A row has `repeats` outer indices of channels · inner elements side by
 // side, as many as fill whole vectors; column j is of channel (j / inner) mod channels. A single row may end inside its
@@ -14,9 +14,9 @@
 // With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
 // written on the way.
 //
-// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
-// place.
-// Moves 2 n elements in, and n out if diff_src is bound.
+// Bindings: src, diff_dst (of a gradient) read; workspace read and written; diff_src (optional) written, or diff_dst in
+// place. No text writes dst, the result of a forward pass.
+// Moves 2 n elements in (n forward), and n out if diff_src is bound.
 //
 // Needs: tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums.
 

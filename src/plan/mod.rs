@@ -132,8 +132,8 @@ impl Planner<'_> {
             bindings,
             uniforms: Uniforms::new(uniforms),
             workgroups,
-            iterations: kernel.iterations(uniforms, workgroup_size.into()),
-            serial_adds: kernel.serial_adds(uniforms, workgroup_size.into()),
+            iterations: kernel.iterations(self.body, uniforms, workgroup_size.into()),
+            serial_adds: kernel.serial_adds(self.body, uniforms, workgroup_size.into()),
             in_a_subgroup: kernel.in_a_subgroup().into(),
         }
     }
