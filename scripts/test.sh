@@ -99,6 +99,7 @@ export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
 failed=no
 # A process for each module of the library's program: what drivers have compiled stays in a process's memory.
 run_tests() {
+    cargo test --no-run --lib --bins --test library --test integration
     with_drivers cargo test --lib --no-fail-fast || failed=yes
     modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
     [ -n "$modules" ] || failed=yes
@@ -153,8 +154,9 @@ with_drivers cargo test --doc || failed=yes
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in backward record synchronized; do
+for example in backward record synchronized "digits -- --steps 20"; do
     heading "example $example"
+    # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example
 done
 

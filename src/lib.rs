@@ -1,4 +1,4 @@
-//! Gradients of normalization layers, computed by WGSL kernels through [`wgpu`] on any GPU.
+//! Normalization layers and their gradients, computed by WGSL kernels through [`wgpu`] on any GPU.
 //!
 //! ```
 //! use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
@@ -33,9 +33,11 @@
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
-//! | on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
+//! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
+//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
 //! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
-//! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value |
+//! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
+//! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
 //! | verifying an adapter | [`verify`]: cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
@@ -72,7 +74,8 @@
 //! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
 //! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
-//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices.
+//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices;
+//! [`Bound::record_statistics`] and [`Bound::record_normalize`] those of [`GpuBatchNorm::plan_forward`].
 //!
 //! # How the crate is made
 //!
@@ -83,6 +86,7 @@
 //! | `operators` | other libraries' names for the operators |
 //! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm`, `rms_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |

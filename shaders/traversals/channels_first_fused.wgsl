@@ -1,16 +1,19 @@
-// The whole gradient in one dispatch, channels first: for channels so short that their second reading comes from a
-// cache. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
-// b = gamma · Σ diff_dst · x̂ / m.
+// The whole gradient or forward pass in one dispatch, channels first: for channels so short that their second reading
+// comes from a cache. For the gradient of batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with
+// a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass takes the statistics of src and writes
+// dst by them.
 //
 // A workgroup takes a block of channels, a multiple of 4, some of them at a time. Each channel's planes of `inner`
 // consecutive elements are added up by `planes_at_once` groups of `threads_per_plane` invocations. Then, behind a
-// barrier, diff_src is written: of the whole block at the end, since a vector may hold elements of two channels, or, if
+// barrier, diff_src or dst is written: of the whole block at the end, since a vector may hold elements of two channels, or, if
 // `in_turns`, of the channels that were just read. At every index of N a block begins with a whole vector, so that
 // no other workgroup writes to its vectors.
 //
-// Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
-// Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+// Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
+// (optional) read and written; dst, mean, variance written.
+// Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 //
 // Needs: tiles, threads, body, records, params, scalars, vectors, plane_reduce, plane_apply.
 

@@ -1,4 +1,5 @@
-// The reduction, channels first (NCX): partial sums of each channel, for batch norm Σ diff_dst and Σ diff_dst · x̂.
+// The reduction, channels first (NCX): partial sums of each channel, for the gradient of batch norm Σ diff_dst and
+// Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead, and those of rows as of channels.
 //
 // A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `outer_block` planes of one
 // channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
@@ -6,9 +7,9 @@
 // With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
 // diff_src = gamma · r · diff_dst is written on the way.
 //
-// Bindings: src, diff_dst read; workspace read and written; diff_src (optional) written, or diff_dst in
-// place.
-// Moves 2 n elements in, and n out if diff_src is bound.
+// Bindings: src, diff_dst (of a gradient) or residual (optional, of a forward pass over rows) read; workspace read and
+// written; diff_src (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
+// Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 //
 // Needs: tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum.
 

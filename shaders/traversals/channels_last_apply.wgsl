@@ -1,13 +1,14 @@
-// The elementwise pass, channels last: diff_src from src, diff_dst and the means of the sums that finish.wgsl left.
-// For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
+// The elementwise pass, channels last. A gradient writes diff_src, from src, diff_dst and the means of the sums that
+// finish.wgsl left. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
 // b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0 and src is not bound.
+// A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
 //
 // Rows, columns and, with `general` axes, batches are those of channels_last_reduce.wgsl. An invocation owns some
 // vectors of columns, keeps their coefficients in registers and walks the rows of a tile.
 //
-// Bindings: src (batch statistics only), diff_dst read; workspace read; diff_src written, or
-// diff_dst in place.
-// Moves 2 n elements in (n with constant statistics), n out.
+// Bindings: src (of a gradient by batch statistics, or a forward pass), diff_dst (of a gradient) read; workspace read;
+// diff_src written, or diff_dst in place; or dst written.
+// Moves 2 n elements in (n with constant statistics, or forward), n out.
 //
 // Needs: tiles, threads, body, records, vectors, channels_last.
 

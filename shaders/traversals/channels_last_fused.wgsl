@@ -1,14 +1,17 @@
-// The whole gradient in one dispatch, channels last: for small tensors whose channels are the last axis and fill whole
-// vectors (NXC, rank 2). For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with
-// a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m.
+// The whole gradient or forward pass in one dispatch, channels last: for small tensors whose channels are the last axis
+// and fill whole vectors (NXC, rank 2). For the gradient of batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b),
+// with a = gamma · Σ diff_dst / m and b = gamma · Σ diff_dst · x̂ / m. A forward pass takes the statistics of src and
+// writes dst by them.
 //
 // An invocation owns a vector of channels in every `thread_rows`-th row and adds up its elements. The invocations of
-// a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src where it has
-// read.
+// a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src or
+// dst where it has read.
 //
-// Bindings: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
 // place; diff_gamma, diff_beta (optional) written.
-// Moves 2 n elements in, n out, where the second reading is cached; else 4 n in.
+// Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
+// (optional) read and written; dst, mean, variance written.
+// Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 //
 // Needs: tiles, threads, body, params, scalars, vectors, thread_rows_sum.
 

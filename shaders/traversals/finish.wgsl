@@ -1,16 +1,23 @@
 // Adds the partial sums of each channel in a fixed order and writes what follows from them: the parameters' gradients,
 // for batch norm diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, and for the elementwise pass the means
 // workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). For rows, read "row" or "column" for "channel".
+// A forward pass merges partial statistics, (count, shift, δ, M2), in the same way. It writes mean and variance, of RMS
+// norm mean_square, and takes them into running_mean and running_variance; for the elementwise pass of batch norm and layer
+// norm workspace[means + c] = (shift, δ, r · gamma, beta), where gamma is 1 and beta 0 unless they are of channels.
 //
 // `threads` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
-// so that several devices can add theirs in between.
+// so that several devices can add theirs in between. Of a forward pass `sums` has a record of each channel for each of the
+// `shards`, of which a device writes its own.
 // Where there are very many parts, groups of them are added first (`grouped`): the sum of group g of four channels goes
-// to workspace[groups + 2 · (g · vec4s + vec4)] and the next record, or is `added` to what is there.
+// to workspace[groups + 2 · (g · vec4s + vec4)] and the next record, or is `added` to what is there. Statistics take
+// four records.
 // Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
 // record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
 //
-// Bindings: workspace, sums read and written; diff_gamma, diff_beta (optional) written.
+// Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass over channels read; running_mean, running_variance
+// (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta, mean, variance,
+// mean_square (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
 //
 // Needs: tiles, body, records, scalars.

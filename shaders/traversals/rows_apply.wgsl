@@ -1,12 +1,15 @@
-// The elementwise pass over rows: diff_src from src, diff_dst and the means of each row's sums. For layer norm
-// diff_src = r · ((d − a) − x̂ · b), with d = diff_dst · gamma, a = Σd / m and b = Σ d·x̂ / m.
+// The elementwise pass over rows. A gradient writes diff_src, from src, diff_dst and the means of each row's sums. For
+// layer norm diff_src = r · ((d − a) − x̂ · b), with d = diff_dst · gamma, a = Σd / m and b = Σ d·x̂ / m.
+// A forward pass writes dst, from src, residual and each row's statistics, and with a residual the sum of both.
 //
 // Tiles are those of rows_reduce.wgsl. A vec4 is stored by the invocation in whose row it begins; where the row ends
 // inside it, the elements behind are the next rows'.
 //
-// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written, or
-// diff_dst in place.
-// Moves 2 n elements in, n out.
+// Bindings of a gradient: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read; diff_src written,
+// or diff_dst in place.
+// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0, or
+// in the workspace) read; workspace read; dst, sum (with residual) written, at once or one after another.
+// Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 //
 // Needs: tiles, body, records, vectors, rows, rows_split.
 

@@ -1,4 +1,4 @@
-// The reduction over rows: sums of each row and of each column in one reading. For layer norm, with
+// The reduction of a gradient over rows: sums of each row and of each column in one reading. For layer norm, with
 // d = diff_dst · gamma, a row's sums are Σd and Σ d·x̂, a column's Σ diff_dst and Σ diff_dst · x̂.
 //
 // `threads_per_part` invocations side by side add up a part of a row and write
@@ -11,7 +11,7 @@
 // diff_beta (optional) written.
 // Moves 2 n elements in.
 //
-// Needs: tiles, body, vectors, rows, rows_split, column_sums.
+// Needs: tiles, body, records, vectors, rows, rows_split, column_sums.
 // Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
 
 @compute @workgroup_size(workgroup_size)

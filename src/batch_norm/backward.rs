@@ -64,7 +64,7 @@ impl GpuBatchNorm {
 
     /// Computes the gradients of a layer whose parameters have the rank of src, as DirectML has them:
     /// they vary along the axes where `param_shape` has src's size, and those where it has 1 are
-    /// reduced. Any rank from 1 to 8, any set of axes. [`BatchNormOptions::data_format`] does not
+    /// reduced. Any rank from 1 to 8, any set of axes. [`BatchNormOptions::data_format`](crate::BatchNormOptions::data_format) does not
     /// count.
     ///
     /// ```
@@ -187,7 +187,7 @@ operands! {
     ///
     /// 1. [`GpuBatchNorm::plan`], once for a shape: pure, no GPU object is made.
     /// 2. [`BatchNormPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
-    /// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
+    /// 3. [`Bound::record`](crate::Bound::record), every step: writes commands into the caller's encoder, nothing else.
     ///
     /// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
     /// becomes NaN or infinite.
@@ -227,9 +227,9 @@ operands! {
     gamma: Gamma maybe;
     /// Written: gradient with respect to src.
     diff_src: DiffSrc always;
-    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`].
+    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_gamma: DiffGamma maybe;
-    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`].
+    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_beta: DiffBeta maybe;
     /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
     /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up

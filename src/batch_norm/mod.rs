@@ -46,10 +46,10 @@ impl BatchNormOptions {
     }
 }
 
-/// The gradient of batch normalization in training, as oneDNN Graph's `BatchNormTrainingBackward`
-/// defines it.
+/// Batch normalization: [`forward`](Self::forward) in training, [`infer`](Self::infer) by given statistics, and the gradient,
+/// [`backward`](Self::backward), as oneDNN Graph's documents define them.
 ///
-/// With m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
+/// The gradient: with m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
 /// it is not given (or ignored: [`ParamGrads::Neither`]):
 ///
 /// * diff_beta = Σ diff_dst

@@ -89,12 +89,12 @@ mod tests {
             delta: 0.0,
             m2: 0.0,
         };
-        let none = ChannelStatistics::default();
+        let none = ChannelStatistics::<f32>::default();
         let values = [1e6_f32, 1e6 + 1.0, 1e6 + 3.0, 1e6 + 4.0];
         let all = values
             .into_iter()
             .map(of)
-            .fold(none, ChannelStatistics::merge);
+            .fold(none, ChannelStatistics::<f32>::merge);
         assert_eq!(
             (all.count, all.mean(), all.variance()),
             (4.0, 1_000_002.0, 2.5)

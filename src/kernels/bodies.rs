@@ -43,6 +43,8 @@ struct Entry {
     pairs: bool,
     /// Reals of workgroup memory that a kernel has for each invocation, at most.
     shared_reals: u64,
+    /// Rows that the channels-last kernels add up before they add the sum to others.
+    block_rows: u64,
 }
 
 const FORWARD: &str = include_str!("../../shaders/operators/forward.wgsl");
@@ -70,6 +72,7 @@ impl Body {
                 outputs: &[Tensor::DiffGamma, Tensor::DiffBeta],
                 pairs: true,
                 shared_reals: 8,
+                block_rows: 64,
             },
             Self::RmsGradient => Entry {
                 name: "rms_gradient",
@@ -81,6 +84,7 @@ impl Body {
                 outputs: &[Tensor::DiffGamma],
                 pairs: true,
                 shared_reals: 8,
+                block_rows: 64,
             },
             Self::Forward => Entry {
                 name: "forward",
@@ -103,6 +107,7 @@ impl Body {
                 ],
                 pairs: false,
                 shared_reals: 16,
+                block_rows: 16,
             },
             Self::Inference => Entry {
                 name: "inference",
@@ -114,6 +119,7 @@ impl Body {
                 outputs: &[],
                 pairs: true,
                 shared_reals: 8,
+                block_rows: 16,
             },
             Self::RowsForward => Entry {
                 name: "rows_forward",
@@ -122,9 +128,10 @@ impl Body {
                 result: Tensor::Dst,
                 statistics: &[],
                 inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[Tensor::Sum],
+                outputs: &[Tensor::Sum, Tensor::Mean, Tensor::Variance],
                 pairs: true,
                 shared_reals: 8,
+                block_rows: 64,
             },
             Self::RmsForward => Entry {
                 name: "rms_forward",
@@ -136,6 +143,7 @@ impl Body {
                 outputs: &[Tensor::Sum, Tensor::MeanSquare],
                 pairs: true,
                 shared_reals: 8,
+                block_rows: 64,
             },
         }
     }
@@ -190,6 +198,19 @@ impl Body {
         self.entry().shared_reals
     }
 
+    /// Rows that the channels-last kernels add up before they add the sum to others.
+    pub const fn block_rows(self) -> u64 {
+        self.entry().block_rows
+    }
+
+    /// How often it takes the sums of a row that registers hold.
+    pub fn rounds(self) -> u64 {
+        match self {
+            Self::RowsForward => 2,
+            _ => 1,
+        }
+    }
+
     /// Whether its text fits a kernel.
     #[cfg(test)]
     pub fn fits(self, kernel: Kernel) -> bool {
@@ -198,11 +219,12 @@ impl Body {
             Self::Gradient => true,
             Self::RmsGradient => matches!(
                 kernel,
-                PackStatistics | RowsReduce | RowsApply | RowsFused | Finish
+                PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
             ),
             Self::Forward => matches!(
                 kernel,
-                ChannelsFirstReduce
+                PackWeights
+                    | ChannelsFirstReduce
                     | ChannelsFirstApply
                     | ChannelsFirstFused
                     | ChannelsLastReduce
@@ -217,7 +239,10 @@ impl Body {
             ),
             Self::RowsForward => kernel == RowsFused,
             Self::RmsForward => {
-                matches!(kernel, ChannelsFirstReduce | RowsApply | RowsFused | Finish)
+                matches!(
+                    kernel,
+                    PackWeights | ChannelsFirstReduce | RowsApply | RowsFused | Finish
+                )
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::PlaneTiles;
-use super::{Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct ChannelsFirstApply {
@@ -31,7 +31,7 @@ impl Describe for ChannelsFirstApply {
     const KERNEL: Kernel = Kernel::ChannelsFirstApply;
     type Uniforms = ChannelsFirstApplyUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let threads_per_plane = u64::from(uniforms.tiles.threads_per_plane.max(1));
         let vector = 4 * u64::from(self.vector_vec4s);
         let planes =
@@ -48,11 +48,11 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_first_apply.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Src, Operand::Second],
+    optional: &[Operand::Src],
     constants: ChannelsFirstApply::SAMPLES,
     uniforms: ChannelsFirstApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

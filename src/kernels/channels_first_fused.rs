@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::{Scalars, TileRange};
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstFused {
@@ -52,20 +52,20 @@ impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
     type Uniforms = ChannelsFirstFusedUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let group = u64::from(uniforms.threads_per_plane.max(1))
             * u64::from(uniforms.planes_at_once.max(1));
         let block = u64::from(uniforms.block);
         let turns = block.div_ceil((workgroup_size / group).max(1));
         let (planes, touched, begun) = self.walk(uniforms);
-        let reduce = planes * (1 + touched * (1 + of_a_vector(self.vector_vec4s, false)));
+        let reduce = planes * (1 + in_blocks(touched, self.vector_vec4s, 0));
         let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
         let stores = block.div_ceil(4).div_ceil(workgroup_size);
         turns * (1 + tree(group) + reduce) + stores + turns * (1 + apply)
     }
 
     /// A plane's neighbours count as 0.
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let (planes, _, begun) = self.walk(uniforms);
         planes * begun * u64::from(self.vector_vec4s)
     }
@@ -76,7 +76,7 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_first_fused.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Statistics,
         Operand::Params,
         Operand::Running,

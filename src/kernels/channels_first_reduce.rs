@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::PlaneTiles;
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, in_blocks, tree};
 
 constants! {
     struct ChannelsFirstReduce {
@@ -44,15 +44,15 @@ impl Describe for ChannelsFirstReduce {
     const KERNEL: Kernel = Kernel::ChannelsFirstReduce;
     type Uniforms = ChannelsFirstReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, vectors, _) = self.walk(uniforms, workgroup_size);
-        // A block of one vector, and its result in passing.
-        let of_a_vector = of_a_vector(self.vector_vec4s, false) + u64::from(self.vector_vec4s);
-        planes * (1 + vectors * (1 + of_a_vector)) + tree(workgroup_size)
+        // And a block's result in passing.
+        let of_blocks = in_blocks(vectors, self.vector_vec4s, self.vector_vec4s.into());
+        planes * (1 + of_blocks) + tree(workgroup_size)
     }
 
     /// A plane's neighbours count as 0.
-    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, _, vectors) = self.walk(uniforms, workgroup_size);
         planes * vectors * u64::from(self.vector_vec4s)
     }
@@ -63,11 +63,12 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_first_reduce.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
+        Operand::Residual,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Second, Operand::Result],
+    optional: &[Operand::Residual, Operand::Result],
     constants: ChannelsFirstReduce::SAMPLES,
     uniforms: ChannelsFirstReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct ChannelsLastApply {
@@ -26,7 +26,7 @@ impl Describe for ChannelsLastApply {
     const KERNEL: Kernel = Kernel::ChannelsLastApply;
     type Uniforms = ChannelsLastApplyUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let tiles = &uniforms.tiles;
         let vectors = u64::from(self.column_vectors);
         let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
@@ -41,11 +41,11 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_last_apply.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Src, Operand::Second],
+    optional: &[Operand::Src],
     constants: ChannelsLastApply::SAMPLES,
     uniforms: ChannelsLastApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::Scalars;
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastFused {
@@ -39,16 +39,16 @@ impl Describe for ChannelsLastFused {
     const KERNEL: Kernel = Kernel::ChannelsLastFused;
     type Uniforms = ChannelsLastFusedUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (thread_rows, rows) = self.walk(uniforms, workgroup_size);
         let of_a_vector = of_a_vector(self.vector_vec4s, false);
         let sums = u64::from(self.vector_vec4s) * (2 + tree(thread_rows));
-        sums + rows.div_ceil(64) * 2 * of_a_vector + 2 * rows * of_a_vector
+        sums + rows.div_ceil(body.block_rows()) * 2 * of_a_vector + 2 * rows * of_a_vector
     }
 
-    /// In blocks of 64 rows.
-    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
-        self.walk(uniforms, workgroup_size).1.div_ceil(64).max(64)
+    fn serial_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+        let (_, rows) = self.walk(uniforms, workgroup_size);
+        rows.div_ceil(body.block_rows()).max(body.block_rows())
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_last_fused.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Statistics,
         Operand::Params,
         Operand::Running,

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::ColumnTiles;
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {
@@ -33,14 +33,14 @@ impl Describe for ChannelsLastReduce {
     const KERNEL: Kernel = Kernel::ChannelsLastReduce;
     type Uniforms = ChannelsLastReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let tiles = &uniforms.tiles;
         let (vectors, vec4s) = (u64::from(self.column_vectors), u64::from(self.vector_vec4s));
         let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
         let of_vectors = vectors * of_a_vector(self.vector_vec4s, false);
         let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
-        // Cells, then a block's beginning and end.
-        let around = 3 * vectors * (1 + vec4s);
+        let cells = vectors * (1 + vec4s);
+        let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * cells);
         let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
         let by_channel = u64::from(self.by_channel) * {
             let row = (u64::from(tiles.channels) * u64::from(tiles.inner)).max(1);
@@ -48,10 +48,10 @@ impl Describe for ChannelsLastReduce {
             let channels = u64::from(tiles.channels).div_ceil(workgroup_size);
             of_vectors + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
         };
-        around + 1 + rows * (1 + of_vectors) + sums + by_channel
+        cells + blocks + rows * (1 + of_vectors) + sums + by_channel
     }
 
-    fn serial_adds(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let thread_rows =
             (workgroup_size / u64::from(uniforms.tiles.threads_per_row.max(1))).max(1);
         u64::from(uniforms.tiles.tile_rows).div_ceil(thread_rows)
@@ -63,11 +63,11 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/channels_last_reduce.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Workspace,
         Operand::Result,
     ],
-    optional: &[Operand::Second, Operand::Result],
+    optional: &[Operand::Result],
     constants: ChannelsLastReduce::SAMPLES,
     uniforms: ChannelsLastReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

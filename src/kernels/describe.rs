@@ -1,7 +1,7 @@
 //! A kernel's constants and uniforms as Rust structs, from which their WGSL is made: a name that is wrong or missing
 //! does not compile.
 
-use super::Kernel;
+use super::{Body, Kernel};
 
 /// A kernel with its constants chosen.
 pub(crate) trait Describe: Constants {
@@ -11,7 +11,7 @@ pub(crate) trait Describe: Constants {
     /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
     /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
     /// go on until the last one is done.
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
 
     /// Invocations that have to be of one subgroup; 0 if it needs none.
     fn in_a_subgroup(&self) -> u32 {
@@ -19,7 +19,7 @@ pub(crate) trait Describe: Constants {
     }
 
     /// Numbers that one accumulator adds one after another, at most.
-    fn serial_adds(&self, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
+    fn serial_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
         0
     }
 }

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::Scalars;
-use super::{Entry, Kernel, Operand, tree};
+use super::{Body, Entry, Kernel, Operand, tree};
 
 constants! {
     struct Finish {
@@ -57,7 +57,7 @@ impl Describe for Finish {
     const KERNEL: Kernel = Kernel::Finish;
     type Uniforms = FinishUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         u64::from(uniforms.group_parts.div_ceil(self.threads.max(1)))
             + tree(self.threads)
             + 4
@@ -65,7 +65,7 @@ impl Describe for Finish {
     }
 
     /// In tiers of 32.
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
         u64::from(uniforms.group_parts)
             .div_ceil(threads * 1024)
@@ -77,14 +77,14 @@ pub(super) const ENTRY: Entry = Entry {
     name: "finish",
     text: include_str!("../../shaders/traversals/finish.wgsl"),
     operands: &[
-        Operand::Params,
+        Operand::ParamsOfCells,
         Operand::Running,
         Operand::Workspace,
         Operand::Sums,
         Operand::Outputs,
     ],
     optional: &[
-        Operand::Params,
+        Operand::ParamsOfCells,
         Operand::Running,
         Operand::Sums,
         Operand::Outputs,

@@ -47,7 +47,7 @@
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
 //!   kernels index a part below the size that the plan reserved:
-//!   statistics and means by channel or row;
+//!   statistics and means by channel or row, or of four of them at once from a multiple of four on;
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, part);
 //!   weights by vec4 of columns;
@@ -55,7 +55,7 @@
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
 //!   they name is in the part.
-//! * `sums` has 2 · `channels` + 1 reals and is indexed below that.
+//! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
@@ -209,12 +209,16 @@ impl Tensor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
     Src,
-    /// What the body reads beside src, element by element.
-    Second,
+    /// Of a gradient.
+    DiffDst,
+    /// What is added before the layer.
+    Residual,
     /// The statistics that the body reads.
     Statistics,
     /// gamma and beta.
     Params,
+    /// The same for what follows from the sums of a cell, if these have records of their own.
+    ParamsOfCells,
     /// Running statistics.
     Running,
     /// What the body writes, element by element.
@@ -236,9 +240,12 @@ impl Operand {
         };
         match self {
             Self::Src => vec![Tensor::Src],
-            Self::Second => body.second().into_iter().collect(),
+            Self::DiffDst => of(&[Tensor::DiffDst], Body::reads),
+            Self::Residual => of(&[Tensor::Residual], Body::reads),
             Self::Statistics => body.statistics().to_vec(),
             Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
+            Self::ParamsOfCells if body != Body::Forward => vec![],
+            Self::ParamsOfCells => Self::Params.tensors(body),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
             Self::Result => vec![body.result()],
             Self::Sum => of(&[Tensor::Sum], Body::writes),
@@ -372,4 +379,11 @@ fn tree(invocations: impl Into<u64>) -> u64 {
 /// rows each element too.
 fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
     1 + u64::from(vector_vec4s) * (1 + 4 * u64::from(by_element))
+}
+
+/// Iterations of the loops over so many vectors in blocks of one or of two, each with so many more: whichever is more.
+fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
+    let of_a_vector = of_a_vector(vector_vec4s, false);
+    let of_ones = vectors * (1 + of_a_vector + more);
+    of_ones.max(vectors.div_ceil(2) * (1 + 2 * of_a_vector + more))
 }

@@ -1,12 +1,12 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Operand};
+use super::{Body, Entry, Kernel, Operand};
 
 constants! {
     struct PackStatistics {
-        /// The records are there, but for gamma and beta.
-        again: bool,
+        /// The records are there but for beta: another dispatch has written them.
+        begun: bool,
     }
 }
 
@@ -25,7 +25,7 @@ impl Describe for PackStatistics {
     const KERNEL: Kernel = Kernel::PackStatistics;
     type Uniforms = PackStatisticsUniforms;
 
-    fn iterations(&self, _: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         4
     }
 }
@@ -34,7 +34,7 @@ pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
     text: include_str!("../../shaders/traversals/pack_statistics.wgsl"),
     operands: &[Operand::Statistics, Operand::Params, Operand::Workspace],
-    optional: &[Operand::Params],
+    optional: &[Operand::Statistics, Operand::Params],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,
     ..Entry::OVER_CHANNELS

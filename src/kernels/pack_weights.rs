@@ -1,7 +1,7 @@
 //! The kernel that copies gamma or beta to the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::{Entry, Kernel, Operand};
+use super::{Body, Entry, Kernel, Operand};
 
 constants! {
     struct PackWeights {
@@ -24,7 +24,7 @@ impl Describe for PackWeights {
     const KERNEL: Kernel = Kernel::PackWeights;
     type Uniforms = PackWeightsUniforms;
 
-    fn iterations(&self, _: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
         0
     }
 }

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct RowsApply {
@@ -46,7 +46,7 @@ impl Describe for RowsApply {
     const KERNEL: Kernel = Kernel::RowsApply;
     type Uniforms = RowsApplyUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let vectors = u64::from(self.column_vectors);
         let gamma = 4 * u64::from(self.vector_vec4s) * u64::from(!self.aligned);
         let of_a_row = vectors * (of_a_vector(self.vector_vec4s, self.narrow) + gamma);
@@ -60,13 +60,19 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/rows_apply.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
+        Operand::Residual,
         Operand::Params,
         Operand::Workspace,
         Operand::Result,
         Operand::Sum,
     ],
-    optional: &[Operand::Params, Operand::Sum],
+    optional: &[
+        Operand::Residual,
+        Operand::Params,
+        Operand::Result,
+        Operand::Sum,
+    ],
     constants: RowsApply::SAMPLES,
     uniforms: RowsApplyUniforms::KIND,
     gamma_length: "columns",

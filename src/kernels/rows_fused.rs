@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::{RowTiles, Scalars};
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
@@ -21,8 +21,10 @@ constants! {
         scaled: bool,
         /// beta is given.
         offset: bool,
-        /// Each row's statistics go to the workspace.
+        /// Each row's statistics go to the workspace,
         kept: bool,
+        /// or to their own tensors, whose elements do not share words.
+        stored: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
@@ -43,13 +45,13 @@ impl Describe for RowsFused {
     const KERNEL: Kernel = Kernel::RowsFused;
     type Uniforms = RowsFusedUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
+        let rounds = body.rounds();
         of_vectors
-            // The sums of layer norm's rows are taken twice.
-            + rows * (2 + 3 * of_vectors + 2 * tree(self.threads_per_row))
+            + rows * (rounds + (1 + rounds) * of_vectors + rounds * tree(self.threads_per_row))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
@@ -61,7 +63,7 @@ impl Describe for RowsFused {
         }
     }
 
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }
@@ -71,14 +73,22 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/rows_fused.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
+        Operand::Residual,
         Operand::Statistics,
         Operand::Params,
         Operand::Workspace,
         Operand::Result,
         Operand::Sum,
+        Operand::Outputs,
     ],
-    optional: &[Operand::Params, Operand::Sum],
+    optional: &[
+        Operand::Residual,
+        Operand::Params,
+        Operand::Workspace,
+        Operand::Sum,
+        Operand::Outputs,
+    ],
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::RowTiles;
-use super::{Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct RowsReduce {
@@ -57,7 +57,7 @@ impl Describe for RowsReduce {
     const KERNEL: Kernel = Kernel::RowsReduce;
     type Uniforms = RowsReduceUniforms;
 
-    fn iterations(&self, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
@@ -74,7 +74,7 @@ impl Describe for RowsReduce {
         }
     }
 
-    fn serial_adds(&self, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }
@@ -84,7 +84,7 @@ pub(super) const ENTRY: Entry = Entry {
     text: include_str!("../../shaders/traversals/rows_reduce.wgsl"),
     operands: &[
         Operand::Src,
-        Operand::Second,
+        Operand::DiffDst,
         Operand::Params,
         Operand::Workspace,
         Operand::Outputs,

@@ -9,8 +9,7 @@ mod planned;
 use super::describe::Value;
 use super::source::{Target, VECTOR_VEC4S};
 use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
-use crate::DType;
-use crate::profile::SHARED_REALS;
+use crate::{DType, DTypes};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
@@ -29,7 +28,9 @@ fn storage_bindings(kernel: Kernel) -> usize {
         Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused | Kernel::RowsFused => 8,
         // Four without the optional ones.
         Kernel::RowsReduce => 6,
-        Kernel::RowsApply => 5,
+        Kernel::RowsApply => 7,
+        Kernel::PackStatistics => 5,
+        Kernel::Finish => 8,
         _ => 4,
     }
 }
@@ -52,7 +53,7 @@ fn choices(entry: &Entry) -> Vec<Vec<&'static str>> {
 }
 
 impl Kernel {
-    /// Every variant of a kernel: element types, optional tensors, in place or not, pooled or not,
+    /// Every variant of a kernel: bodies, element types, optional tensors, in place or not, pooled or not,
     /// every access, constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let bodies = Body::ALL.into_iter().filter(|body| body.fits(self));
@@ -62,20 +63,20 @@ impl Kernel {
     fn variants_with(self, body: Body) -> Vec<Variant> {
         let entry = self.entry();
         let tensors = entry.tensors(body);
-        let optional = entry.optional.iter().copied();
-        let optional: Vec<_> = optional.filter(|t| tensors.contains(t)).collect();
+        let optional = entry.optional(body);
         let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
         let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
-        // A body does not touch storage: with one, all types are tried, with the others those that calculate differently.
-        let all = |(data, params): &(DType, DType)| {
-            body == Body::Gradient || (data == params && *data == data.accumulator())
-        };
-        for (data, params) in dtypes().into_iter().filter(all) {
-            for absent in subsets(&optional) {
+        for (types, few) in types_with(body) {
+            for absent in some_absent(&optional) {
                 for enabled in choices(entry) {
                     for choice in 0..27usize {
+                        // All that is there, or nothing that is optional; read and written in one way or the other.
+                        let rest = [0, optional.len()].contains(&absent.len()) && choice % 4 == 0;
+                        if few && !rest {
+                            continue;
+                        }
                         let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
                         // None exact, all, the data alone, the parameters alone.
                         let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
@@ -112,8 +113,9 @@ impl Kernel {
                         let variant = Variant {
                             kernel: self,
                             body,
-                            data,
-                            params,
+                            data: types.data,
+                            params: types.params,
+                            statistics: types.statistics,
                             exact: ends.copied().collect(),
                             bound,
                             in_place,
@@ -148,11 +150,50 @@ impl Kernel {
     }
 }
 
-/// The pairs of element types that operators accept.
-fn dtypes() -> Vec<(DType, DType)> {
-    let pairs = DType::ALL.map(|data| DType::ALL.map(|params| (data, params)));
-    let pairs = pairs.into_iter().flatten();
-    pairs.filter(|(d, p)| d.accepts_params(*p)).collect()
+/// The element types that operators accept.
+fn dtypes() -> Vec<DTypes> {
+    let mut all = Vec::new();
+    for data in DType::ALL {
+        for params in DType::ALL {
+            if data.accepts_params(params) {
+                let types = DTypes::from((data, params));
+                all.push(types);
+                if params != params.accumulator() {
+                    all.push(types.with_statistics(DType::F32));
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The element types that a body is tried with, and whether with few variants of a kernel only. It does not touch storage:
+/// with the gradient all are tried, with the others each type of data, and with few variants those of parameters and
+/// statistics.
+fn types_with(body: Body) -> Vec<(DTypes, bool)> {
+    let all = dtypes().into_iter();
+    let chosen = all.filter_map(|types| {
+        let usual = types.statistics == types.params;
+        let plain = types == DTypes::from(types.data.accumulator());
+        match body {
+            Body::Gradient => Some((types, !usual)),
+            Body::RmsGradient => plain.then_some((types, false)),
+            _ => Some((types, types.params != types.data.accumulator())),
+        }
+    });
+    chosen.collect()
+}
+
+/// Which optional tensors are left out: of up to three every subset, else none, all, each alone.
+fn some_absent(optional: &[Tensor]) -> Vec<Vec<Tensor>> {
+    if optional.len() <= 3 {
+        return subsets(optional);
+    }
+    let each = optional.iter().map(|&tensor| vec![tensor]);
+    [vec![], optional.to_vec()]
+        .into_iter()
+        .chain(each)
+        .collect()
 }
 
 fn subsets<T: Copy>(of: &[T]) -> Vec<Vec<T>> {
@@ -169,7 +210,7 @@ fn variants() -> Vec<Variant> {
 }
 
 /// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in seven, of every kernel with every
-/// pair of types.
+/// body and its types.
 fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
     let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
     if !["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"]
@@ -180,7 +221,7 @@ fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
         let mut count = 0..;
         variants.retain(|v| {
             let of_its_turn = count.next().is_some_and(|n: usize| n.is_multiple_of(7));
-            kinds.insert((v.kernel.entry().name, v.body, v.data, v.params)) || of_its_turn
+            kinds.insert((v.kernel, v.body, v.data, v.params, v.statistics)) || of_its_turn
         });
     }
     variants
@@ -257,7 +298,7 @@ impl Parsed {
         let long_words = variant.access == Access::LongWords;
         capabilities.set(Capabilities::SHADER_INT64, long_words);
         capabilities.set(Capabilities::SUBGROUP, variant.is("subgroups"));
-        let f16 = [variant.data, variant.params].contains(&DType::F16);
+        let f16 = [variant.data, variant.params, variant.statistics].contains(&DType::F16);
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, f16);
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .validate(&module)
@@ -323,9 +364,7 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         .filter(|(_, global)| global.space == AddressSpace::WorkGroup)
         .map(|(_, global)| module.types[global.ty].inner.size(module.to_ctx()));
     let shared: u32 = shared.sum();
-    // The forward passes will have to count theirs, which are twice as many.
-    let twice = 1 + u64::from(variant.body == Body::Statistics);
-    let reals = twice * u64::from(variant.workgroup_size) * SHARED_REALS;
+    let reals = u64::from(variant.workgroup_size) * variant.body.shared_reals();
     ensure(
         u64::from(shared) <= reals * variant.accumulator().size(),
         || {
@@ -405,6 +444,7 @@ fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),
         Tensor::Workspace => (variant.data.accumulator(), variant.access),
         _ if tensor.is_data() => (variant.data, variant.access_to(tensor)),
+        _ if tensor.is_statistic() => (variant.statistics, variant.access_to(tensor)),
         _ => (variant.params, variant.access_to(tensor)),
     };
     let (scalar, size) = match dtype {
@@ -818,56 +858,103 @@ fn texts_need_what_there_is() {
 #[test]
 fn texts_say_what_they_need() {
     let word_end = |c: char| !c.is_alphanumeric() && c != '_';
+    // A function's name with the parenthesis behind it: a variable may be called alike.
     let declared = |text: &str| -> Vec<String> {
         let words = ["fn ", "const ", "alias ", "struct ", "var<workgroup> "];
         let lines = text.lines();
-        let names = lines.filter_map(|line| words.iter().find_map(|word| line.strip_prefix(word)));
-        let names = names.filter_map(|rest| rest.split(word_end).next());
-        names.map(str::to_owned).collect()
+        let names = lines.filter_map(|line| {
+            let rest = words.iter().find_map(|word| line.strip_prefix(word))?;
+            let name = rest.split(word_end).next()?;
+            let call = if line.starts_with("fn ") { "(" } else { "" };
+            Some(format!("{name}{call}"))
+        });
+        names.collect()
     };
-    let mut parts = files("shaders/parts");
-    parts.push((parts::BODY.to_owned(), Body::Gradient.text().to_owned()));
-    let declares = |name: &String| {
-        let parts = parts.iter();
-        parts
-            .filter(|(_, text)| declared(text).contains(name))
-            .count()
-    };
-    for (name, text) in parts.iter().cloned().chain(files("shaders/traversals")) {
-        let text: &'static str = text.leak();
-        let code = text
-            .lines()
-            .map(|line| line.split("//").next().unwrap_or_default());
-        let code = code.collect::<Vec<_>>().join("\n");
-        let own = declared(text);
-        let uses =
-            |name: &String| !own.contains(name) && code.split(word_end).any(|word| word == name);
-        let named: Vec<_> = parts::needs(text).map(|need| need.name).collect();
-        for (part, text) in parts.iter().filter(|(part, _)| *part != name) {
-            let of_part = declared(text);
-            let mut used = of_part.iter().filter(|name| uses(name));
-            match named.contains(&part.as_str()) {
-                true => assert!(used.next().is_some(), "{name} does not need {part}"),
-                false => {
-                    let missed = used.find(|name| declares(name) == 1);
-                    assert_eq!(missed, None, "{name} needs {part}");
+    let of_parts = files("shaders/parts");
+    let traversals = files("shaders/traversals");
+    for body in Body::ALL {
+        let mut parts = of_parts.clone();
+        parts.push((parts::BODY.to_owned(), body.text().to_owned()));
+        let kernels = Kernel::ALL.into_iter().filter(|kernel| body.fits(*kernel));
+        let names: Vec<_> = kernels.map(|kernel| kernel.entry().name).collect();
+        let fitting = traversals
+            .iter()
+            .filter(|(name, _)| names.contains(&name.as_str()));
+        let declares = |name: &String| {
+            let parts = parts.iter();
+            parts
+                .filter(|(_, text)| declared(text).contains(name))
+                .count()
+        };
+        for (name, text) in parts.iter().chain(fitting).cloned() {
+            let text: &'static str = text.leak();
+            let code = text
+                .lines()
+                .map(|line| line.split("//").next().unwrap_or_default());
+            let code = code.collect::<Vec<_>>().join("\n");
+            let own = declared(text);
+            let mut words = HashSet::new();
+            for word in code.split_inclusive(word_end) {
+                words.insert(word.trim_end_matches(word_end).to_owned());
+                words.insert(word.to_owned());
+            }
+            let uses = |name: &String| !own.contains(name) && words.contains(name);
+            let named: Vec<_> = parts::needs(text).map(|need| need.name).collect();
+            for (part, text) in parts.iter().filter(|(part, _)| *part != name) {
+                let of_part = declared(text);
+                let mut used = of_part.iter().filter(|name| uses(name));
+                match named.contains(&part.as_str()) {
+                    true => assert!(used.next().is_some(), "{name} does not need {part}"),
+                    false => {
+                        let missed = used.find(|name| declares(name) == 1);
+                        assert_eq!(missed, None, "{name} needs {part}");
+                    }
                 }
             }
         }
     }
 }
 
+/// Plans count on the rows of a block, and on the rounds of a row.
+#[test]
+fn bodies_have_the_constants_that_plans_count_on() {
+    for body in Body::ALL {
+        let constant = |name: &str| {
+            let mut lines = body.text().lines();
+            let value = lines.find_map(|line| {
+                let value = line.strip_prefix(&format!("const {name}: u32 = "))?;
+                value.strip_suffix(';')?.parse::<u64>().ok()
+            });
+            value.unwrap_or_else(|| panic!("{}: no {name}", body.name()))
+        };
+        if body.fits(Kernel::ChannelsLastReduce) || body.fits(Kernel::ChannelsLastFused) {
+            assert_eq!(constant("block_rows"), body.block_rows(), "{}", body.name());
+        }
+        if body.fits(Kernel::ChannelsFirstReduce) || body.fits(Kernel::ChannelsFirstFused) {
+            // In blocks of one or of two.
+            let vectors = constant("block_vectors");
+            assert!((1..=2).contains(&vectors), "{}", body.name());
+        }
+        if body.fits(Kernel::RowsFused) {
+            assert_eq!(constant("rounds"), body.rounds(), "{}", body.name());
+        }
+    }
+}
+
 #[test]
 fn headers_name_the_bindings() {
-    let mut entries: Vec<_> = Kernel::ALL.map(Kernel::entry).into();
+    let mut kernels = Kernel::ALL.to_vec();
     for (name, text) in files("shaders/traversals") {
         let header = header(&text);
-        let index = entries.iter().position(|entry| entry.name == name);
+        let index = kernels
+            .iter()
+            .position(|kernel| kernel.entry().name == name);
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
-        let entry = entries.swap_remove(index);
+        let kernel = kernels.swap_remove(index);
+        let entry = kernel.entry();
         assert_eq!(entry.text, text, "{name}: another text");
         let (_, bindings) = header
-            .split_once(" Bindings: ")
+            .split_once(" Bindings")
             .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
         let (bindings, _) = bindings
             .split_once("Moves ")
@@ -875,12 +962,14 @@ fn headers_name_the_bindings() {
         let words: Vec<_> = bindings
             .split(|c: char| !c.is_alphanumeric() && c != '_')
             .collect();
-        for tensor in entry.tensors(Body::Gradient) {
-            let tensor = tensor.name();
-            assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
+        for body in Body::ALL.into_iter().filter(|body| body.fits(kernel)) {
+            for tensor in entry.tensors(body) {
+                let tensor = tensor.name();
+                assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
+            }
         }
     }
-    let rest: Vec<_> = entries.iter().map(|entry| entry.name).collect();
+    let rest: Vec<_> = kernels.iter().map(|kernel| kernel.entry().name).collect();
     assert!(rest.is_empty(), "no file of their own: {rest:?}");
 }
 
@@ -890,7 +979,9 @@ fn every_constant_and_uniform_is_read() {
     let mut unread = BTreeMap::<&str, bool>::new();
     for kernel in Kernel::ALL {
         let entry = kernel.entry();
-        let texts = whole_text(entry, Body::Gradient.text()).join("\n");
+        let bodies = Body::ALL.into_iter().filter(|body| body.fits(kernel));
+        let texts = bodies.flat_map(|body| whole_text(entry, body.text()));
+        let texts = texts.collect::<Vec<_>>().join("\n");
         let code: String = texts
             .lines()
             .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")

@@ -178,8 +178,8 @@ operands! {
     gamma: Gamma maybe;
     /// Written: gradient with respect to src.
     diff_src: DiffSrc always;
-    /// Written: gradient with respect to gamma; given exactly if the layer is affine, with [`ParamGrads::Both`].
+    /// Written: gradient with respect to gamma; given exactly if the layer is affine, with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_gamma: DiffGamma maybe;
-    /// Written: gradient with respect to beta; given exactly if the layer is affine, with [`ParamGrads::Both`].
+    /// Written: gradient with respect to beta; given exactly if the layer is affine, with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_beta: DiffBeta maybe;
 }

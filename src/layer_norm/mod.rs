@@ -40,9 +40,10 @@ impl Default for LayerNormOptions {
     }
 }
 
-/// The gradient of layer normalization, as oneDNN Graph's `LayerNormBackward` defines it.
+/// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN Graph's
+/// `LayerNorm` and `LayerNormBackward` define them.
 ///
-/// A row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
+/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
 /// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine, or with
 /// [`ParamGrads::Neither`]), and means taken over the row:
 ///

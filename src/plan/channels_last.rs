@@ -51,6 +51,11 @@ impl Columns {
         self.vector() * self.width_vectors
     }
 
+    /// Columns of all batches, of which a split has a record each.
+    fn all(&self) -> u64 {
+        self.batches * self.width()
+    }
+
     /// Whether the last row is complete.
     fn complete(&self, layout: &Layout) -> bool {
         layout.grid.elements().is_multiple_of(self.width())
@@ -87,7 +92,7 @@ impl SplitColumns {
                 channels: grid.channels,
                 channel_stride: u64::from(grid.inner),
                 parts: splits * self.columns.repeats * u64::from(grid.inner),
-                part_stride: self.columns.width(),
+                part_stride: self.columns.all(),
                 repeats: self.columns.repeats,
                 inner: grid.inner,
             },
@@ -315,7 +320,7 @@ impl Planner<'_> {
             (true, _) => channels,
             // The last row's last vector may end behind the channels.
             (_, true) => channels.max(columns.width()) / 2,
-            (false, false) => columns.width(),
+            (false, false) => columns.all(),
         };
         let group_records = self.group_records(grid.channels);
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());

@@ -1,16 +1,13 @@
 //! The fused channels-last kernel: when it fits, and how workgroups divide the columns.
 
 use super::tensors::Tensors;
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::Grid;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Kernel, Scalars};
 
-/// Rows that an invocation of the fused channels-last kernel adds up before it adds the sum to others.
-const ROWS_OF_A_BLOCK: u64 = 64;
-
-/// Such blocks of an invocation, at most.
-const MOST_BLOCKS: u64 = 64;
+/// Rows of an invocation, at most.
+const MOST_ROWS: u64 = 4096;
 
 /// Fewest invocations side by side in the fused channels-last kernel: 128 bytes of a row by loads of 16.
 const NARROWEST: u32 = 8;
@@ -41,7 +38,7 @@ impl Planner<'_> {
         let (threads_per_row, workgroup_size) = self.fused_threads(grid.channels, 1);
         div_ceil(
             u64::from(grid.outer),
-            ROWS_OF_A_BLOCK * u64::from(workgroup_size / threads_per_row),
+            self.body.block_rows() * u64::from(workgroup_size / threads_per_row),
         )
     }
 
@@ -59,7 +56,8 @@ impl Planner<'_> {
         if src.padded_bytes() > self.profile.max_binding {
             return Some("the tensor does not fit one binding".to_owned());
         }
-        if self.row_blocks(grid) > MOST_BLOCKS {
+        let most_blocks = (MOST_ROWS / self.body.block_rows()).min(MAX_SERIAL);
+        if self.row_blocks(grid) > most_blocks {
             return Some(format!("{} rows are too many to add up", grid.outer));
         }
         self.too_many_bindings(Kernel::ChannelsLastFused)

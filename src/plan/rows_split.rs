@@ -375,28 +375,43 @@ impl Planner<'_> {
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
         };
-        let splits = 0..split.walk.splits(rows);
-        self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-            let mut bindings = vec![window.bind(&tensors.src)];
-            bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
-            bindings.extend(params.bindings());
-            bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
-            bindings.extend(tensors.sum.as_ref().map(|sum| window.bind(sum)));
-            self.dispatch(
-                kernel,
-                rows.workgroup_size,
-                bindings,
-                &RowsApplyUniforms {
-                    tiles: split.walk.uniforms(rows, window, range),
-                    column_tiles: word(split.column_tiles),
-                    stats: stats.first,
-                    means: means.map_or(0, |part| part.first),
-                    weights: params.gamma.first(),
-                    offsets: params.beta.first(),
-                },
-                workgroups,
-            )
-        })
+        let read: Vec<_> = [tensors.src].into_iter().chain(tensors.second).collect();
+        let written: Vec<_> = [tensors.result].into_iter().chain(tensors.sum).collect();
+        let params_bound: Vec<_> = params.bindings().collect();
+        let bound = read.len() + params_bound.len() + 1 + written.len();
+        // One after another where the adapter binds too few buffers for both.
+        let at_once = match bound <= self.profile.max_storage_buffers as usize {
+            true => written.len(),
+            false => 1,
+        };
+        let mut dispatches = Vec::new();
+        for written in written.chunks(at_once) {
+            let splits = 0..split.walk.splits(rows);
+            let pass =
+                self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
+                    let mut bindings: Vec<_> =
+                        read.iter().map(|tensor| window.bind(tensor)).collect();
+                    bindings.extend(params_bound.iter().cloned());
+                    bindings.push(Binding::workspace());
+                    bindings.extend(written.iter().map(|tensor| window.bind(tensor)));
+                    self.dispatch(
+                        kernel,
+                        rows.workgroup_size,
+                        bindings,
+                        &RowsApplyUniforms {
+                            tiles: split.walk.uniforms(rows, window, range),
+                            column_tiles: word(split.column_tiles),
+                            stats: stats.first,
+                            means: means.map_or(0, |part| part.first),
+                            weights: params.gamma.first(),
+                            offsets: params.beta.first(),
+                        },
+                        workgroups,
+                    )
+                })?;
+            dispatches.extend(pass);
+        }
+        Ok(dispatches)
     }
 
     /// A dispatch for each window of some splits.
@@ -464,8 +479,7 @@ mod tests {
                 body: crate::kernels::Body::Gradient,
                 rows,
                 columns,
-                data: DType::F32,
-                params: DType::F32,
+                types: DType::F32.into(),
                 use_affine: true,
                 epsilon: 1e-5,
                 param_grads: ParamGrads::Both,

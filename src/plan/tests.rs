@@ -6,8 +6,9 @@ mod statistics;
 
 use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
-use crate::kernels::Value;
-use crate::{ParamGrads, Statistics, Tuning};
+use crate::kernels::{Body, Value};
+use crate::options::{RunningUpdate, RunningVariance};
+use crate::{ParamGrads, Shards, Statistics, Tuning};
 use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
@@ -77,17 +78,20 @@ impl Random {
         }
     }
 
-    fn types(&mut self) -> (DType, DType) {
+    fn types(&mut self) -> DTypes {
         use DType::{Bf16, F16, F32, F64};
-        self.of(&[(F32, F32), (F16, F32), (F16, F16), (Bf16, F32), (F64, F64)])
+        let types = self.of(&[(F32, F32), (F16, F32), (F16, F16), (Bf16, F32), (F64, F64)]);
+        let types = DTypes::from(types);
+        match self.below(4) {
+            0 => types.with_statistics(types.params.accumulator()),
+            _ => types,
+        }
     }
 
     fn batch_norm(&mut self) -> BatchNormProblem {
-        let (data, params) = self.types();
         BatchNormProblem {
             layout: self.grid().into(),
-            data,
-            params,
+            types: self.types(),
             has_gamma: self.below(2) == 0,
             epsilon: 1e-5,
             statistics: self.of(&[Statistics::Batch, Statistics::Constant]),
@@ -103,8 +107,7 @@ impl Random {
         }
         BatchNormProblem {
             layout: grid.into(),
-            data: DType::F32,
-            params: DType::F32,
+            types: DType::F32.into(),
             ..self.batch_norm()
         }
     }
@@ -113,11 +116,9 @@ impl Random {
         let grid = self.grid_of(1 << 20);
         let data = self.of(&[DType::F32, DType::F32, DType::F16]);
         LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
             rows: grid.outer * grid.channels,
             columns: grid.inner,
-            data,
-            params: data,
+            types: data.into(),
             ..self.layer_norm()
         }
     }
@@ -140,17 +141,69 @@ impl Random {
     }
 
     fn layer_norm(&mut self) -> LayerNormProblem {
-        let (data, params) = self.types();
         let grid = self.grid();
         LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
+            body: self.of(&[Body::Gradient, Body::RmsGradient]),
             rows: word(u64::from(grid.outer) * u64::from(grid.channels)),
             columns: grid.inner,
-            data,
-            params,
+            types: self.types(),
             use_affine: self.below(4) > 0,
             epsilon: 1e-5,
             param_grads: self.of(&[ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen]),
+        }
+    }
+
+    fn flag(&mut self) -> bool {
+        self.below(2) == 0
+    }
+
+    fn shards(&mut self) -> Shards {
+        let count = self.of(&[1, 1, 2, 3, 8, 64]);
+        Shards {
+            count,
+            index: self.below(u64::from(count)) as u32,
+        }
+    }
+
+    /// Forward, of a gradient's tensors.
+    fn forward(&mut self, of: &BatchNormProblem) -> BatchNormForward {
+        let update = RunningUpdate {
+            weight: 0.1,
+            variance: self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]),
+        };
+        BatchNormForward {
+            layout: of.layout,
+            types: of.types,
+            has_gamma: self.flag(),
+            has_beta: self.flag(),
+            epsilon: 1e-5,
+            running: self.flag().then_some(update),
+            shards: self.shards(),
+        }
+    }
+
+    fn inference(&mut self, of: &BatchNormProblem) -> BatchNormInference {
+        BatchNormInference {
+            layout: of.layout,
+            types: of.types,
+            has_gamma: self.flag(),
+            has_beta: self.flag(),
+            epsilon: 1e-5,
+        }
+    }
+
+    fn rows_forward(&mut self, of: &LayerNormProblem) -> RowsForward {
+        let body = self.of(&[Body::Forward, Body::RmsForward]);
+        RowsForward {
+            body,
+            rows: of.rows,
+            columns: of.columns,
+            types: of.types,
+            has_gamma: self.flag(),
+            has_beta: body == Body::Forward && self.flag(),
+            residual: self.flag(),
+            keep_statistics: self.flag(),
+            epsilon: 1e-5,
         }
     }
 }
@@ -158,7 +211,11 @@ impl Random {
 /// What a plan may take of the workspace: see the README.
 fn allowed_workspace(plan: &Plan, groups: u64) -> u64 {
     let src = plan.requirement(Tensor::Src).unwrap();
-    let a_group = if plan.data == DType::F64 { 96 } else { 48 };
+    let a_group = if plan.types.data == DType::F64 {
+        96
+    } else {
+        48
+    };
     src.bytes() + a_group * groups + (4 << 20)
 }
 
@@ -210,6 +267,24 @@ fn check_loops(
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
+                let known = dispatch.kernel.entry().tensors(dispatch.body);
+                for Binding { tensor, .. } in &dispatch.bindings {
+                    assert!(known.contains(tensor), "{dispatch:?}\n{what:?}");
+                }
+                assert!(dispatch.body.fits(dispatch.kernel), "{dispatch:?}");
+                let [x, y] = dispatch.workgroups;
+                assert!(
+                    x.max(y) <= profile.max_workgroups,
+                    "{dispatch:?}\n{what:?}\n{profile:?}"
+                );
+                // Of any type's kernels, so that workgroups are alike whatever the type.
+                let shared = dispatch.body.shared_reals() * DType::F64.size();
+                let workgroup_size = u64::from(dispatch.workgroup_size);
+                assert!(
+                    workgroup_size * shared <= u64::from(profile.max_workgroup_storage)
+                        && dispatch.workgroup_size <= profile.max_invocations,
+                    "{dispatch:?}\n{what:?}\n{profile:?}"
+                );
                 let adds = dispatch.serial_adds;
                 assert!(
                     adds <= MAX_SERIAL,
@@ -234,6 +309,7 @@ fn check_loops(
 fn loops_are_short_whatever_the_shape_and_the_tuning() {
     let mut random = Random(1);
     let (mut batch_norms, mut layer_norms) = (0, 0);
+    let (mut forwards, mut inferences, mut rows_forwards) = (0, 0, 0);
     for _ in 0..cases() {
         let mut profile = random.profile();
         if random.below(2) == 0 {
@@ -248,11 +324,44 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
         };
         let plan = check_loops(batch_norm(&profile, &problem), &problem, &profile);
         batch_norms += u64::from(plan.is_some());
+        let (training, inference) = (random.forward(&problem), random.inference(&problem));
+        let plan = check_loops(batch_norm_forward(&profile, &training), &training, &profile);
+        forwards += u64::from(plan.is_some());
+        let plan = batch_norm_inference(&profile, &inference);
+        inferences += u64::from(check_loops(plan, &inference, &profile).is_some());
         let problem = random.layer_norm();
         let plan = check_loops(layer_norm(&profile, &problem), &problem, &profile);
         layer_norms += u64::from(plan.is_some());
+        let problem = random.rows_forward(&problem);
+        let plan = check_loops(rows_forward(&profile, &problem), &problem, &profile);
+        rows_forwards += u64::from(plan.is_some());
     }
-    assert!(batch_norms > cases() / 8 && layer_norms > cases() / 8);
+    for planned in [
+        batch_norms,
+        forwards,
+        inferences,
+        layer_norms,
+        rows_forwards,
+    ] {
+        assert!(planned > cases() / 8, "{planned}");
+    }
+}
+
+/// A plan, whose workspace is as small as the README says.
+fn check_workspace(
+    plan: Result<Plan, Error>,
+    groups: u64,
+    what: &dyn std::fmt::Debug,
+    profile: &Profile,
+) {
+    let plan = plan.unwrap_or_else(|error| panic!("{error}: {what:?}\n{profile:?}"));
+    let allowed = allowed_workspace(&plan, groups);
+    assert!(
+        plan.workspace_bytes <= allowed,
+        "{} of {allowed} bytes by {}: {what:?}\n{profile:?}",
+        plan.workspace_bytes,
+        plan.algorithm
+    );
 }
 
 /// Where eight storage buffers bind, nothing whose parameters fit a binding is refused, and the workspace is as small as
@@ -270,39 +379,41 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let grid = &problem.layout.grid;
         let channels = u64::from(grid.channels);
         // What the README leaves out.
-        let record = 4 * problem.data.accumulator().size();
+        let record = 4 * problem.types.data.accumulator().size();
         let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
+        let (training, inference) = (random.forward(&problem), random.inference(&problem));
         if records_fit {
-            let plan = batch_norm(&profile, &problem);
-            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
-            let allowed = allowed_workspace(&plan, channels);
-            assert!(
-                plan.workspace_bytes <= allowed,
-                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
-                plan.workspace_bytes,
-                plan.algorithm
-            );
+            check_workspace(batch_norm(&profile, &problem), channels, &problem, &profile);
+            let plan = batch_norm_inference(&profile, &inference);
+            check_workspace(plan, channels, &inference, &profile);
+        }
+        // The records of all parts of the batch, too.
+        let sums = channels * record * u64::from(training.shards.count);
+        if records_fit && sums <= profile.max_binding {
+            let plan = batch_norm_forward(&profile, &training);
+            check_workspace(plan, channels, &training, &profile);
         }
         let problem = random.layer_norm();
-        let record = 4 * problem.data.accumulator().size();
+        let record = 4 * problem.types.data.accumulator().size();
         let (rows, columns) = (u64::from(problem.rows), u64::from(problem.columns));
         // Rows that registers do not hold, and those that share words, leave three records each.
-        let odd = !(columns * problem.data.size()).is_multiple_of(4);
+        let odd = !(columns * problem.types.data.size()).is_multiple_of(4);
         let presets = [Tuning::SOFTWARE, Tuning::GPU];
         let held = columns <= 1024 && !odd && presets.contains(&profile.tuning);
-        let records_fit = held || 5 * rows * record + (1 << 22) <= profile.max_binding;
-        let sums_fit = records_fit
-            && 6 * columns * problem.data.accumulator().size() + (1 << 22) <= profile.max_binding;
-        if fits(rows, problem.params) && fits(columns, problem.params) && sums_fit {
-            let plan = layer_norm(&profile, &problem);
-            let plan = plan.unwrap_or_else(|error| panic!("{error}: {problem:?}\n{profile:?}"));
-            let allowed = allowed_workspace(&plan, rows);
-            assert!(
-                plan.workspace_bytes <= allowed,
-                "{} of {allowed} bytes by {}: {problem:?}\n{profile:?}",
-                plan.workspace_bytes,
-                plan.algorithm
-            );
+        let records_fit = 5 * rows * record + (1 << 22) <= profile.max_binding;
+        let sums_fit = 6 * columns * problem.types.data.accumulator().size() + (1 << 22)
+            <= profile.max_binding;
+        let params_fit =
+            fits(rows, problem.types.statistics) && fits(columns, problem.types.params);
+        if params_fit && (held || records_fit) && sums_fit {
+            check_workspace(layer_norm(&profile, &problem), rows, &problem, &profile);
+        }
+        let forward = random.rows_forward(&problem);
+        // Statistics that are kept are records first.
+        let held = held && !forward.keep_statistics;
+        if params_fit && (held || records_fit) {
+            let plan = rows_forward(&profile, &forward);
+            check_workspace(plan, rows, &forward, &profile);
         }
     }
 }
@@ -322,7 +433,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     let vec4s = |profile: &Profile, data, elements| {
         let planner = Planner {
             profile,
-            body: crate::kernels::Body::Gradient,
+            body: Body::Gradient,
             data,
         };
         planner.vector_vec4s(elements)
@@ -346,11 +457,10 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
 fn plausible_layers_are_planned() {
     let layer = |rows, columns, data, params| {
         let problem = LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
+            body: Body::Gradient,
             rows,
             columns,
-            data,
-            params,
+            types: (data, params).into(),
             use_affine: true,
             epsilon: 1e-5,
             param_grads: ParamGrads::Both,
@@ -386,8 +496,7 @@ fn millions_of_channels_are_fused_without_halves() {
             inner: 25,
         }
         .into(),
-        data: DType::F32,
-        params: DType::F32,
+        types: DType::F32.into(),
         has_gamma: true,
         epsilon: 1e-5,
         statistics: Statistics::Batch,

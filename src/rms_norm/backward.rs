@@ -118,6 +118,6 @@ operands! {
     gamma: Gamma maybe;
     /// Written: gradient with respect to src.
     diff_src: DiffSrc always;
-    /// Written: gradient with respect to gamma; given exactly if the plan has gamma, with [`ParamGrads::Both`].
+    /// Written: gradient with respect to gamma; given exactly if the plan has gamma, with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_gamma: DiffGamma maybe;
 }

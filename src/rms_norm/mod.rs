@@ -35,9 +35,10 @@ impl Default for RmsNormOptions {
     }
 }
 
-/// The gradient of RMS normalization, y = gamma · src / √(mean(src²) + epsilon).
+/// RMS normalization, y = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
+/// [`backward`](Self::backward).
 ///
-/// A row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
+/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
 /// row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
 ///
 /// * diff_src = r · (d − x̂ · mean(d · x̂))
@@ -45,7 +46,7 @@ impl Default for RmsNormOptions {
 ///
 /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
 /// given to the same adapter under the same [`Profile`](crate::Profile). mean_square is the given one, never
-/// recomputed. There is no beta: [`Grads::diff_beta`] is none.
+/// recomputed. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
 ///
 /// ```
 /// # pollster::block_on(async {

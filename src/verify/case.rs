@@ -3,8 +3,8 @@
 use super::expected::Expected;
 use super::problem::{Problem, read_shape, show_shape};
 use super::setting::Setting;
-use super::values::{Types, Values};
-use crate::{Algorithm, DType, Error};
+use super::values::Values;
+use crate::{Algorithm, DType, DTypes, Error};
 use std::fmt;
 use std::str::FromStr;
 
@@ -22,7 +22,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     pub(super) problem: Problem,
-    pub(super) types: Types,
+    pub(super) types: DTypes,
     pub(super) values: Values,
     pub(super) algorithm: Option<Algorithm>,
     pub(super) setting: Setting,
@@ -47,7 +47,7 @@ pub(super) struct Memory {
 pub(super) enum Halves {
     /// One after the other.
     Both,
-    /// Those of two parts of the samples, whose sums are added.
+    /// Those of two parts of the samples, whose sums are added or whose records are put side by side.
     TwoShards,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Checks {
     pub windows: Option<u32>,
     /// What a NaN does not reach keeps its bits, and what it reaches is NaN.
     pub nan: bool,
-    /// What an infinity does not reach keeps its bits.
+    /// What an infinity does not reach keeps its bits, and what it makes NaN is not finite.
     pub infinite: bool,
 }
 
@@ -82,7 +82,7 @@ impl Case {
         self.algorithm
     }
 
-    /// The element type of src and diff_dst.
+    /// The element type of src and all tensors of its shape.
     pub const fn data(&self) -> DType {
         self.types.data
     }
@@ -90,6 +90,11 @@ impl Case {
     /// The element type of the parameters.
     pub const fn params(&self) -> DType {
         self.types.params
+    }
+
+    /// The element type of mean, variance, mean of squares and running statistics.
+    pub const fn statistics(&self) -> DType {
+        self.types.statistics
     }
 
     /// The shape of src.
@@ -173,31 +178,52 @@ pub struct Input {
     pub values: Vec<f64>,
 }
 
-/// `f32`, or `f16-f32` for data and parameters.
-fn read_types(token: &str) -> Option<Types> {
+/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics.
+fn read_types(token: &str) -> Option<DTypes> {
     let dtype = |name: &str| {
         DType::ALL
             .into_iter()
             .find(|dtype| dtype.to_string() == name)
     };
-    let (data, params) = token.split_once('-').unwrap_or((token, token));
-    let (data, params) = (dtype(data)?, dtype(params)?);
-    data.accepts_params(params)
-        .then_some(Types { data, params })
+    let dtypes: Option<Vec<DType>> = token.split('-').map(dtype).collect();
+    let types = match *dtypes? {
+        [data] => DTypes::from(data),
+        [data, params] => DTypes::from((data, params)),
+        [data, params, statistics] => DTypes::from((data, params)).with_statistics(statistics),
+        _ => return None,
+    };
+    let DTypes {
+        data,
+        params,
+        statistics,
+    } = types;
+    let wider = statistics == DType::F32 && data.accepts_params(statistics);
+    (data.accepts_params(params) && (statistics == params || wider)).then_some(types)
+}
+
+fn show_types(types: DTypes) -> String {
+    let DTypes {
+        data,
+        params,
+        statistics,
+    } = types;
+    if statistics != params {
+        format!("{data}-{params}-{statistics}")
+    } else if params != data {
+        format!("{data}-{params}")
+    } else {
+        data.to_string()
+    }
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Types { data, params } = self.types;
         let operator = self.problem.operator();
         write!(f, "{}/{}", operator.name(), show_shape(operator.shape()))?;
         for token in operator.tokens() {
             write!(f, "/{token}")?;
         }
-        match data == params {
-            true => write!(f, "/{data}")?,
-            false => write!(f, "/{data}-{params}")?,
-        }
+        write!(f, "/{}", show_types(self.types))?;
         if self.values != Values::Random {
             write!(f, "/{}", self.values.name())?;
         }
@@ -247,10 +273,7 @@ impl FromStr for Case {
         };
         let mut case = Self {
             problem,
-            types: Types {
-                data: DType::F32,
-                params: DType::F32,
-            },
+            types: DType::F32.into(),
             values: Values::Random,
             algorithm: None,
             setting: Setting::default(),
@@ -267,9 +290,10 @@ impl FromStr for Case {
             Values::Alike => MOST_ALIKE,
             _ => MOST_ELEMENTS,
         };
+        // Without elements, there are channels or columns still.
         let elements = shape
             .iter()
-            .try_fold(1_usize, |all, &size| all.checked_mul(size));
+            .try_fold(1_usize, |all, &size| all.checked_mul(size.max(1)));
         if elements.is_none_or(|elements| elements > most) {
             return Err(refused(
                 &format!("at most {most} elements"),

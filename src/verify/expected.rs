@@ -1,10 +1,9 @@
 //! What a case's results are held against.
 
 use super::numbers::{decode, size_of};
-use super::values::Types;
 use crate::kernels::Tensor;
-use crate::reference::{Gradients, scaled_error};
-use crate::{DType, Element, ParamGrads};
+use crate::reference::{Forward, Gradients, scaled_error};
+use crate::{DType, DTypes, Element, ParamGrads};
 use half::{bf16, f16};
 
 /// A result of a case, by the float64 reference.
@@ -112,7 +111,7 @@ impl Expected {
 /// many, and sums of so many.
 pub(super) fn gradients(
     found: Gradients,
-    types: Types,
+    types: DTypes,
     param_grads: ParamGrads,
     elements: usize,
     params: Option<usize>,
@@ -145,5 +144,41 @@ pub(super) fn gradients(
             });
         }
     }
+    expected
+}
+
+/// What a forward pass writes, of so many elements in so many groups: all that the reference has.
+pub(super) fn forward(
+    found: Forward,
+    types: DTypes,
+    elements: usize,
+    groups: usize,
+) -> Vec<Expected> {
+    let of_data = |tensor, values, scale| Expected {
+        tensor,
+        dtype: types.data,
+        len: elements,
+        values,
+        scale,
+    };
+    let of_groups = |tensor, values, scale| Expected {
+        tensor,
+        dtype: types.statistics,
+        len: groups,
+        values,
+        scale,
+    };
+    let mut expected = vec![
+        of_data(Tensor::Dst, found.dst, found.dst_scale),
+        of_data(Tensor::Sum, found.sum, found.sum_scale),
+        of_groups(Tensor::Mean, found.mean, found.mean_scale),
+        of_groups(Tensor::Variance, found.variance, found.variance_scale),
+        of_groups(
+            Tensor::MeanSquare,
+            found.mean_square,
+            found.mean_square_scale,
+        ),
+    ];
+    expected.retain(|expected| expected.tensor == Tensor::Dst || !expected.values.is_empty());
     expected
 }

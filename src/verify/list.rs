@@ -147,6 +147,82 @@ layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
 layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
 layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
+
+# Batch norm in training, by each algorithm.
+batch_norm_forward/{4x6x20,5x33x27}/ncx/running_unbiased/f32/channels_first/gpu
+batch_norm_forward/61x3x3/ncx/running/{f16,bf16-f32}/channels_first/software
+batch_norm_forward/{2x3x1201,31x7x9}/ncx/running/f32/channels_first/tiny
+batch_norm_forward/5x7x27/ncx/running_unbiased=0.1/{f16-f16-f32,f64}/channels_first
+batch_norm_forward/{61x3/gpu,61x3/tiny,64x128/tiny}/nxc/running_unbiased/f32/channels_last
+batch_norm_forward/300x7/nxc/running/f32/channels_last/software
+batch_norm_forward/13x8x5/ncx/f32/channels_last/gpu
+batch_norm_forward/33x20/nxc/running/{f16-f32,bf16-bf16-f32}/channels_last
+batch_norm_forward/{3x24x9/gpu,1x301x7/gpu,1x301x7/software}/ncx/running/f32/fused_channels_first
+batch_norm_forward/4x8x92/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=800
+batch_norm_forward/3x12x9/ncx/running/{f16,bf16-f32}/fused_channels_first
+batch_norm_forward/{64x128,300x4}/nxc/running/f32/fused_channels_last/gpu
+batch_norm_forward/70x12/nxc/{f16-f32,f64}/fused_channels_last
+batch_norm_forward/6x50x8/params_6x1x8/running/f32/general/{gpu,tiny}
+batch_norm_forward/3x4x5x37/params_3x1x5x1/{f32,bf16}/general/gpu
+# Without gamma or beta, and with few bindings.
+batch_norm_forward/4x6x20/ncx/{no_gamma,no_beta/running=1}/f32/channels_first/gpu
+batch_norm_forward/5x33x27/ncx/running/f32/channels_first/max_storage_buffers=4
+batch_norm_forward/61x3/nxc/no_gamma/no_beta/running/f32/channels_last/max_storage_buffers=4
+# Two halves, and the statistics of two parts of the samples.
+batch_norm_forward/7x5x27/ncx/running_unbiased/{f32/halves,f32/two_shards,bf16/two_shards}/channels_first
+batch_norm_forward/{7x5/f32,70x12/f64}/nxc/running/channels_last/two_shards
+batch_norm_forward/7x8x4/ncx/running/f32/two_shards/max_storage_buffers=4
+# Statistics of numbers that nearly cancel, and of equal ones.
+batch_norm_forward/4x9x50/ncx/f32/{tiny_variance,large_mean,huge_mean,equal}/channels_first
+batch_norm_forward/50x9/nxc/f32/{huge_mean,equal}/channels_last
+batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last}/f32/huge_mean
+batch_norm_forward/4x9x50/ncx/f16-f32/overflow
+# Long channels: long sums, groups of partial sums, loops, sums that there is no room for at once.
+batch_norm_forward/{1x1x400017/ncx,400037x3/nxc}/f32/alternating
+batch_norm_forward/1x1x300001/ncx/f32/large_mean/channels_first/workgroup=4,tile=64,busy_workgroups=1048576
+batch_norm_forward/4194304x1/nxc/f32/alike/window_unit=256/halves
+batch_norm_forward/2000x63/nxc/running/f32/channels_last/tiny/max_binding=16384{,/two_shards}
+batch_norm_forward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
+# Buffers, windows, what is not a number, the same bits again, empty tensors.
+batch_norm_forward/{3x5x7/ncx/channels_first,9x12/nxc/channels_last}/running/f16/{exact,pooled}
+batch_norm_forward/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_forward/50011x3/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_forward/{3x5x7/ncx/channels_first,9x7/nxc/channels_last}/running/f32/{nan,infinite}
+batch_norm_forward/{3x12x7/ncx/fused_channels_first,5x12/nxc/fused_channels_last}/f32/{nan,infinite}
+batch_norm_forward/{5x33x27/ncx/f32/repeats,33x20/nxc/f32/checked,0x5/nxc/f32,5x0/nxc/f32}/running
+
+# Batch norm by given statistics.
+batch_norm_inference/{4x6x20/ncx/f32/gpu,31x7x9/ncx/f16-f16-f32/tiny}/channels_first
+batch_norm_inference/{61x3/nxc/f32,33x20/nxc/bf16}/channels_last
+batch_norm_inference/6x5x8/params_6x1x8/no_beta/f32/general
+batch_norm_inference/5x7x27/ncx/no_gamma/f64/exact
+batch_norm_inference/1x4x32769/ncx/no_gamma/no_beta/{f16-f32,bf16-f32}/patterns/channels_first
+batch_norm_inference/1x70000/nxc/no_beta/{f16-f32,bf16-f32}/roundings/channels_last
+batch_norm_inference/61x3/nxc/f32/max_storage_buffers=4/nan
+batch_norm_inference/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_inference/4x9x50/ncx/f32/large_mean
+
+# Rows forward, in registers and read twice.
+{layer,rms}_norm_forward/{23x101/gpu,23x101/software,301x3/gpu}/f32/rows_in_registers
+{layer,rms}_norm_forward/9x101/residual/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
+{layer,rms}_norm_forward/{9x66/f16-f16-f32,33x28/bf16-f32}/residual/rows_in_registers/gpu
+{layer,rms}_norm_forward/23x101/f32/rows_read_twice/{gpu,tiny}
+{layer,rms}_norm_forward/15x72/residual/{f16-f32,bf16}/rows_read_twice/software
+{layer,rms}_norm_forward/33x24/residual/f64
+{layer,rms}_norm_forward/{6x2x8x33/axis_2/no_statistics,33x28/no_gamma}/f32/rows_read_twice/max_storage_buffers=4
+{layer,rms}_norm_forward/5x7/residual/bf16/{exact,pooled}
+{layer,rms}_norm_forward/8x12/residual/f32/{rows_in_registers/nan,rows_read_twice/nan,rows_read_twice/infinite}
+{layer,rms}_norm_forward/3x150001/residual/f32/equal
+{layer,rms}_norm_forward/5x0/f32
+layer_norm_forward/{33x28/no_beta,0x5}/f32
+layer_norm_forward/{3x150001,9x200}/f32/huge_mean
+layer_norm_forward/9x200/f32/equal/{rows_in_registers,rows_read_twice}
+layer_norm_forward/3x150001/f32/alternating
+rms_norm_forward/9x200/f16-f32/overflow
+layer_norm_forward/1000x255/f32/rows_read_twice/tiny/max_binding=65536
+layer_norm_forward/9000x68/f32/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
+layer_norm_forward/60x2001/f32/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
+layer_norm_forward/21x30/residual/f32/{repeats,checked}
 ";
 
 /// The others.
@@ -226,6 +302,83 @@ layer_norm_backward/5x7/{f16,f16-f32,bf16,bf16-f32}/rows_read_twice/{nan,infinit
 batch_norm_backward/{2x64x19x19,64x3x100,3x2x5001,3001x5x1,70x132x1}/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
 batch_norm_backward/{5x27x33,3001x5,70x132}/nxc/{f32,f16,bf16-f32,f64}/{repeats,checked}
 layer_norm_backward/{3000x33,500x130,3x20001,4000x1}/{f32,bf16-f32}/{repeats,checked}
+
+# Forward passes: shapes of every kind by every algorithm that can do them.
+batch_norm_forward/{1x32x30,5x27x7,9x128x1,1x1x1,3x2x517,1x23x1,2x3x71x71,999x3x1,17x33x8,13x8x3}/ncx/running/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32,f64}/channels_first/{gpu,software,tiny}
+batch_norm_forward/{1x32x30,5x27x7,17x33x9,13x8x3,1x301x7}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_forward/{1x30x32,9x128,1x1,517x2,71x71x3,33x301,999x5,2x23}/nxc/running/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_forward/{1x32x31,9x128x1,1x19x4x6x6,9x6x20,17x36x8,1x40x11,5x12x10,3x4x84}/ncx/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{gpu,software}
+batch_norm_forward/{9x6x20,17x36x8,3x4x84}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/software/cheap_barriers=1,fused_block=520
+batch_norm_forward/{9x128,999x8,1x8,70x12,300x4,9x132}/nxc/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{gpu,software}
+batch_norm_forward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,3x4x5x37/params_3x1x5x1,3x4x5x6/params_1x4x1x6,2x3x1x2x3x2x3x2/params_2x1x1x2x1x2x1x2,60x50x16/params_60x1x16}/{,running}/{f32,f16,bf16-f32,f64}/general/{gpu,software,tiny}
+batch_norm_forward/{9/params_9,9/params_1,3x4x5/params_1x4x1,3x4x5/params_1x1x5,3x4x5/params_3x4x5}/running/{f32,bf16}
+batch_norm_inference/{1x32x30,5x27x7,9x128x1,1x1x1,3x2x517,999x3x1,17x33x8}/ncx/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32,f64}/{channels_first,channels_last}/{gpu,software,tiny}
+batch_norm_inference/{9x128,1x1,517x2,71x71x3,999x5}/nxc/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_inference/{6x5x8/params_6x1x8,3x4x5x37/params_3x1x5x1,3x4x5x6/params_1x4x1x6,2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4}/{f32,bf16-f32}/general/{gpu,software,tiny}
+{layer,rms}_norm_forward/{23x250,301x3,9x517,1x9,70x3,33x301,9x1,40x24,8x12,5x2}/{,residual}/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
+{layer,rms}_norm_forward/{23x250,301x3,9x517,1x9,33x301,40x24,8x12}/{,residual}/{f32,f64}/rows_in_registers/{gpu,software}
+{layer,rms}_norm_forward/{23x250,9x518,33x302,40x24,8x12,70x2}/{,residual}/{f16,f16-f16-f32,f16-f32,bf16,bf16-bf16-f32,bf16-f32}/rows_in_registers/{gpu,software}
+{layer,rms}_norm_forward/{6x2x8x33/axis_0,6x2x8x33/axis_1,7/axis_0,30x300}/{,no_gamma}/{,residual}/{,no_statistics}/{f32,f16,bf16-f32,f64}
+{layer,rms}_norm_forward/{9x101,33x96}/{,residual}/f32/rows_in_registers/least_row_vec4s=2{,,subgroup_size=0}
+
+# Options of forward passes.
+batch_norm_forward/{4x6x20,5x33x27}/ncx/{,no_gamma}/{,no_beta}/{,running,running_unbiased,running=0,running=1}/{f32,f16}{,/max_storage_buffers=4}
+batch_norm_forward/{61x3,64x128}/nxc/{,no_gamma}/{,no_beta}/{,running,running_unbiased,running=0,running=1}/{f32,f16}{,/max_storage_buffers=4}
+batch_norm_inference/{5x33x27/ncx,61x3/nxc}/{,no_gamma}/{,no_beta}/{f32,f16}{,/max_storage_buffers=4}
+
+# The sizes that people run, forward.
+batch_norm_forward/{2x192x71x71,8x322x16x16,2x64x56x56,1x16x40x40x40,12x4x8x8,1x1024x28x17}/ncx/running/{f32,f16-f32,bf16}
+batch_norm_forward/{2x71x71x192,8x16x16x322,2x56x56x64,12x8x8x4,70000x1,1x70000}/nxc/running/{f32,f16-f32,bf16}
+{layer,rms}_norm_forward/{256x768,6x2x128x1024,2x100000,200000x3,257x768,3x20001}/{,residual}/{f32,f16-f32,bf16}
+
+# Buffers, halves of forward passes.
+batch_norm_forward/{3x5x7,4x3x8,4x6x20,1x13x513}/ncx/running/{f32,f16,bf16-f32,f64}/{exact,pooled}
+batch_norm_forward/{61x3,9x7,9x12,5x4x7}/nxc/running/{f32,f16,bf16-f32,f64}/{exact,pooled}
+batch_norm_inference/{3x5x7/ncx,9x7/nxc}/{f32,f16,bf16-f32,f64}/{exact,pooled}
+{layer,rms}_norm_forward/{5x7,6x6,23x250,9x517,1x9,70x3,9x1,8x12}/residual/{f32,f16,bf16-f32,f64}/{,rows_read_twice}/{exact,pooled}
+batch_norm_forward/{7x5x27,7x5x20,7x4x3}/ncx/running_unbiased/{f32,f16,f16-f16-f32,bf16-f32,f64}/{halves,two_shards}
+batch_norm_forward/{7x5,70x12,3x1}/nxc/running_unbiased/{f32,f16,f16-f16-f32,bf16-f32,f64}/{halves,two_shards}
+batch_norm_forward/{7x5x27/ncx,70x12/nxc}/f32/{tiny_variance,large_mean,huge_mean,equal}/two_shards
+
+# Extreme statistics of every algorithm, long sums.
+batch_norm_forward/{4x9x50,1x3x1003}/ncx/{f32,f64}/{tiny_variance,large_mean,huge_mean,equal,alternating}/channels_first/{gpu,software,tiny}
+batch_norm_forward/{50x9,1003x4}/nxc/{f32,f64}/{tiny_variance,large_mean,huge_mean,equal,alternating}/channels_last/{gpu,software,tiny}
+batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last,6x50x8/params_6x1x8/general}/{f32,f64}/{tiny_variance,large_mean,huge_mean,equal,alternating}
+{layer,rms}_norm_forward/{9x200,9x203}/{,residual}/{f32,f64}/{tiny_variance,large_mean,huge_mean,equal,alternating}/{rows_in_registers,rows_read_twice}
+batch_norm_forward/{1x1x12000017/ncx,4000037x3/nxc}/f32/{large_mean,huge_mean,equal,alternating}/{gpu,software}
+{layer,rms}_norm_forward/{3x4000037,4000037x3}/f32/{huge_mean,equal,alternating}
+
+# Loops that are longer than a software driver lets an invocation make, forward.
+batch_norm_forward/1x512x512x512x1/nxc/f16-f32/alike/halves
+batch_norm_forward/{134217728x2,268435456x1}/nxc/f16-f32/alike/halves
+batch_norm_forward/{4870804x1x31,50331648x1x3}/ncx/f16-f32/alike/halves
+batch_norm_forward/643501x1x1/ncx/f32/alike/channels_first/tile=524288/halves
+batch_norm_forward/{1x1x524288/ncx/f32/alike,1x1x327680/ncx/f32/alike/channels_last}/halves
+batch_norm_forward/4194304x1/nxc/f32/alike/workgroup=4,channels_last_threads=4,channels_last_vec4s=1,busy_workgroups=16777216,tile=64/halves
+batch_norm_inference/{1x512x512x512x1/nxc,50331648x1x3/ncx}/f16-f32/alike
+{layer,rms}_norm_forward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
+
+# Windows, forward.
+batch_norm_forward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/running/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
+batch_norm_forward/{50011x3,60001x4,2000x64}/nxc/running/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
+batch_norm_forward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_inference/{6x33x729/ncx/channels_first,50011x3/nxc/channels_last}/{f32,f64}/software/window_unit=4096/windows=131072
+{layer,rms}_norm_forward/60x20001/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
+{layer,rms}_norm_forward/3x100000/residual/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
+
+# What is not a number, or infinite, forward.
+batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite}
+batch_norm_forward/{3x7x5,9x7,5x12}/nxc/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite}
+batch_norm_forward/{3x12x7,3x4x7}/ncx/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite}
+batch_norm_forward/{9x8,5x12}/nxc/running/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{nan,infinite}
+batch_norm_inference/{3x5x7/ncx,9x7/nxc}/{f32,f16,bf16-f32,f64}/{nan,infinite}
+{layer,rms}_norm_forward/{8x12,3x66}/{,residual}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+{layer,rms}_norm_forward/5x7/{,residual}/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+
+# The same bits again, and with shader checks, forward.
+batch_norm_forward/{2x64x19x19,64x3x100,3x2x5001,3001x5x1,70x132x1}/ncx/running/{f32,f16,bf16-f32,f64}/{repeats,checked}
+batch_norm_forward/{5x27x33,3001x5,70x132}/nxc/running/{f32,f16,bf16-f32,f64}/{repeats,checked}
+{layer,rms}_norm_forward/{3000x33,500x130,3x20001,4000x1}/residual/{f32,bf16-f32}/{repeats,checked}
 ";
 
 /// The list of cases: a share that takes under a minute on a software driver and seconds on a GPU, or the `full` one.

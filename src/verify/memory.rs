@@ -22,6 +22,8 @@ struct Slot {
     bytes: Range<usize>,
     /// Its elements.
     filled: Range<usize>,
+    /// Whether it is a result.
+    written: bool,
 }
 
 /// The buffers' contents.
@@ -29,8 +31,6 @@ pub(super) struct Buffers {
     slots: Vec<Slot>,
     images: Vec<Vec<u8>>,
 }
-
-const OUTPUTS: [Tensor; 3] = [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta];
 
 impl Buffers {
     /// Places a plan's tensors.
@@ -47,19 +47,27 @@ impl Buffers {
             }
             let bytes = usize::try_from(required.elements).unwrap_or(usize::MAX);
             let bytes = bytes.saturating_mul(size_of(required.dtype));
-            buffers.add(required.tensor, bytes, memory, alignment);
+            let tensor = required.tensor;
+            let result = plan.writes(tensor) && !tensor.is_scratch();
+            let written = result || (memory.in_place && tensor == Tensor::DiffDst);
+            buffers.add((tensor, written), bytes, memory, alignment);
         }
         let workspace = usize::try_from(plan.workspace_bytes).unwrap_or(usize::MAX);
-        buffers.add(Tensor::Workspace, workspace, memory, alignment);
+        buffers.add((Tensor::Workspace, false), workspace, memory, alignment);
         buffers
     }
 
-    fn add(&mut self, tensor: Tensor, bytes: usize, memory: Memory, alignment: usize) {
+    fn add(
+        &mut self,
+        (tensor, written): (Tensor, bool),
+        bytes: usize,
+        memory: Memory,
+        alignment: usize,
+    ) {
         if self.images.is_empty() || !memory.pooled {
             self.images.push(Vec::new());
         }
         let buffer = self.images.len() - 1;
-        let written = OUTPUTS.contains(&tensor) || (memory.in_place && tensor == Tensor::DiffDst);
         // All of a pool has one filler.
         let filler = match memory.pooled {
             true if memory.in_place => NUMBERS,
@@ -78,6 +86,7 @@ impl Buffers {
                 buffer,
                 bytes: start..start + words,
                 filled: start..start + bytes,
+                written,
             });
         }
     }
@@ -113,14 +122,11 @@ impl Buffers {
     /// What is wrong with these contents, after work that began with those: something is not the same that is no output,
     /// or the rest of an output's last word is not 0.
     pub fn damage(&self, before: &Self) -> Option<String> {
-        let scratch = [Tensor::Sums, Tensor::Workspace];
-        let written = OUTPUTS.iter().chain(&scratch);
-        let written: Vec<&Slot> = written.filter_map(|tensor| self.slot(*tensor)).collect();
-        for slot in &written {
+        for slot in self.slots.iter().filter(|slot| slot.written) {
             let rest = slot.filled.end..slot.bytes.end;
             let image = self.images.get(slot.buffer);
             let rest = image.and_then(|image| image.get(rest)).unwrap_or_default();
-            if !scratch.contains(&slot.tensor) && rest.iter().any(|byte| *byte != 0) {
+            if rest.iter().any(|byte| *byte != 0) {
                 let name = slot.tensor.name();
                 return Some(format!("the rest of the last word of {name} is not 0"));
             }
@@ -128,10 +134,9 @@ impl Buffers {
         for (buffer, (after, before)) in self.images.iter().zip(&before.images).enumerate() {
             let mut kept: Vec<Range<usize>> = Vec::new();
             let mut from = 0;
-            let mut own: Vec<_> = written
-                .iter()
-                .filter(|slot| slot.buffer == buffer)
-                .collect();
+            let changed = |slot: &&Slot| slot.written || slot.tensor.is_scratch();
+            let own = self.slots.iter().filter(|slot| slot.buffer == buffer);
+            let mut own: Vec<_> = own.filter(changed).collect();
             own.sort_by_key(|slot| slot.bytes.start);
             for slot in own {
                 kept.push(from..slot.bytes.start);

@@ -31,18 +31,24 @@
 //!
 //! | part | means |
 //! |---|---|
-//! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward` | the operator |
+//! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward` | the gradient of an operator |
+//! | `batch_norm_forward`, `batch_norm_inference`, `layer_norm_forward`, `rms_norm_forward` | the operator: batch norm in training, or by given statistics |
 //! | `ncx`, `nxc`, `params_4x1x6` | batch norm: the layout, or the shape of parameters of src's rank |
-//! | `constant` | batch norm: [`Statistics::Constant`](crate::Statistics::Constant) |
+//! | `constant` | gradient of batch norm: [`Statistics::Constant`](crate::Statistics::Constant) |
+//! | `running`, `running_unbiased=0.1` | batch norm in training: running statistics, of which variance, and the batch's weight, 0.25 where it is left out |
 //! | `axis_1` | layer and RMS norm: the first normalized axis, if it is not the last one |
-//! | `frozen`, `neither`, `no_gamma` | [`ParamGrads`](crate::ParamGrads) other than both, no gamma |
-//! | `f32`, `f16-f32` | the element type, or those of data and parameters |
-//! | `equal`, `alike`, `tiny_variance`, `large_mean`, `overflow`, `patterns`, `roundings` | numbers that are not just random: equal diff_dst; tensors of equal elements; extreme statistics; results beyond f16; every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |
+//! | `residual`, `no_statistics` | layer and RMS norm forward: something is added before the layer; the rows' statistics are not kept |
+//! | `frozen`, `neither` | gradients: [`ParamGrads`](crate::ParamGrads) other than both |
+//! | `no_gamma`, `no_beta` | no gamma, no beta; layer norm has neither without gamma |
+//! | `f32`, `f16-f32`, `f16-f16-f32` | the element type, or those of data and parameters, or of data, parameters and statistics |
+//! | `equal`, `alternating`, `alike` | equal diff_dst, of a forward pass equal src; src of two values in turn; tensors of equal elements |
+//! | `tiny_variance`, `large_mean`, `huge_mean`, `overflow` | extreme statistics: the mean is ten thousand or a million deviations; results beyond f16 |
+//! | `patterns`, `roundings` | every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |
 //! | `channels_first` and so on | the [`Algorithm`](crate::Algorithm) that is forced |
 //! | `gpu`, `software`, `tiny` | the [`Tuning`](crate::Tuning) for that kind of adapter, or one with which small tensors are cut like large ones |
 //! | `tile=64,max_binding=4096` | other fields of the [`Profile`](crate::Profile) and its tuning |
-//! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all; diff_src over diff_dst |
-//! | `halves`, `two_shards` | [`Bound::record_reduce`](crate::Bound::record_reduce) and [`record_apply`](crate::Bound::record_apply), of all samples or of two parts whose sums are added |
+//! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all; a gradient's diff_src over diff_dst |
+//! | `halves`, `two_shards` | batch norm's gradient: [`Bound::record_reduce`](crate::Bound::record_reduce) and [`record_apply`](crate::Bound::record_apply), of all samples or of two parts whose sums are added; in training: [`record_statistics`](crate::Bound::record_statistics) and [`record_normalize`](crate::Bound::record_normalize), of all samples or of two parts whose statistics are put side by side |
 //! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs, with shader checks, with bindings of so many bytes |
 //! | `nan`, `infinite` | such a value in each input in turn changes only what depends on it |
 //!
@@ -69,19 +75,26 @@
 //! # How an operator is added
 //!
 //! 1. A file beside `batch_norm.rs` with a struct for its shape and options: `Operator` says what of its IDs is its
-//!    own, which tensors it reads, what the reference makes of them, and how it is planned.
+//!    own, which tensors it reads, what the reference makes of them, and how it is planned. `channels.rs` and `rows.rs`
+//!    are the shapes that operators share, `values.rs` has their numbers.
 //! 2. A variant of `Problem` in `problem.rs`.
 //! 3. Its cases in `list.rs`, and its part of the table above.
 
 mod batch_norm;
+mod batch_norm_forward;
+mod batch_norm_inference;
 mod case;
+mod channels;
 mod expected;
 mod layer_norm;
+mod layer_norm_forward;
 mod list;
 mod memory;
 mod numbers;
 mod problem;
 mod rms_norm;
+mod rms_norm_forward;
+mod rows;
 mod run;
 mod setting;
 mod values;

@@ -1,14 +1,18 @@
 //! An operator with its shape and options: what a case computes.
 
 use super::batch_norm::BatchNormBackward;
+use super::batch_norm_forward::BatchNormForward;
+use super::batch_norm_inference::BatchNormInference;
 use super::expected::Expected;
 use super::layer_norm::LayerNormBackward;
+use super::layer_norm_forward::LayerNormForward;
 use super::numbers::Numbers;
 use super::rms_norm::RmsNormBackward;
-use super::values::{Types, Values};
+use super::rms_norm_forward::RmsNormForward;
+use super::values::Values;
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Error, GpuContext};
+use crate::{DTypes, Error, GpuContext, Shards};
 use std::ops::Range;
 
 /// What the cases need to know of an operator.
@@ -26,80 +30,109 @@ pub(super) trait Operator {
     fn set(&mut self, token: &str) -> bool;
 
     /// The tensors that it reads.
-    fn inputs(&self, types: Types, values: Values) -> Vec<Numbers>;
+    fn inputs(&self, types: DTypes, values: Values) -> Vec<Numbers>;
 
     /// The tensors that it writes, by the reference.
     fn expected(
         &self,
         inputs: &[Numbers],
-        types: Types,
+        types: DTypes,
         values: Values,
     ) -> Result<Vec<Expected>, Error>;
 
     /// How a GPU does it.
-    fn plan(&self, gpu: &GpuContext, types: Types, values: Values) -> Result<Plan, Error>;
+    fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error>;
 
-    /// Whether it can be recorded in two halves.
-    fn has_halves(&self) -> bool {
-        false
-    }
-
-    /// The same of some of the samples, if it has halves whose sums can be added.
-    fn shard(&self, _samples: Range<usize>) -> Option<Self>
+    /// The same of some of the samples, which are this part of the batch, if it can be recorded in two halves.
+    fn shard(&self, _samples: Range<usize>, _part: Shards) -> Option<Self>
     where
         Self: Sized,
     {
         None
     }
+
+    /// What is between its halves, if that is no sums which are added.
+    fn records(&self) -> Option<Records> {
+        None
+    }
+}
+
+/// Records of each part of a batch, one after another, of each channel four numbers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Records {
+    /// Whose are written.
+    pub part: Shards,
+    /// The first number of each of these: how many elements a channel has.
+    pub count: f64,
 }
 
 /// An operator, its shape and options.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Problem {
-    Batch(BatchNormBackward),
-    Layer(LayerNormBackward),
-    Rms(RmsNormBackward),
+    BatchBackward(BatchNormBackward),
+    BatchForward(BatchNormForward),
+    BatchInference(BatchNormInference),
+    LayerBackward(LayerNormBackward),
+    LayerForward(LayerNormForward),
+    RmsBackward(RmsNormBackward),
+    RmsForward(RmsNormForward),
 }
 
 impl Problem {
     /// The names of all operators.
-    pub const NAMES: [&'static str; 3] = [
+    pub const NAMES: [&'static str; 7] = [
         BatchNormBackward::NAME,
+        BatchNormForward::NAME,
+        BatchNormInference::NAME,
         LayerNormBackward::NAME,
+        LayerNormForward::NAME,
         RmsNormBackward::NAME,
+        RmsNormForward::NAME,
     ];
 
     pub fn new(operator: &str, shape: &[usize]) -> Option<Self> {
-        match operator {
-            BatchNormBackward::NAME => Some(Self::Batch(BatchNormBackward::new(shape))),
-            LayerNormBackward::NAME => Some(Self::Layer(LayerNormBackward::new(shape))),
-            RmsNormBackward::NAME => Some(Self::Rms(RmsNormBackward::new(shape))),
-            _ => None,
-        }
+        Some(match operator {
+            BatchNormBackward::NAME => Self::BatchBackward(BatchNormBackward::new(shape)),
+            BatchNormForward::NAME => Self::BatchForward(BatchNormForward::new(shape)),
+            BatchNormInference::NAME => Self::BatchInference(BatchNormInference::new(shape)),
+            LayerNormBackward::NAME => Self::LayerBackward(LayerNormBackward::new(shape)),
+            LayerNormForward::NAME => Self::LayerForward(LayerNormForward::new(shape)),
+            RmsNormBackward::NAME => Self::RmsBackward(RmsNormBackward::new(shape)),
+            RmsNormForward::NAME => Self::RmsForward(RmsNormForward::new(shape)),
+            _ => return None,
+        })
     }
 
     pub fn operator(&self) -> &dyn Operator {
         match self {
-            Self::Batch(operator) => operator,
-            Self::Layer(operator) => operator,
-            Self::Rms(operator) => operator,
+            Self::BatchBackward(operator) => operator,
+            Self::BatchForward(operator) => operator,
+            Self::BatchInference(operator) => operator,
+            Self::LayerBackward(operator) => operator,
+            Self::LayerForward(operator) => operator,
+            Self::RmsBackward(operator) => operator,
+            Self::RmsForward(operator) => operator,
         }
     }
 
     pub fn operator_mut(&mut self) -> &mut dyn Operator {
         match self {
-            Self::Batch(operator) => operator,
-            Self::Layer(operator) => operator,
-            Self::Rms(operator) => operator,
+            Self::BatchBackward(operator) => operator,
+            Self::BatchForward(operator) => operator,
+            Self::BatchInference(operator) => operator,
+            Self::LayerBackward(operator) => operator,
+            Self::LayerForward(operator) => operator,
+            Self::RmsBackward(operator) => operator,
+            Self::RmsForward(operator) => operator,
         }
     }
 
-    /// The same of some of the samples.
-    pub fn shard(&self, samples: Range<usize>) -> Option<Self> {
+    /// The same of some of the samples, which are this part of the batch.
+    pub fn shard(&self, samples: Range<usize>, part: Shards) -> Option<Self> {
         match self {
-            Self::Batch(operator) => operator.shard(samples).map(Self::Batch),
-            Self::Layer(operator) => operator.shard(samples).map(Self::Layer),
-            Self::Rms(operator) => operator.shard(samples).map(Self::Rms),
+            Self::BatchBackward(operator) => operator.shard(samples, part).map(Self::BatchBackward),
+            Self::BatchForward(operator) => operator.shard(samples, part).map(Self::BatchForward),
+            _ => None,
         }
     }
 }

@@ -1,22 +1,20 @@
 //! The gradient of RMS norm.
 //!
-//! Parts of its cases' IDs: `axis_1` for the first normalized axis, the last one where it is absent; `frozen` or
-//! `neither`; `no_gamma`.
+//! Parts of its cases' IDs: that of `rows.rs`; `frozen` or `neither`; `no_gamma`.
 
 use super::Operator;
 use super::expected::{Expected, gradients};
 use super::numbers::Numbers;
 use super::problem::of_tensor;
-use super::values::{Counts, Types, Values, gradient_inputs};
+use super::rows::Rows;
+use super::values::{Counts, Values, gradient_inputs};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Error, GpuContext, GpuRmsNorm, ParamGrads, RmsNormOptions, reference};
+use crate::{DTypes, Error, GpuContext, GpuRmsNorm, ParamGrads, RmsNormOptions, reference};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RmsNormBackward {
-    shape: Vec<usize>,
-    /// Of the axes that are normalized.
-    axis: usize,
+    rows: Rows,
     has_gamma: bool,
     param_grads: ParamGrads,
 }
@@ -26,17 +24,10 @@ impl RmsNormBackward {
 
     pub fn new(shape: &[usize]) -> Self {
         Self {
-            shape: shape.to_vec(),
-            axis: shape.len().saturating_sub(1),
+            rows: Rows::new(shape),
             has_gamma: true,
             param_grads: ParamGrads::Both,
         }
-    }
-
-    /// Rows and columns.
-    fn sizes(&self) -> (usize, usize) {
-        let (rows, columns) = self.shape.split_at(self.axis.min(self.shape.len()));
-        (rows.iter().product(), columns.iter().product())
     }
 }
 
@@ -46,12 +37,10 @@ impl Operator for RmsNormBackward {
     }
 
     fn shape(&self) -> &[usize] {
-        &self.shape
+        &self.rows.shape
     }
 
     fn tokens(&self) -> Vec<String> {
-        let last = self.axis + 1 == self.shape.len();
-        let axis = (!last).then(|| format!("axis_{}", self.axis));
         let param_grads = match self.param_grads {
             ParamGrads::Both => None,
             ParamGrads::Frozen => Some("frozen"),
@@ -59,26 +48,25 @@ impl Operator for RmsNormBackward {
         };
         let gamma = (!self.has_gamma).then_some("no_gamma");
         let others = [param_grads, gamma].into_iter().flatten();
-        axis.into_iter().chain(others.map(str::to_owned)).collect()
+        let others = others.map(str::to_owned);
+        self.rows.token().into_iter().chain(others).collect()
     }
 
     fn set(&mut self, token: &str) -> bool {
-        let axis = token.strip_prefix("axis_").map(str::parse::<usize>);
-        match (token, axis) {
-            (_, Some(Ok(axis))) if axis < self.shape.len() => self.axis = axis,
-            ("frozen", _) => self.param_grads = ParamGrads::Frozen,
-            ("neither", _) => self.param_grads = ParamGrads::Neither,
-            ("no_gamma", _) => self.has_gamma = false,
-            _ => return false,
+        match token {
+            "frozen" => self.param_grads = ParamGrads::Frozen,
+            "neither" => self.param_grads = ParamGrads::Neither,
+            "no_gamma" => self.has_gamma = false,
+            token => return self.rows.set(token),
         }
         true
     }
 
     /// As layer norm's, with a variance about 0.
-    fn inputs(&self, types: Types, values: Values) -> Vec<Numbers> {
-        let (rows, columns) = self.sizes();
+    fn inputs(&self, types: DTypes, values: Values) -> Vec<Numbers> {
+        let (rows, columns) = self.rows.sizes();
         let counts = Counts {
-            elements: self.shape.iter().product(),
+            elements: self.rows.elements(),
             groups: rows,
             gamma: self.has_gamma.then_some(columns),
         };
@@ -95,14 +83,13 @@ impl Operator for RmsNormBackward {
     fn expected(
         &self,
         inputs: &[Numbers],
-        types: Types,
+        types: DTypes,
         values: Values,
     ) -> Result<Vec<Expected>, Error> {
         let alike = values == Values::Alike;
-        let ones = vec![1; self.shape.len()];
         let found = reference::RmsNorm {
-            shape: if alike { &ones } else { &self.shape },
-            begin_norm_axis: self.axis,
+            shape: &values.reference_shape(&self.rows.shape),
+            begin_norm_axis: self.rows.axis,
             src: of_tensor(inputs, Tensor::Src),
             diff_dst: of_tensor(inputs, Tensor::DiffDst),
             mean_square: of_tensor(inputs, Tensor::MeanSquare),
@@ -111,21 +98,21 @@ impl Operator for RmsNormBackward {
             param_grads: self.param_grads,
         }
         .backward()?;
-        let elements = self.shape.iter().product();
-        let params = self.has_gamma.then_some(self.sizes().1);
+        let elements = self.rows.elements();
+        let params = self.has_gamma.then_some(self.rows.sizes().1);
         let mut expected = gradients(found, types, self.param_grads, elements, params, alike);
         expected.retain(|expected| expected.tensor != Tensor::DiffBeta);
         Ok(expected)
     }
 
-    fn plan(&self, gpu: &GpuContext, types: Types, values: Values) -> Result<Plan, Error> {
+    fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
         let options = RmsNormOptions {
-            begin_norm_axis: i64::try_from(self.axis).unwrap_or(i64::MAX),
+            begin_norm_axis: self.rows.begin_norm_axis(),
             epsilon: values.epsilon(),
             param_grads: self.param_grads,
         };
         let layer = GpuRmsNorm::new(gpu, options)?;
-        let plan = layer.plan(&self.shape, (types.data, types.params), self.has_gamma)?;
+        let plan = layer.plan(&self.rows.shape, types, self.has_gamma)?;
         Ok(plan.plan)
     }
 }

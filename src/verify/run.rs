@@ -4,10 +4,10 @@ use super::case::{Case, Halves};
 use super::expected::Expected;
 use super::memory::Buffers;
 use super::numbers::{Numbers, decode, encode, size_of};
-use super::problem::Problem;
+use super::problem::{Problem, Records};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext};
+use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext, Shards};
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,10 @@ impl Case {
         let gpu = self.context(gpu, None);
         let operator = self.problem.operator();
         let inputs = operator.inputs(self.types, self.values);
+        let is_gradient = inputs.iter().any(|input| input.tensor == Tensor::DiffDst);
+        if self.memory.in_place && !is_gradient {
+            return Err(self.refused("a gradient, for in_place"));
+        }
         let results = self.results(&gpu, &inputs).await?;
         let expected = operator.expected(&inputs, self.types, self.values)?;
         let (error, mut fault) = self.compare(&results, &expected);
@@ -185,7 +189,7 @@ impl Case {
     }
 
     /// How far a value spreads from each of the inputs, at its start, its middle and its end: what does not depend on it
-    /// keeps its bits. What becomes NaN by the reference is NaN, where the value is one.
+    /// keeps its bits. What becomes NaN by the reference is NaN where the value is one, and else no finite number.
     async fn spread(
         &self,
         gpu: &GpuContext,
@@ -221,7 +225,8 @@ impl Case {
                     let wrong = all.find(|(_, ((with, without), (after, before)))| {
                         match with.to_bits() == without.to_bits() {
                             true => after.to_bits() != before.to_bits(),
-                            false => value.is_nan() && with.is_nan() && !after.is_nan(),
+                            false if value.is_nan() => with.is_nan() && !after.is_nan(),
+                            false => with.is_nan() && after.is_finite(),
                         }
                     });
                     if let Some((at, (_, (after, _)))) = wrong {
@@ -253,17 +258,13 @@ impl Case {
         };
         let mut parts = Vec::new();
         let shards = [0..cut, cut..samples].into_iter();
-        for samples in shards.filter(|samples| !samples.is_empty()) {
-            let whole = self.problem.operator();
-            let problem = self
-                .problem
-                .shard(samples.clone())
-                .filter(|_| whole.has_halves());
-            let problem = problem.ok_or_else(|| Error::Argument {
-                argument: "case",
-                expected: "an operator that has halves, with axis 0 reduced".to_owned(),
-                got: self.to_string(),
-            })?;
+        let shards: Vec<_> = shards.filter(|samples| !samples.is_empty()).collect();
+        let count = u32::try_from(shards.len()).unwrap_or(u32::MAX);
+        for (samples, index) in shards.into_iter().zip(0..) {
+            let part = Shards { count, index };
+            let problem = self.problem.shard(samples.clone(), part);
+            let problem = problem
+                .ok_or_else(|| self.refused("an operator that has halves, with axis 0 reduced"))?;
             let all: usize = self.shape().iter().product();
             let sample = all / self.shape().first().copied().unwrap_or(1).max(1);
             let elements = samples.start * sample..samples.end * sample;
@@ -279,7 +280,7 @@ impl Case {
         self.halves(gpu, &parts).await
     }
 
-    /// Runs the first halves, adds their sums, and runs the second halves.
+    /// Runs the first halves, adds their sums or puts their records side by side, and runs the second halves.
     async fn halves(
         &self,
         gpu: &GpuContext,
@@ -287,15 +288,22 @@ impl Case {
     ) -> Result<Results, Error> {
         let mut total = Vec::new();
         let mut begun = Vec::new();
+        let mut fault = None;
         for (problem, inputs) in parts {
             let plan = problem.operator().plan(gpu, self.types, self.values)?;
             let before = self.buffers(gpu, &plan, inputs, true);
             let after = before.run(gpu, &plan, Bound::record_reduce).await?;
             let sums = after.elements(Tensor::Sums).unwrap_or_default();
-            total = match total.is_empty() {
-                true => sums.to_vec(),
-                false => add(plan.types.data.accumulator(), &total, sums),
-            };
+            let dtype = plan.types.data.accumulator();
+            if let Some(records) = problem.operator().records() {
+                let empty = before.elements(Tensor::Sums).unwrap_or_default();
+                total.resize(sums.len(), 0);
+                fault = fault.or(put(dtype, records, &mut total, sums, empty));
+            } else if total.is_empty() {
+                total = sums.to_vec();
+            } else {
+                total = add(dtype, &total, sums);
+            }
             begun.push((plan, before));
         }
         let mut results: Option<Results> = None;
@@ -309,11 +317,17 @@ impl Case {
                 Some(all) => joined(all, own),
             });
         }
-        results.ok_or_else(|| Error::Argument {
+        let mut results = results.ok_or_else(|| self.refused("samples"))?;
+        results.fault = results.fault.or(fault);
+        Ok(results)
+    }
+
+    fn refused(&self, expected: &str) -> Error {
+        Error::Argument {
             argument: "case",
-            expected: "samples".to_owned(),
+            expected: expected.to_owned(),
             got: self.to_string(),
-        })
+        }
     }
 
     fn buffers(
@@ -338,6 +352,41 @@ fn add(dtype: DType, left: &[u8], right: &[u8]) -> Vec<u8> {
     encode(dtype, &sums)
 }
 
+/// Puts a part's records into their place among all, and says what is wrong with them: that others are not as they were, or
+/// count other elements. Results of elements that are alike hardly depend on the count.
+fn put(
+    dtype: DType,
+    records: Records,
+    all: &mut [u8],
+    sums: &[u8],
+    before: &[u8],
+) -> Option<String> {
+    let Shards { count, index } = records.part;
+    let parts = usize::try_from(count).unwrap_or(1).max(1);
+    let bytes = sums.len() / parts;
+    let mut fault = None;
+    for (part, own) in (0..).zip(0..parts) {
+        let range = own * bytes..(own + 1) * bytes;
+        let got = sums.get(range.clone()).unwrap_or_default();
+        if part != index {
+            if got != before.get(range).unwrap_or_default() {
+                fault = Some(format!("part {index} changed the records of part {part}"));
+            }
+            continue;
+        }
+        if let Some(place) = all.get_mut(range) {
+            place.copy_from_slice(got);
+        }
+        let numbers = decode(dtype, got);
+        let want = records.count;
+        let mut counts = numbers.into_iter().step_by(4);
+        if let Some(got) = counts.find(|got| (got - want).abs() > 1e-6 * want) {
+            fault = Some(format!("a record counts {got} elements of {want}"));
+        }
+    }
+    fault
+}
+
 fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
     let outputs = plan.tensors.iter().map(|required| required.tensor);
     let outputs = outputs.filter(|tensor| plan.writes(*tensor) && *tensor != Tensor::Sums);
@@ -350,11 +399,11 @@ fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
     }
 }
 
-/// The results of all samples: each part has its own diff_src, and the gradients of all parameters.
+/// The results of all samples: each part has its own elements, and what the elements of all have in common.
 fn joined(mut all: Results, part: Results) -> Results {
     for (tensor, bytes) in part.outputs {
         for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
-            if tensor == Tensor::DiffSrc {
+            if tensor.is_data() {
                 own.extend_from_slice(&bytes);
             } else if *own != bytes {
                 let fault = format!("two parts have different {}", tensor.name());

@@ -1,7 +1,7 @@
 //! Every batch-norm vector with parameters of shape `[C]`, the three real layers included.
 
 use crate::common::data::{Case, assert_close};
-use crate::common::subjects;
+use crate::common::every_subject;
 use crate::common::vectors::{Vector, of_operator};
 use half::{bf16, f16};
 use wgpu_norm::reference::Gradients;
@@ -55,7 +55,7 @@ fn check<T: Element, P: ParamOf<T>>(vector: &Vector) -> usize {
         diff_beta: vector.tensor("expected.diff_beta"),
         ..case.reference()
     };
-    for subject in subjects() {
+    for subject in every_subject() {
         if !subject.gpu.supports(T::DTYPE) {
             println!("{}: {} is not supported", subject.name, T::DTYPE);
             continue;

@@ -16,4 +16,5 @@ mod layer_norm;
 mod operators;
 mod oracles;
 mod record;
+mod statistics;
 mod verify;

@@ -2,9 +2,13 @@
 //! slow for every variant there is.
 
 use crate::geometry::Grid;
-use crate::kernels::{Access, Body, Constant, Tensor, Variant};
-use crate::plan::{self, BatchNormProblem, LayerNormProblem, Phases, Plan};
-use crate::{DType, ParamGrads, Profile, Statistics, Tuning};
+use crate::kernels::{Access, Body, Variant};
+use crate::options::{RunningUpdate, RunningVariance};
+use crate::plan::{
+    self, BatchNormForward, BatchNormInference, BatchNormProblem, LayerNormProblem, Phases, Plan,
+    RowsForward,
+};
+use crate::{DType, DTypes, ParamGrads, Profile, Shards, Statistics, Tuning};
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
 pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {
@@ -24,10 +28,11 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
         let whole = plan.dispatches.iter();
         for (_, dispatch) in whole.filter(|(phases, _)| phases.meets(Phases::WHOLE)) {
             let variant = Variant {
-                body: plan.body,
                 kernel: dispatch.kernel,
-                data,
-                params: DType::F32,
+                body: dispatch.body,
+                data: plan.types.data,
+                params: plan.types.params,
+                statistics: plan.types.statistics,
                 bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
                 in_place: false,
                 pooled: false,
@@ -36,31 +41,10 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),
             };
-            if Body::Statistics.fits(variant.kernel) {
-                planned.push((
-                    format!("{data} {what}, statistics"),
-                    of_statistics(&variant),
-                ));
-            }
             planned.push((format!("{data} {what}"), variant.normalized()));
         }
     }
     planned
-}
-
-/// The same walk with the body of the statistics, whose records have no room for two channels.
-pub fn of_statistics(variant: &Variant) -> Variant {
-    let constants = variant.constants.iter().map(|&(name, value)| match name {
-        "paired" => (name, Constant::Flag(false)),
-        _ => (name, value),
-    });
-    Variant {
-        body: Body::Statistics,
-        bound: vec![Tensor::Src, Tensor::Workspace],
-        constants: constants.collect(),
-        ..variant.clone()
-    }
-    .normalized()
 }
 
 fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
@@ -80,21 +64,53 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         ("50x64x112x112 NXC", grid(50 * 112 * 112, 64, 1)),
         ("64x128", grid(64, 128, 1)),
     ];
-    let batch_norms = grids.into_iter().flat_map(|(name, grid)| {
-        [Statistics::Batch, Statistics::Constant].map(|statistics| {
+    let types = DTypes::from((data, DType::F32));
+    let batch_norm = |(name, grid): (&str, Grid)| {
+        let layout = grid.into();
+        let gradient = |statistics| {
             let problem = BatchNormProblem {
-                layout: grid.into(),
-                data,
-                params: DType::F32,
+                layout,
+                types,
                 has_gamma: true,
                 epsilon: 1e-5,
                 statistics,
                 param_grads: ParamGrads::Both,
             };
-            let what = format!("batch norm {name}, {statistics:?}");
-            (what, plan::batch_norm(profile, &problem).unwrap())
-        })
-    });
+            plan::batch_norm(profile, &problem)
+        };
+        let forward = BatchNormForward {
+            layout,
+            types,
+            has_gamma: true,
+            has_beta: true,
+            epsilon: 1e-5,
+            running: Some(RunningUpdate {
+                weight: 0.1,
+                variance: RunningVariance::Unbiased,
+            }),
+            shards: Shards::default(),
+        };
+        let inference = BatchNormInference {
+            layout,
+            types,
+            has_gamma: true,
+            has_beta: true,
+            epsilon: 1e-5,
+        };
+        [
+            ("batch norm", gradient(Statistics::Batch)),
+            ("batch norm by constants", gradient(Statistics::Constant)),
+            (
+                "batch norm forward",
+                plan::batch_norm_forward(profile, &forward),
+            ),
+            (
+                "batch norm inference",
+                plan::batch_norm_inference(profile, &inference),
+            ),
+        ]
+        .map(|(operator, plan)| (format!("{operator} {name}"), plan.unwrap()))
+    };
     let shapes = [
         (65536, 64),
         (8192, 509),
@@ -105,29 +121,55 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         (4096, 8192),
         (2048, 50257),
     ];
-    let layer_norm = |(rows, columns), profile: &Profile| {
-        let problem = LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
-            rows,
-            columns,
-            data,
-            params: DType::F32,
-            use_affine: true,
-            epsilon: 1e-5,
-            param_grads: ParamGrads::Both,
+    let by_rows = |(rows, columns), profile: &Profile| {
+        let gradient = |body| {
+            let problem = LayerNormProblem {
+                body,
+                rows,
+                columns,
+                types,
+                use_affine: true,
+                epsilon: 1e-5,
+                param_grads: ParamGrads::Both,
+            };
+            plan::layer_norm(profile, &problem)
+        };
+        let forward = |body, residual| {
+            let problem = RowsForward {
+                body,
+                rows,
+                columns,
+                types,
+                has_gamma: true,
+                has_beta: body == Body::Forward,
+                residual,
+                keep_statistics: true,
+                epsilon: 1e-5,
+            };
+            plan::rows_forward(profile, &problem)
         };
         let buffers = profile.max_storage_buffers;
-        let what = format!("layer norm {rows}x{columns}, {buffers} buffers");
-        (what, plan::layer_norm(profile, &problem).unwrap())
+        [
+            ("layer norm", gradient(Body::Gradient)),
+            ("layer norm forward", forward(Body::Forward, false)),
+            ("layer norm forward of a sum", forward(Body::Forward, true)),
+            ("RMS norm forward", forward(Body::RmsForward, false)),
+            ("RMS norm forward of a sum", forward(Body::RmsForward, true)),
+        ]
+        .map(|(operator, plan)| {
+            let what = format!("{operator} {rows}x{columns}, {buffers} buffers");
+            (what, plan.unwrap())
+        })
     };
     let few_bindings = Profile {
         max_storage_buffers: 4,
         ..profile.clone()
     };
-    let layer_norms = shapes.map(|shape| layer_norm(shape, profile));
-    let with_few_bindings = [layer_norm((4096, 769), &few_bindings)];
+    let over_rows = shapes.into_iter().flat_map(|shape| by_rows(shape, profile));
+    let with_few_bindings = by_rows((4096, 769), &few_bindings);
+    let batch_norms = grids.into_iter().flat_map(batch_norm);
     batch_norms
-        .chain(layer_norms)
+        .chain(over_rows)
         .chain(with_few_bindings)
         .collect()
 }

@@ -1,8 +1,10 @@
 //! Kernels that count their loop iterations, held against what plans say of them.
 
 use super::{Random, check_loops, is_set};
-use crate::kernels::{Access, Kernel, Variant};
-use crate::plan::{Dispatch, Phases, Plan, batch_norm, layer_norm};
+use crate::kernels::{Access, Body, Kernel, Variant};
+use crate::plan::{
+    Dispatch, Plan, batch_norm, batch_norm_forward, batch_norm_inference, layer_norm, rows_forward,
+};
 use crate::{Algorithm, DeviceOptions, GpuContext, Profile};
 use std::collections::{BTreeMap, HashMap};
 
@@ -121,11 +123,10 @@ impl Counter {
         self.pipelines.insert(variant.clone(), (pipeline, layouts));
     }
 
-    /// The largest count of each dispatch, in order; all tensors are zeros.
+    /// The largest count of each dispatch, of the whole and of the halves; all tensors are zeros.
     fn count(&mut self, plan: &Plan) -> Vec<(Dispatch, u64)> {
-        let whole = plan.dispatches.iter();
-        let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
-        let dispatches: Vec<Dispatch> = whole.map(|(_, dispatch)| dispatch.clone()).collect();
+        let all = plan.dispatches.iter();
+        let dispatches: Vec<Dispatch> = all.map(|(_, dispatch)| dispatch.clone()).collect();
         let mut buffers = HashMap::new();
         for tensor in &plan.tensors {
             buffers.insert(tensor.tensor, self.buffer(tensor.padded_bytes() + 256, &[]));
@@ -138,10 +139,11 @@ impl Counter {
         let counts = self.buffer(256 * dispatches.len() as u64, &[]);
         for (index, dispatch) in (0..).zip(&dispatches) {
             let variant = Variant {
-                body: plan.body,
+                body: dispatch.body,
                 kernel: dispatch.kernel,
-                data: plan.data,
-                params: plan.params,
+                data: plan.types.data,
+                params: plan.types.params,
+                statistics: plan.types.statistics,
                 bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
                 in_place: false,
                 pooled: false,
@@ -152,7 +154,7 @@ impl Counter {
             }
             .normalized();
             self.compile(&variant);
-            let uniforms = dispatch.uniforms.bytes(plan.data.accumulator());
+            let uniforms = dispatch.uniforms.bytes(plan.types.data.accumulator());
             let uniforms = self.buffer(uniforms.len() as u64, &uniforms);
             let mut entries = vec![wgpu::BindGroupEntry {
                 binding: 0,
@@ -229,14 +231,18 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         pipelines: HashMap::new(),
     };
     let mut random = Random(3);
-    // The largest share of its bound that each kernel was seen to make.
-    let mut closest: BTreeMap<(Kernel, bool), f64> = BTreeMap::new();
+    // The largest share of its bound that each kernel was seen to make with a body.
+    let mut closest: BTreeMap<(Kernel, Body, bool), f64> = BTreeMap::new();
     // With subgroups or without is another text.
-    let with_subgroups = match own.subgroup_size {
-        0 => 0,
-        _ => [Kernel::RowsFused, Kernel::RowsReduce].len(),
+    let forms = |kernel| match kernel {
+        Kernel::RowsFused | Kernel::RowsReduce if own.subgroup_size > 0 => 2,
+        _ => 1,
     };
-    let known = Kernel::ALL.len() + with_subgroups;
+    let known = |body: Body| {
+        let kernels = Kernel::ALL.into_iter().filter(|&kernel| body.fits(kernel));
+        kernels.map(forms).sum::<usize>()
+    };
+    let known: usize = Body::ALL.map(known).iter().sum();
     let all = ["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"];
     let fewest = if all.into_iter().any(is_set) { 100 } else { 25 };
     for case in 0..400 {
@@ -252,9 +258,19 @@ fn kernels_make_no_more_iterations_than_plans_say() {
             ..own.clone()
         };
         let (of_batch, of_layer) = (random.small_batch_norm(), random.small_layer_norm());
+        let forward = random.forward(&of_batch);
+        let inference = random.inference(&of_batch);
+        let rows = random.rows_forward(&of_layer);
         let plans = [
             check_loops(batch_norm(&profile, &of_batch), &of_batch, &profile),
+            check_loops(batch_norm_forward(&profile, &forward), &forward, &profile),
+            check_loops(
+                batch_norm_inference(&profile, &inference),
+                &inference,
+                &profile,
+            ),
             check_loops(layer_norm(&profile, &of_layer), &of_layer, &profile),
+            check_loops(rows_forward(&profile, &rows), &rows, &profile),
         ];
         for plan in plans.iter().flatten() {
             for (dispatch, made) in counter.count(plan) {
@@ -264,7 +280,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
                     "{made} iterations, not {bound}: {dispatch:?}\n{of_batch:?}\n{of_layer:?}\n{profile:?}"
                 );
                 let share = made as f64 / bound.max(1) as f64;
-                let form = (dispatch.kernel, dispatch.in_a_subgroup > 0);
+                let form = (dispatch.kernel, dispatch.body, dispatch.in_a_subgroup > 0);
                 let closest = closest.entry(form).or_default();
                 *closest = closest.max(share);
             }
@@ -272,11 +288,11 @@ fn kernels_make_no_more_iterations_than_plans_say() {
     }
     println!("{closest:#?}");
     assert_eq!(closest.len(), known, "some kernels were not run");
-    for ((kernel, _), share) in closest {
+    for ((kernel, body, _), share) in closest {
         let loops = kernel != Kernel::PackWeights;
         assert!(
             !loops || share > 0.25,
-            "{kernel:?}: at most {share} of its bound"
+            "{kernel:?} of {body:?}: at most {share} of its bound"
         );
     }
 }

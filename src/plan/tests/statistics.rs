@@ -1,10 +1,10 @@
-//! The body of the forward statistics in the two reductions, held against a calculation in f64.
+//! The statistics that the two reductions of the forward passes leave, held against a calculation in f64.
 
 use super::Random;
 use crate::geometry::Grid;
-use crate::kernels::{Access, Body, Constant, Kernel, Tensor, Value, Variant};
-use crate::plan::{BatchNormProblem, Dispatch, batch_norm};
-use crate::{Algorithm, DType, DeviceOptions, GpuContext, ParamGrads, Profile, Statistics, Tuning};
+use crate::kernels::{Access, Constant, Kernel, Tensor, Value, Variant};
+use crate::plan::{BatchNormForward, Dispatch, batch_norm_forward};
+use crate::{Algorithm, DType, DeviceOptions, GpuContext, Profile, Shards, Tuning};
 
 /// A partial sum, as the kernels write it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,24 +38,22 @@ fn uniform(dispatch: &Dispatch, name: &str) -> usize {
     }
 }
 
-/// The variant with the body of the statistics, whose records are whole.
 fn variant(dispatch: &Dispatch) -> Variant {
-    let constants = dispatch.constants.iter().map(|&(name, value)| match name {
-        "paired" => (name, Constant::Flag(false)),
-        _ => (name, value),
-    });
+    let bound: Vec<_> = dispatch.bindings.iter().map(|b| b.tensor).collect();
+    assert_eq!(bound, [Tensor::Src, Tensor::Workspace]);
     Variant {
         kernel: dispatch.kernel,
-        body: Body::Statistics,
+        body: dispatch.body,
         data: DType::F32,
         params: DType::F32,
-        bound: vec![Tensor::Src, Tensor::Workspace],
+        statistics: DType::F32,
+        bound,
         in_place: false,
         pooled: false,
         access: Access::Vec4,
         exact: vec![],
         workgroup_size: dispatch.workgroup_size,
-        constants: constants.collect(),
+        constants: dispatch.constants.clone(),
     }
     .normalized()
 }
@@ -158,7 +156,7 @@ fn statistics(gpu: &GpuContext, dispatches: &[&Dispatch], grid: &Grid, src: &[f3
 
 /// Means up to a million standard deviations, constant channels, planes that do not begin at vectors, windows.
 #[test]
-fn the_body_of_the_statistics_is_exact_whatever_the_mean() {
+fn statistics_are_exact_whatever_the_mean() {
     let mut adapters = pollster::block_on(crate::adapters(wgpu::Backends::all()));
     adapters.sort_by_key(|adapter| !adapter.get_info().name.contains("llvmpipe"));
     let adapter = adapters.first().expect("an adapter");
@@ -206,16 +204,16 @@ fn the_body_of_the_statistics_is_exact_whatever_the_mean() {
                 algorithm: Some(algorithm),
                 ..Profile::usual()
             };
-            let problem = BatchNormProblem {
+            let problem = BatchNormForward {
                 layout: grid.into(),
-                data: DType::F32,
-                params: DType::F32,
+                types: DType::F32.into(),
                 has_gamma: false,
+                has_beta: false,
                 epsilon: 1e-5,
-                statistics: Statistics::Batch,
-                param_grads: ParamGrads::Neither,
+                running: None,
+                shards: Shards::default(),
             };
-            let Ok(plan) = batch_norm(&profile, &problem) else {
+            let Ok(plan) = batch_norm_forward(&profile, &problem) else {
                 continue; // a binding of the workspace is too small for it
             };
             let is_reduction = |dispatch: &&Dispatch| {

@@ -182,12 +182,29 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
     taken
 }
 
+/// What most tests run on: in the quick run one adapter, lavapipe or else the first, with shader checks and without; else
+/// every adapter.
+pub fn subjects() -> &'static [Subject] {
+    let all = every_subject();
+    if takes_all() {
+        return all;
+    }
+    // The adapter's two stand side by side.
+    let is_main = |subject: &Subject| subject.takes_all_types;
+    let first = all.iter().position(is_main).unwrap_or(0);
+    let main = all[first..]
+        .iter()
+        .take_while(|subject| is_main(subject))
+        .count();
+    &all[first..first + main.max(1)]
+}
+
 /// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
 /// that `WGPU_NORM_REQUIRE_ADAPTERS` lists is not.
 ///
 /// Tests that run side by side have devices of their own: a software driver compiles a device's kernels one by
 /// one, and wgpu's GL backend panics where a thread waits long for another. A later test gets them again.
-pub fn subjects() -> &'static [Subject] {
+pub fn every_subject() -> &'static [Subject] {
     static FREE: Mutex<Vec<&'static [Subject]>> = Mutex::new(Vec::new());
     struct Lent(&'static [Subject]);
     impl Drop for Lent {
@@ -376,6 +393,7 @@ impl OwnDevices {
         let backends = wgpu::Backends::from_env().unwrap_or(wgpu::Backends::all());
         let adapters = pollster::block_on(wgpu_norm::adapters(backends));
         let subjects = with_the_main_one(&adapters)
+            .filter(|(_, is_main)| takes_all() || *is_main)
             .flat_map(|(adapter, takes_all_types)| {
                 let features = adapter.features() & GpuContext::USEFUL_FEATURES;
                 [wgpu::Limits::downlevel_defaults(), adapter.limits()].map(|limits| Subject {
