@@ -678,8 +678,13 @@ fn refuses_element_types() {
     );
     let draft = bf16_parameters().with("variance", counting::<bf16>(&[2]));
     refuse_draft("variance", &draft, &["variance: expected", "f32, got bf16"]);
-    let draft = bf16_parameters().with("gamma", counting::<bf16>(&[2]));
-    refuse_draft("gamma", &draft, &["gamma: expected", "f32, got bf16"]);
+    let draft = bf16_parameters().with("gamma", counting::<f16>(&[2]));
+    refuse_draft("gamma", &draft, &["gamma: expected", "bf16 or f32, got f16"]);
+    let bf16_statistics = bf16_parameters()
+        .with("mean", counting::<bf16>(&[2]))
+        .with("variance", counting::<bf16>(&[2]));
+    let fragments = ["gamma: expected element type bf16", "got f32"];
+    refuse_draft("gamma-f32", &bf16_statistics, &fragments);
 }
 
 #[test]
