@@ -353,6 +353,25 @@ fn empty_batches() {
 }
 
 #[test]
+fn no_channels() {
+    let params = ["gamma", "beta", "running_mean", "running_variance"];
+    let none = |draft: Draft, names: &[&'static str]| {
+        let draft = draft.with("src", filled::<f32>(&[4, 0, 2], src));
+        names.iter().fold(draft, |draft, &name| {
+            draft.with(name, filled::<f32>(&[0], src))
+        })
+    };
+    let flags = ["--running-weight", "0.5", "--running-variance", "unbiased"];
+    let draft = none(good(), &params);
+    let output = train("train", &draft, &[&NCX[..], &flags].concat());
+    for name in ["dst", "mean", "running_variance"] {
+        assert!(values(&output, name).is_empty(), "{name}");
+    }
+    let draft = none(good(), &["gamma", "beta", "mean", "variance"]);
+    assert!(values(&infer("infer", &draft, &NCX), "dst").is_empty());
+}
+
+#[test]
 fn says_what_it_assumes() {
     let alone = || good().without("gamma").without("beta");
     let format = "data_format: not given, so NXC, channels last; no parameter tells";
@@ -499,18 +518,11 @@ fn refuses_tensors() {
     let flags = ["--data-format", "broadcast"];
     let fragments = ["data_format: expected NCX or NXC where there is no parameter"];
     refuse_by(FORWARD, "broadcast", &alone.bytes(), &flags, &fragments);
-    for (name, shape) in [("rank-1", vec![3]), ("rank-9", vec![1; 9])] {
-        let draft = alone.bytes();
-        let src = good().with("src", filled::<f32>(&shape, src));
-        let src = src.without("gamma").without("beta").bytes();
-        assert_ne!(draft, src);
-        refuse_by(
-            FORWARD,
-            name,
-            &src,
-            &[],
-            &["src: expected a rank from 2 to 8"],
-        );
+    for rank in [0, 1, 9] {
+        let draft = good().with("src", filled::<f32>(&vec![1; rank], src));
+        let bytes = draft.without("gamma").without("beta").bytes();
+        let fragments = ["src: expected a rank from 2 to 8", &format!("rank {rank}")];
+        refuse_by(FORWARD, "rank", &bytes, &[], &fragments);
     }
     let draft = good().no_attribute("epsilon");
     refuse("epsilon", &draft, &[], &["epsilon: expected --epsilon"]);
