@@ -16,7 +16,7 @@ const EXIT: &str =
     "Results go to stdout, everything else to stderr; RUST_LOG=info or debug says more.
 Exit status: 0; 1 if it failed; 2 if the arguments make no sense; 128 + n if signal n ended it.";
 
-/// Gradients of normalization layers, computed on any GPU.
+/// Normalization layers and their gradients, computed on any GPU.
 #[derive(Debug, Parser)]
 #[command(name = "wgpu-norm", version, arg_required_else_help = true, after_help = EXIT)]
 pub struct Cli {
@@ -88,12 +88,13 @@ pub enum Command {
     Operator(Operators),
     /// Lists the adapters of this machine, their limits, and the element types that run on them
     Adapters,
-    /// Times the gradients, beside the adapter's copy bandwidth
+    /// Times the gradients, or forward passes, beside the adapter's copy bandwidth
     ///
     /// Times are medians: by GPU timestamps where the adapter has them, else from submission to
     /// completion; warm, over buffers that take turns so that caches do not flatter. In the same rounds
-    /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under the 5n model
-    /// (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache).
+    /// a copy kernel, the best of a fixed set, moves as many bytes as the operator under its plain model: of a
+    /// gradient 5n (src and diff_dst read twice, diff_src written once; 3n where second reads come from a cache), of a
+    /// forward pass 3n (src read twice, dst written once; 2n likewise), of inference 2n.
     Bench(Box<Bench>),
     /// Verifies and measures an adapter in ten minutes, and writes a page of results
     ///

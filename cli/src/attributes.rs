@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::input::Input;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{DataFormat, ParamGrads, RunningVariance, Statistics};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
 pub trait Choice: Copy + Send + Sync + 'static {
@@ -58,6 +58,12 @@ impl Choice for Statistics {
     const VALUE_NAME: &'static str = "KIND";
     const VALUES: &'static [(&'static str, Self)] =
         &[("batch", Self::Batch), ("constant", Self::Constant)];
+}
+
+impl Choice for RunningVariance {
+    const VALUE_NAME: &'static str = "KIND";
+    const VALUES: &'static [(&'static str, Self)] =
+        &[("biased", Self::Biased), ("unbiased", Self::Unbiased)];
 }
 
 impl Choice for bool {

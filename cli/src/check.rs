@@ -9,15 +9,42 @@ use wgpu_norm::reference::scaled_error;
 #[derive(Debug, Default)]
 pub struct Comparison(Vec<(&'static str, f64)>);
 
+/// What the reference has for an output.
+#[derive(Debug)]
+pub struct Expected {
+    tensor: &'static str,
+    values: Vec<f64>,
+    /// Sizes of the values' terms.
+    scale: Vec<f64>,
+}
+
+impl Expected {
+    pub fn new(tensor: &'static str, values: Vec<f64>, scale: Vec<f64>) -> Self {
+        Self {
+            tensor,
+            values,
+            scale,
+        }
+    }
+}
+
 impl Comparison {
-    /// Compares an output.
-    pub fn add<T: Element>(
+    /// Compares outputs with what is expected for those of the same name; nothing is no match.
+    pub fn add_all<T: Element>(
         &mut self,
-        tensor: &'static str,
-        got: &[T],
-        want: &[f64],
-        scale: &[f64],
+        outputs: &[(&'static str, Vec<T>)],
+        expected: &[Expected],
     ) {
+        for (tensor, got) in outputs {
+            match expected.iter().find(|expected| expected.tensor == *tensor) {
+                Some(want) => self.add(tensor, got, &want.values, &want.scale),
+                None => self.0.push((tensor, f64::INFINITY)),
+            }
+        }
+    }
+
+    /// Compares an output.
+    fn add<T: Element>(&mut self, tensor: &'static str, got: &[T], want: &[f64], scale: &[f64]) {
         self.0.push((tensor, scaled_error(got, want, scale)));
     }
 

@@ -39,7 +39,7 @@ pub enum Failure {
     Shape {
         tensor: &'static str,
         expected: String,
-        why: &'static str,
+        why: String,
         got: Vec<usize>,
     },
     /// src has one axis and the parameters' one says nothing: all of src may be a channel, or reduced.
@@ -54,12 +54,13 @@ pub enum Failure {
     },
     /// An attribute without a default is given nowhere.
     #[error(
-        "{attribute}: expected --{attribute} or metadata of this name in the file, got neither"
+        "{attribute}: expected --{} or metadata of this name in the file, got neither",
+        .attribute.replace('_', "-")
     )]
     NoAttribute { attribute: &'static str },
     /// The results are not those of the reference.
     #[error(
-        "check: expected gradients as near to the float64 reference as rounding allows, \
+        "check: expected results as near to the float64 reference as rounding allows, \
          got others in {tensor}; nothing was written"
     )]
     Check { tensor: &'static str },

@@ -171,7 +171,7 @@ impl Tensor {
     }
 
     /// A failure if the shape is none of these; `why` follows them in the message.
-    pub fn expect_shape(&self, expected: &[&[usize]], why: &'static str) -> Result<(), Failure> {
+    pub fn expect_shape(&self, expected: &[&[usize]], why: &str) -> Result<(), Failure> {
         if expected.contains(&self.shape.as_slice()) {
             return Ok(());
         }
@@ -179,7 +179,7 @@ impl Tensor {
         Err(Failure::Shape {
             tensor: self.name,
             expected: shapes.join(" or "),
-            why,
+            why: why.to_owned(),
             got: self.shape.clone(),
         })
     }

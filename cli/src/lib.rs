@@ -1,4 +1,4 @@
-//! The command `wgpu-norm`: gradients of normalization layers for tensors in safetensors files.
+//! The command `wgpu-norm`: normalization layers and their gradients for tensors in safetensors files.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage).
 

@@ -12,3 +12,14 @@ pub fn filled<T: Clone>(what: &'static str, elements: usize, value: T) -> Result
     values.resize(elements, value);
     Ok(values)
 }
+
+/// The same values again.
+pub fn copied<T: Copy>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
+    let mut copy = Vec::new();
+    if copy.try_reserve_exact(values.len()).is_err() {
+        let bytes = size_of_val(values) as u64;
+        return Err(Error::HostMemory { what, bytes });
+    }
+    copy.extend_from_slice(values);
+    Ok(copy)
+}

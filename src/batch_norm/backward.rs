@@ -99,8 +99,22 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
+        self.backward_broadcast_with_statistics(param_shape, args)
+            .await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward_broadcast`](Self::backward_broadcast), and [`Error::StatisticsDType`].
+    pub async fn backward_broadcast_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        param_shape: &[usize],
+        args: BatchNormArgs<'_, T, P, S>,
+    ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, P>(), has_gamma)?;
+        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
         self.run(&plan, args).await
     }
 

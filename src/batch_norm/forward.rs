@@ -149,6 +149,20 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormForwardArgs<'_, T, P>,
     ) -> Result<BatchNormOutput<T, P>, Error> {
+        self.forward_broadcast_with_statistics(param_shape, args)
+            .await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`forward_broadcast`](Self::forward_broadcast), and [`Error::StatisticsDType`].
+    pub async fn forward_broadcast_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        param_shape: &[usize],
+        args: BatchNormForwardArgs<'_, T, P, S>,
+    ) -> Result<BatchNormOutput<T, S>, Error> {
         let layout = geometry::broadcast_layout(args.shape, param_shape)?;
         self.run_forward(layout, args).await
     }

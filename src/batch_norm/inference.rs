@@ -89,6 +89,20 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormInferenceArgs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
+        self.infer_broadcast_with_statistics(param_shape, args)
+            .await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`infer_broadcast`](Self::infer_broadcast), and [`Error::StatisticsDType`].
+    pub async fn infer_broadcast_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        param_shape: &[usize],
+        args: BatchNormInferenceArgs<'_, T, P, S>,
+    ) -> Result<Vec<T>, Error> {
         let layout = geometry::broadcast_layout(args.shape, param_shape)?;
         self.run_inference(layout, args).await
     }

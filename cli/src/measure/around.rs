@@ -1,8 +1,9 @@
 //! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
 
-use super::operators::{Planned, Slices};
+use super::planned::Planned;
 use super::rotation::MEAN;
 use super::sets::Case;
+use super::slices::Slices;
 use super::subject::Inputs;
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
@@ -57,8 +58,7 @@ pub fn measure(
         first_run_ms: ms(first.record + first.total),
         second_run_ms: ms(second.record + second.total),
         host_slices_ms: host,
-        // src and diff_dst there, diff_src back.
-        host_slices_bytes: case.bytes(3),
+        host_slices_bytes: case.bytes(case.op.large_tensors()),
     }))
 }
 
@@ -80,7 +80,10 @@ fn host_slices<T: Element, P: ParamOf<T>>(
     let of = |value: f64, n: u64| memory::filled("parameters", count(n), P::from_f64(value));
     let slices = Slices::<T, P> {
         src: wave("src", 97)?,
-        diff_dst: wave("diff_dst", 89)?,
+        diff_dst: match case.op.is_gradient() {
+            true => wave("diff_dst", 89)?,
+            false => vec![],
+        },
         mean: of(MEAN, statistics)?,
         variance: of(1.0 / 12.0, statistics)?,
         gamma: of(0.5, columns)?,
@@ -90,7 +93,7 @@ fn host_slices<T: Element, P: ParamOf<T>>(
     // The first call makes pipelines, and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
         let begin = Instant::now();
-        slices.backward(gpu, case)?;
+        slices.call(gpu, case)?;
         if call > 0 {
             samples.push(begin.elapsed());
         }

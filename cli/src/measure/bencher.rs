@@ -2,7 +2,7 @@
 //! whatever else the machine does meets all three alike.
 
 use super::copy::{Choices, Copier};
-use super::operators::Planned;
+use super::planned::Planned;
 use super::rotation;
 use super::sets::Case;
 use super::subject::Inputs;
@@ -91,7 +91,7 @@ impl Bencher {
         let inputs = Inputs::new(gpu, clock, case, &pattern, rotation::TOTAL)?;
         let subject = inputs.bind(gpu, &plan)?;
         subject.warm(gpu, clock)?;
-        let copies = copier.prepare(case.bytes(5), clock, &pattern)?;
+        let copies = copier.prepare(case.copied_bytes(), clock, &pattern)?;
         let best = match choices.get(&copies.bytes) {
             Some(&best) => best,
             None => copier.choose(clock, &copies)?,

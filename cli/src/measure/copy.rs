@@ -1,5 +1,5 @@
 //! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as
-//! the case under the 5n model, half of them read and half written.
+//! the case under its plain model (5n of a gradient), half of them read and half written.
 //!
 //! The set: four words a load, of 32 bits or, where the adapter has them, of 64, and two of 64;
 //! workgroups of 8, 64 and 256 invocations; 1, 4, 16, 64 and 256 loads an invocation, four of them in

@@ -2,7 +2,8 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `operators` | the operators, how each is planned and run |
+//! | `operators` | the operators |
+//! | `planned`, `slices` | how each is planned and bound to buffers, and called with slices |
 //! | `sets` | the shapes, and the cases that they make |
 //! | `selection` | the flags that choose among them |
 //! | `device`, `rotation`, `timing` | buffers, several sets of them in turns, clocks |
@@ -17,10 +18,12 @@ pub mod budget;
 mod copy;
 mod device;
 pub mod operators;
+mod planned;
 mod rotation;
 pub mod search;
 pub mod selection;
 pub mod sets;
+mod slices;
 mod subject;
 pub mod timing;
 pub mod trial;

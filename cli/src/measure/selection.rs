@@ -1,25 +1,26 @@
 //! The flags that choose what is timed.
 
-use super::operators::{Groups, Op};
+use super::operators::{Groups, Op, Ops, ops};
 use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
-use clap::{Args, ValueEnum as _};
+use clap::Args;
 use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
 
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// The operators, separated by commas [default: all; batch-norm with --shape]
-    #[arg(long, value_delimiter = ',')]
-    pub op: Vec<Op>,
+    /// The operators, separated by commas: gradients by the layer's name alone, forward passes, or all [default: the
+    /// gradients; batch-norm with --shape]
+    #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops())]
+    pub op: Vec<Ops>,
     /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
     #[arg(long, value_name = DataFormat::VALUE_NAME, value_delimiter = ',',
         value_parser = choice::<DataFormat>(), ignore_case = true)]
     pub data_format: Vec<DataFormat>,
     /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224;
-    /// for all but batch norm the last axis is normalized
+    /// for layer and RMS norm the last axis is normalized
     #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
     pub shape: Vec<Shape>,
-    /// Of batch norm: whether the gradient flows through mean and variance
+    /// Of batch norm's gradient: whether the gradient flows through mean and variance
     #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true,
         default_value = "batch")]
     pub statistics: Statistics,
@@ -56,13 +57,13 @@ impl Selection {
         shapes: impl Fn(Set, Op) -> &'static [&'static [usize]],
         dtypes: &[DType],
     ) -> Vec<Case> {
-        let ops = match (self.op.as_slice(), self.shape.as_slice()) {
-            ([], []) => Op::value_variants(),
-            ([], _) => &[Op::BatchNorm],
-            (ops, _) => ops,
+        let ops: Vec<Op> = match (self.op.as_slice(), self.shape.as_slice()) {
+            ([], []) => Op::GRADIENTS.into(),
+            ([], _) => vec![Op::BatchNorm],
+            (ops, _) => ops.iter().flat_map(Ops::iter).collect(),
         };
         let mut cases: Vec<Case> = Vec::new();
-        for &op in ops {
+        for op in ops {
             let shapes = match self.shape.as_slice() {
                 [] => shapes(set, op).iter().map(|s| Shape(s.to_vec())).collect(),
                 given => given.to_vec(),
@@ -70,18 +71,20 @@ impl Selection {
             for shape in shapes {
                 for &dtype in dtypes {
                     for data_format in self.formats(op, &shape) {
-                        let over_channels = op.groups() == Groups::Channels;
                         let case = Case {
                             set: self.set(set),
                             op,
                             shape: shape.clone(),
                             dtype,
                             data_format,
-                            statistics: match over_channels {
-                                true => self.statistics,
-                                false => Statistics::Batch,
+                            statistics: match op {
+                                Op::BatchNorm => self.statistics,
+                                _ => Statistics::Batch,
                             },
-                            param_grads: self.param_grads,
+                            param_grads: match op.is_gradient() {
+                                true => self.param_grads,
+                                false => ParamGrads::Both,
+                            },
                         };
                         if !cases.contains(&case) {
                             cases.push(case);

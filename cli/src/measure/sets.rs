@@ -210,12 +210,19 @@ impl Case {
     /// Elements moved under the models that apply: each tensor read as often as the formula does,
     /// and where a second reading is served by a cache.
     pub fn models(&self) -> &'static [u64] {
-        match (self.statistics, self.param_grads) {
-            (Statistics::Batch, _) => &[5, 3],
-            (Statistics::Constant, ParamGrads::Both) => &[3],
+        match (self.op, self.statistics, self.param_grads) {
+            (Op::BatchNormInference, ..) => &[2],
+            (op, ..) if !op.is_gradient() => &[3, 2],
+            (_, Statistics::Batch, _) => &[5, 3],
+            (_, Statistics::Constant, ParamGrads::Both) => &[3],
             // src is not needed then.
-            (Statistics::Constant, _) => &[2],
+            (_, Statistics::Constant, _) => &[2],
         }
+    }
+
+    /// Bytes that the copies beside it move: those of the plain model.
+    pub fn copied_bytes(&self) -> u64 {
+        self.bytes(self.models().first().copied().unwrap_or(0))
     }
 
     /// Bytes of so many times all elements.
@@ -245,7 +252,6 @@ fn product(dims: &[usize]) -> u64 {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use clap::ValueEnum as _;
 
     #[test]
     fn shapes_read_as_they_print() {
@@ -277,9 +283,33 @@ mod tests {
     }
 
     #[test]
+    fn copies_move_what_the_operator_moves() {
+        let case = |op, statistics| Case {
+            set: "custom",
+            op,
+            shape: Shape(vec![2, 8]),
+            dtype: DType::F32,
+            data_format: None,
+            statistics,
+            param_grads: ParamGrads::Both,
+        };
+        let (batch, constant) = (Statistics::Batch, Statistics::Constant);
+        for (op, statistics, times) in [
+            (Op::BatchNorm, batch, 5),
+            (Op::BatchNorm, constant, 3),
+            (Op::RmsNorm, batch, 5),
+            (Op::BatchNormForward, batch, 3),
+            (Op::BatchNormInference, batch, 2),
+            (Op::LayerNormForward, batch, 3),
+        ] {
+            assert_eq!(case(op, statistics).copied_bytes(), times * 64, "{op:?}");
+        }
+    }
+
+    #[test]
     fn every_shape_of_a_set_can_be_given_by_hand() {
         for set in [Set::Software, Set::Gpu, Set::Small] {
-            for &op in Op::value_variants() {
+            for op in Op::ALL {
                 for one in set.representatives(op) {
                     assert!(set.shapes(op).contains(one), "{one:?}");
                 }

@@ -1,7 +1,7 @@
 //! A case on the device: buffers in several sets, and a plan bound to them.
 
 use super::device::{scoped, storage};
-use super::operators::Planned;
+use super::planned::Planned;
 use super::rotation::{self, MEAN};
 use super::sets::Case;
 use super::timing::Clock;
@@ -12,11 +12,14 @@ use wgpu_norm::{Bound, DType, Element, Error, GpuContext, ParamGrads};
 /// noise of its channels.
 pub struct Tensors {
     pub src: wgpu::Buffer,
+    /// As good as empty for a forward pass.
     pub diff_dst: wgpu::Buffer,
     pub mean: wgpu::Buffer,
     pub variance: wgpu::Buffer,
     pub gamma: wgpu::Buffer,
-    pub diff_src: wgpu::Buffer,
+    pub beta: wgpu::Buffer,
+    /// diff_src or dst.
+    pub result: wgpu::Buffer,
     pub diff_gamma: Option<wgpu::Buffer>,
     pub diff_beta: Option<wgpu::Buffer>,
 }
@@ -29,15 +32,17 @@ impl Tensors {
         let (statistics, columns) = case.params();
         let size = case.params_dtype().size();
         let (statistics, columns) = (statistics * size, columns * size);
-        let both = case.param_grads == ParamGrads::Both;
+        let diff_dst = if case.op.is_gradient() { data } else { 0 };
+        let both = case.op.is_gradient() && case.param_grads == ParamGrads::Both;
         let gradient = |name| both.then(|| storage(device, name, columns)).transpose();
         Ok(Self {
             src: storage(device, "src", data)?,
-            diff_dst: storage(device, "diff_dst", data)?,
+            diff_dst: storage(device, "diff_dst", diff_dst)?,
             mean: storage(device, "mean", statistics)?,
             variance: storage(device, "variance", statistics)?,
             gamma: storage(device, "gamma", columns)?,
-            diff_src: storage(device, "diff_src", data)?,
+            beta: storage(device, "beta", columns)?,
+            result: storage(device, "the result", data)?,
             diff_gamma: gradient("diff_gamma")?,
             diff_beta: gradient("diff_beta")?,
         })
@@ -54,6 +59,7 @@ impl Tensors {
             (&self.mean, MEAN),
             (&self.variance, 1.0),
             (&self.gamma, 0.5),
+            (&self.beta, 0.0),
         ];
         for (buffer, value) in params {
             match case.params_dtype() {
@@ -92,7 +98,9 @@ impl Inputs {
         pattern: &wgpu::Buffer,
         total: u64,
     ) -> Result<Self, Error> {
-        let sets = rotation::sets(case.bytes(3), total, |_| Tensors::new(gpu, case))?;
+        let sets = rotation::sets(case.bytes(case.op.large_tensors()), total, |_| {
+            Tensors::new(gpu, case)
+        })?;
         for set in &sets {
             set.fill(gpu, clock, case, pattern)?;
         }
@@ -126,7 +134,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Records one backward, of the set whose turn it is.
+    /// Records one run, of the set whose turn it is.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder, turn: usize) {
         let index = turn.checked_rem(self.0.len()).unwrap_or(0);
         if let Some(bound) = self.0.get(index) {

@@ -1,7 +1,7 @@
 //! What the search for a tuning measures: a few cases on the GPU.
 
 use super::bencher::Patterns;
-use super::operators::Planned;
+use super::planned::Planned;
 use super::search::Measure;
 use super::sets::Case;
 use super::subject::Inputs;

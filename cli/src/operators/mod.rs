@@ -1,12 +1,15 @@
-//! The operators: a subcommand each, which takes tensors from one safetensors file and puts gradients into another.
+//! The operators: a subcommand each, which takes tensors from one safetensors file and puts results into another.
 //!
 //! | module | knows |
 //! |---|---|
-//! | one of each operator's name | its flags, its tensors and what shapes they have |
+//! | `batch_norm`, `layer_norm`, `rms_norm` | an operator's passes: their flags, their tensors and what shapes they have |
 //! | `rows` | what the operators over rows share |
+//! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
 //! | `operator`, `tensors` | what all share, from tensors in the file to results |
 
 mod batch_norm;
+mod forward;
+mod gradients;
 mod layer_norm;
 mod operator;
 mod rms_norm;
@@ -18,20 +21,27 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
-#[expect(clippy::enum_variant_names, reason = "the operators' names")]
 pub enum Operators {
-    BatchNormBackward(batch_norm::BatchNormBackward),
-    LayerNormBackward(layer_norm::LayerNormBackward),
-    RmsNormBackward(rms_norm::RmsNormBackward),
+    BatchNormBackward(batch_norm::backward::BatchNormBackward),
+    BatchNormForward(batch_norm::forward::BatchNormForward),
+    BatchNormInference(batch_norm::inference::BatchNormInference),
+    LayerNormBackward(layer_norm::backward::LayerNormBackward),
+    LayerNormForward(layer_norm::forward::LayerNormForward),
+    RmsNormBackward(rms_norm::backward::RmsNormBackward),
+    RmsNormForward(rms_norm::forward::RmsNormForward),
 }
 
 impl Operators {
     /// Runs the subcommand.
     pub fn run(&self, gpu: &GpuArgs) -> Result<(), Failure> {
         match self {
-            Self::BatchNormBackward(command) => batch_norm::run(command, gpu),
-            Self::LayerNormBackward(command) => layer_norm::run(command, gpu),
-            Self::RmsNormBackward(command) => rms_norm::run(command, gpu),
+            Self::BatchNormBackward(command) => batch_norm::backward::run(command, gpu),
+            Self::BatchNormForward(command) => batch_norm::forward::run(command, gpu),
+            Self::BatchNormInference(command) => batch_norm::inference::run(command, gpu),
+            Self::LayerNormBackward(command) => layer_norm::backward::run(command, gpu),
+            Self::LayerNormForward(command) => layer_norm::forward::run(command, gpu),
+            Self::RmsNormBackward(command) => rms_norm::backward::run(command, gpu),
+            Self::RmsNormForward(command) => rms_norm::forward::run(command, gpu),
         }
     }
 }

@@ -16,15 +16,27 @@ pub fn check_shapes(arguments: &Arguments, begin_norm_axis: i64) -> Result<(), F
                 expect_sizes(statistic, rows, " (src's axes before begin_norm_axis)")?;
             }
         }
-        for param in [&arguments.gamma, &arguments.beta].into_iter().flatten() {
+        for param in &arguments.params {
             expect_sizes(param, columns, " (src's axes from begin_norm_axis on)")?;
         }
     }
     Ok(())
 }
 
+/// The shape of statistics beside src: its axes before begin_norm_axis.
+pub fn statistics_shape(src: &[usize], begin_norm_axis: i64) -> Vec<usize> {
+    let axis = first_normalized_axis(src.len(), begin_norm_axis);
+    let rows = axis.and_then(|axis| src.get(..axis));
+    rows.unwrap_or_default().to_vec()
+}
+
+/// begin_norm_axis as the reference takes it. It refuses `rank`, as the library has refused what has no such axis.
+pub fn reference_axis(rank: usize, begin_norm_axis: i64) -> usize {
+    first_normalized_axis(rank, begin_norm_axis).unwrap_or(rank)
+}
+
 /// begin_norm_axis counted from the front; none if there is no such axis.
-pub fn first_normalized_axis(rank: usize, begin_norm_axis: i64) -> Option<usize> {
+fn first_normalized_axis(rank: usize, begin_norm_axis: i64) -> Option<usize> {
     let axis = match usize::try_from(begin_norm_axis) {
         Ok(axis) => axis,
         Err(_) => rank.checked_sub(usize::try_from(begin_norm_axis.unsigned_abs()).ok()?)?,

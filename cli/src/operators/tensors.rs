@@ -1,120 +1,168 @@
-//! The tensors that operators take: in the file, then in memory.
+//! The tensors that operators take and give: in the file, then in memory.
 
 use crate::failure::Failure;
 use crate::input::{Input, Tensor};
 use wgpu_norm::reference::to_f64;
-use wgpu_norm::{DType, Element, Error, ParamOf};
+use wgpu_norm::{DType, DTypes, Element, Error};
 
 /// The tensors in the file.
 pub struct Arguments {
     pub src: Tensor,
-    pub diff_dst: Tensor,
-    /// Of the elements that are normalized together, as mean and variance.
+    /// Those of src's shape and element type, as diff_dst.
+    pub beside: Vec<Tensor>,
+    /// Those of the elements that are normalized together, as mean and variance.
     pub statistics: Vec<Tensor>,
-    pub gamma: Option<Tensor>,
-    pub beta: Option<Tensor>,
+    /// gamma and beta, as far as they are there.
+    pub params: Vec<Tensor>,
 }
 
 impl Arguments {
-    /// The tensors that have to be there, with the statistics of these names; gamma and beta are each operator's own
-    /// matter.
-    pub fn find(input: &Input, statistics: &[&'static str]) -> Result<Self, Failure> {
-        let statistics = statistics.iter().map(|name| input.tensor(name, ""));
+    /// The tensors that have to be there; what may be there is each operator's own matter.
+    pub fn find(
+        input: &Input,
+        beside: &[&'static str],
+        statistics: &[&'static str],
+    ) -> Result<Self, Failure> {
+        let all = |names: &[&'static str]| {
+            let tensors = names.iter().map(|name| input.tensor(name, ""));
+            tensors.collect::<Result<Vec<_>, _>>()
+        };
         Ok(Self {
             src: input.tensor("src", "")?,
-            diff_dst: input.tensor("diff_dst", "")?,
-            statistics: statistics.collect::<Result<_, _>>()?,
-            gamma: None,
-            beta: None,
+            beside: all(beside)?,
+            statistics: all(statistics)?,
+            params: vec![],
         })
     }
 
-    /// A failure if element types or shapes do not go together. What shapes the parameters must have
+    /// A failure if element types or shapes do not go together. What shapes statistics and parameters must have
     /// is each operator's own matter.
     pub fn check(&self) -> Result<(), Failure> {
         let src = &self.src;
-        self.diff_dst.expect_dtype(&[src.dtype()])?;
-        self.diff_dst.expect_shape(&[src.shape()], " as src")?;
-        let all = DType::ALL.iter().copied();
-        let allowed: Vec<DType> = all.filter(|&p| src.dtype().accepts_params(p)).collect();
-        let first = self.first_param();
-        first.expect_dtype(&allowed)?;
-        let mut params = self.params();
-        params.try_for_each(|param| param.expect_dtype(&[first.dtype()]))
+        for tensor in &self.beside {
+            tensor.expect_dtype(&[src.dtype()])?;
+            tensor.expect_shape(&[src.shape()], " as src")?;
+        }
+        let accepted: Vec<DType> = (DType::ALL.into_iter())
+            .filter(|&params| src.dtype().accepts_params(params))
+            .collect();
+        expect_alike(&self.statistics, &accepted)?;
+        // Statistics may be f32 beside 16-bit parameters.
+        let statistics = self.statistics.first().map(Tensor::dtype);
+        let goes = |&params: &DType| statistics.is_none_or(|s| s == params || s == DType::F32);
+        let accepted: Vec<DType> = accepted.into_iter().filter(goes).collect();
+        expect_alike(&self.params, &accepted)
     }
 
-    /// All but src and diff_dst.
-    pub fn params(&self) -> impl Iterator<Item = &Tensor> {
-        let optional = [&self.gamma, &self.beta].into_iter().flatten();
-        self.statistics.iter().chain(optional)
+    /// All statistics, gamma and beta.
+    pub fn of_groups(&self) -> impl Iterator<Item = &Tensor> {
+        self.statistics.iter().chain(&self.params)
     }
 
-    /// The parameter whose element type the others must have, the first; src where there is none.
-    pub fn first_param(&self) -> &Tensor {
-        self.params().next().unwrap_or(&self.src)
+    pub fn has(&self, name: &str) -> bool {
+        let mut all = self.beside.iter().chain(self.of_groups());
+        all.any(|tensor| tensor.name() == name)
     }
 
-    /// The element types of src and of the parameters.
-    pub fn dtypes(&self) -> (DType, DType) {
-        (self.src.dtype(), self.first_param().dtype())
+    /// The shape of parameters' gradients: gamma's, or the statistics', where batch norm has no gamma.
+    pub fn params_shape(&self) -> &[usize] {
+        let first = self.params.iter().chain(&self.statistics).next();
+        first.map_or(&[], Tensor::shape)
     }
 
-    /// The shape of diff_gamma and diff_beta: gamma's, or the first statistic's where batch norm has no gamma.
-    pub fn param_grads_shape(&self) -> &[usize] {
-        self.gamma.as_ref().unwrap_or(self.first_param()).shape()
+    /// The element types. Where there is no parameter, they have the type of statistics, else that of sums; statistics
+    /// that are not there have the parameters'.
+    pub fn dtypes(&self) -> DTypes {
+        let data = self.src.dtype();
+        let first = |tensors: &[Tensor]| tensors.first().map(Tensor::dtype);
+        let (params, statistics) = (first(&self.params), first(&self.statistics));
+        let params = params.or(statistics).unwrap_or(data.accumulator());
+        DTypes::from((data, params)).with_statistics(statistics.unwrap_or(params))
     }
 }
 
-/// The tensors in memory.
-pub struct Values<'a, T, P> {
-    /// The shape of src.
-    pub shape: &'a [usize],
-    pub src: Vec<T>,
-    pub diff_dst: Vec<T>,
-    /// With their names.
-    pub statistics: Vec<(&'static str, Vec<P>)>,
-    pub gamma: Option<Vec<P>>,
-    pub beta: Option<Vec<P>>,
+/// A failure if the first tensor has none of these types, or another one not the first's.
+fn expect_alike(tensors: &[Tensor], accepted: &[DType]) -> Result<(), Failure> {
+    let Some((first, others)) = tensors.split_first() else {
+        return Ok(());
+    };
+    first.expect_dtype(accepted)?;
+    let mut others = others.iter();
+    others.try_for_each(|tensor| tensor.expect_dtype(&[first.dtype()]))
 }
 
-impl<'a, T: Element, P: ParamOf<T>> Values<'a, T, P> {
+/// Tensors in memory with their names: those that an operator takes, or those that it gives.
+pub struct Values<T, P, S> {
+    /// Of src's shape.
+    pub data: Named<T>,
+    /// Of gamma's shape.
+    pub params: Named<P>,
+    pub statistics: Named<S>,
+}
+
+/// Tensors of one element type.
+pub type Named<T> = Vec<(&'static str, Vec<T>)>;
+
+impl<T: Element, P: Element, S: Element> Values<T, P, S> {
     /// Reads the file's tensors.
-    pub fn read(input: &Input, arguments: &'a Arguments) -> Result<Self, Failure> {
-        let statistics = arguments.statistics.iter();
-        let statistics = statistics.map(|tensor| Ok((tensor.name(), input.read(tensor)?)));
-        let optional = |param: &Option<Tensor>| param.as_ref().map(|p| input.read(p)).transpose();
+    pub fn read(input: &Input, arguments: &Arguments) -> Result<Self, Failure> {
+        let data = std::iter::once(&arguments.src).chain(&arguments.beside);
         Ok(Self {
-            shape: arguments.src.shape(),
-            src: input.read(&arguments.src)?,
-            diff_dst: input.read(&arguments.diff_dst)?,
-            statistics: statistics.collect::<Result<_, Failure>>()?,
-            gamma: optional(&arguments.gamma)?,
-            beta: optional(&arguments.beta)?,
+            data: read(input, data)?,
+            params: read(input, &arguments.params)?,
+            statistics: read(input, &arguments.statistics)?,
         })
     }
 
-    /// The statistic of a name. One that `Arguments` did not find is empty, which the library refuses.
-    pub fn statistic(&self, name: &str) -> &[P] {
-        let mut statistics = self.statistics.iter();
-        let found = statistics.find(|(statistic, _)| *statistic == name);
-        found.map_or(&[], |(_, values)| values)
+    /// The tensor of src's shape of a name. One that `Arguments` did not find is empty, which the library refuses.
+    pub fn data(&self, name: &str) -> &[T] {
+        find(&self.data, name).unwrap_or_default()
+    }
+
+    /// The statistic of a name, likewise.
+    pub fn statistic(&self, name: &str) -> &[S] {
+        find(&self.statistics, name).unwrap_or_default()
+    }
+
+    pub fn residual(&self) -> Option<&[T]> {
+        find(&self.data, "residual")
+    }
+
+    pub fn gamma(&self) -> Option<&[P]> {
+        find(&self.params, "gamma")
+    }
+
+    pub fn beta(&self) -> Option<&[P]> {
+        find(&self.params, "beta")
     }
 
     /// The same as the reference takes them.
-    pub fn to_f64(&self) -> Result<Values<'a, f64, f64>, Error> {
-        let statistics = self.statistics.iter();
-        let statistics = statistics.map(|(name, values)| Ok((*name, to_f64(name, values)?)));
-        let optional = |name, values: &Option<Vec<P>>| {
-            let values = values.as_deref();
-            values.map(|values| to_f64(name, values)).transpose()
-        };
+    pub fn to_f64(&self) -> Result<Values<f64, f64, f64>, Error> {
         Ok(Values {
-            shape: self.shape,
-            src: to_f64("src in float64", &self.src)?,
-            diff_dst: to_f64("diff_dst in float64", &self.diff_dst)?,
-            statistics: statistics.collect::<Result<_, Error>>()?,
-            gamma: optional("gamma in float64", &self.gamma)?,
-            beta: optional("beta in float64", &self.beta)?,
+            data: all_to_f64(&self.data)?,
+            params: all_to_f64(&self.params)?,
+            statistics: all_to_f64(&self.statistics)?,
         })
     }
+}
+
+fn read<'t, T: Element>(
+    input: &Input,
+    tensors: impl IntoIterator<Item = &'t Tensor>,
+) -> Result<Named<T>, Failure> {
+    let tensors = tensors.into_iter();
+    let read = tensors.map(|tensor| Ok((tensor.name(), input.read(tensor)?)));
+    read.collect()
+}
+
+fn find<'t, T>(tensors: &'t Named<T>, name: &str) -> Option<&'t [T]> {
+    let mut tensors = tensors.iter();
+    let found = tensors.find(|(known, _)| *known == name);
+    found.map(|(_, values)| values.as_slice())
+}
+
+fn all_to_f64<T: Element>(tensors: &Named<T>) -> Result<Named<f64>, Error> {
+    let tensors = tensors.iter();
+    let in_f64 = tensors.map(|(name, values)| Ok((*name, to_f64("a tensor in float64", values)?)));
+    in_f64.collect()
 }

@@ -3,7 +3,6 @@
 use crate::measure::operators::Op;
 use crate::measure::selection::Selection;
 use crate::measure::sets::{Case, Set};
-use clap::ValueEnum as _;
 use wgpu_norm::DType;
 
 /// The cases of a set and of the small one. The first element type comes first: shapes of every kind, small ones; then
@@ -30,8 +29,8 @@ pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
 /// The operators in turns, each in its own order.
 fn alternating(cases: &[Case]) -> Vec<Case> {
     let mut all: Vec<(f64, Case)> = Vec::new();
-    for op in Op::value_variants() {
-        let of_op = cases.iter().filter(|case| case.op == *op);
+    for op in Op::ALL {
+        let of_op = cases.iter().filter(|case| case.op == op);
         let count = of_op.clone().count().max(1) as f64;
         let placed = of_op.cloned().enumerate();
         all.extend(placed.map(|(index, case)| ((index as f64 + 0.5) / count, case)));
@@ -68,7 +67,7 @@ mod tests {
             kinds.len()
         };
         // Two formats of batch norm, and one of each operator over rows.
-        let formats = 1 + Op::value_variants().len();
+        let formats = 1 + Op::GRADIENTS.len();
         assert_eq!(kinds(&all[..5]), formats);
         // But for small shapes of the other types, these are all.
         assert_eq!(kinds(&all[..50]), 4 * formats);

@@ -145,7 +145,8 @@ impl Page {
             self.line("## Results\n");
             self.line(
                 "Fraction of the copy bandwidth: bytes by the model over time, over what a copy kernel moves in the \
-                 same time. At 5n, src and diff_dst count twice; a kernel that reads them once can reach 1.67.\n",
+                 same time. At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once \
+                 can reach 1.67. At 3n, a forward pass's, src does, and 1.5 can be reached.\n",
             );
             self.head(&columns(
                 &[

@@ -27,7 +27,7 @@ pub fn all(results: &Results) -> String {
         lines.extend(summary(&results.rows).iter().map(item));
         if let Some(copy) = results.copy_gb_per_s {
             lines.push(item(format_args!(
-                "copy bandwidth, moving the largest shape's 5n: {copy:.1} GB/s"
+                "copy bandwidth, moving as many bytes as the largest case: {copy:.1} GB/s"
             )));
         }
     }

@@ -30,8 +30,8 @@ struct Scale {
     /// How PyTorch's time would be marked, by GPU time.
     peer: fn(&Row, f64) -> Option<f64>,
     digits: usize,
-    /// Values to reach, and what they are.
-    goals: &'static [f64],
+    /// Whether there are values to reach, and what they are.
+    has_goals: bool,
     legend: &'static str,
     /// Where the scale ends at the latest; marks beyond are drawn at its end.
     most: f64,
@@ -42,7 +42,7 @@ const BANDWIDTH: Scale = Scale {
     value: Row::fraction,
     peer: Row::fraction_in,
     digits: 2,
-    goals: &[1.0, 5.0 / 3.0],
+    has_goals: true,
     legend: "red: as fast as a copy of all readings; the same, if every tensor were read once",
     most: 2.5,
 };
@@ -53,10 +53,26 @@ const LATENCY: Scale = Scale {
     value: |row| Some(row.over_empty_ms.max(0.0) * 1e3),
     peer: |_, _| None,
     digits: 0,
-    goals: &[],
+    has_goals: false,
     legend: "",
     most: f64::INFINITY,
 };
+
+impl Scale {
+    /// Values that these rows are to reach.
+    fn goals(&self, rows: &[&Row]) -> Vec<f64> {
+        if !self.has_goals {
+            return vec![];
+        }
+        let mut goals = vec![1.0];
+        for goal in rows.iter().filter_map(|row| row.fraction_of_one_reading()) {
+            if !goals.contains(&goal) {
+                goals.push(goal);
+            }
+        }
+        goals
+    }
+}
 
 /// The picture as SVG.
 pub fn svg(results: &Results, pytorch: Option<&Pytorch>) -> String {
@@ -116,7 +132,7 @@ impl Plot<'_> {
             .iter()
             .filter_map(|row| (scale.value)(row))
             .chain(peers);
-        let goals = scale.goals.iter().map(|goal| goal * 1.05);
+        let goals = scale.goals(rows).into_iter().map(|goal| goal * 1.05);
         let largest = values
             .filter(|v| v.is_finite())
             .chain(goals)
@@ -213,11 +229,7 @@ impl Plot<'_> {
             let digits = scale.digits;
             let lowest = values.iter().copied().fold(f64::INFINITY, f64::min);
             let highest = values.iter().copied().fold(0.0, f64::max);
-            let worst = if scale.goals.is_empty() {
-                highest
-            } else {
-                lowest
-            };
+            let worst = if scale.has_goals { lowest } else { highest };
             let text = format!("{dtype} {:.digits$} ({worst:.digits$})", median(&values));
             out.text((x, panel.top - 6.0), "start", "note", colour, &text);
             x += 16.0 + 6.0 * text.chars().count() as f64;
@@ -231,12 +243,8 @@ impl Plot<'_> {
             out.text(place, "middle", "note", PALE, &text);
             tick += step;
         }
-        for goal in scale.goals {
-            // One that no model of these rows sets is left out.
-            if *goal > 1.0 && !rows.iter().any(|row| row.models.len() > 1) {
-                continue;
-            }
-            out.line(panel.x(*goal), panel.top - 2.0, panel.bottom, "goal");
+        for goal in scale.goals(rows) {
+            out.line(panel.x(goal), panel.top - 2.0, panel.bottom, "goal");
         }
         for row in rows {
             let line = shapes.iter().position(|shape| shape.shape == row.shape);

@@ -63,6 +63,15 @@ impl Row {
         self.models.first().map(|model| model.fraction_of_copy)
     }
 
+    /// The fraction under the plain model of what is as fast as a copy and reads every tensor once, if the plain model
+    /// counts some twice.
+    pub fn fraction_of_one_reading(&self) -> Option<f64> {
+        match self.models.as_slice() {
+            [plain, .., once] => Some(plain.times as f64 / once.times as f64),
+            _ => None,
+        }
+    }
+
     /// The fraction of the copy bandwidth that another time would be, under the plain model.
     pub fn fraction_in(&self, ms: f64) -> Option<f64> {
         self.fraction().map(|fraction| fraction * self.time_ms / ms)

@@ -39,7 +39,7 @@ pub fn print_rest(results: &Results) -> Result<(), Failure> {
     }
     if let Some(copy) = results.copy_gb_per_s {
         stdout::line(format_args!(
-            "copy bandwidth, moving the largest shape's 5n: {copy:.1} GB/s"
+            "copy bandwidth, moving as many bytes as the largest case: {copy:.1} GB/s"
         ))?;
     }
     match &results.around {
@@ -75,7 +75,7 @@ fn columns(cells: [&str; 18]) -> String {
         kernels,
     ] = cells;
     format!(
-        "{op:<10} {shape:<18} {dtype:<4} {format:<6} {variant:<16} {time:>10} {wall:>10} {over:>10} \
+        "{op:<20} {shape:<18} {dtype:<4} {format:<6} {variant:<16} {time:>10} {wall:>10} {over:>10} \
          {five:>7} {three:>7} {copy:>9} {of_five:>7} {of_three:>7} {of_two:>7} {record:>9} {dispatches:>10} \
          {workspace:>9} {kernels}"
     )

@@ -242,6 +242,76 @@ fn every_type_and_operator() {
 }
 
 #[test]
+fn forward_passes_by_name() {
+    let folder = folder("forward");
+    let (report, plot) = (folder.join("a.json"), folder.join("a.svg"));
+    let file = [
+        "--json",
+        text(&report),
+        "--plot",
+        text(&plot),
+        "--rounds",
+        "1",
+    ];
+    // Flags of gradients do not concern them.
+    let cases = [
+        "--shape",
+        "6x8x50",
+        "--op",
+        "all",
+        "--param-grads",
+        "frozen",
+    ];
+    let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
+    assert_success(&output);
+    let value = json(&report);
+    assert_report(&value, 7);
+    assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
+    let bytes = 4 * 6 * 8 * 50;
+    for (op, times) in [
+        ("batch-norm", &[5, 3][..]),
+        ("layer-norm", &[5, 3]),
+        ("rms-norm", &[5, 3]),
+        ("batch-norm-forward", &[3, 2]),
+        ("batch-norm-inference", &[2]),
+        ("layer-norm-forward", &[3, 2]),
+        ("rms-norm-forward", &[3, 2]),
+    ] {
+        let rows = value["results"].as_array().unwrap();
+        let row = rows.iter().find(|row| row["op"] == op).unwrap();
+        let want: Vec<_> = times.iter().map(|&times| (times, times * bytes)).collect();
+        assert_eq!(models(row), want, "{op}");
+        let gradient = !op.contains("-forward") && !op.contains("-inference");
+        assert_eq!(row["param_grads"] == "frozen", gradient, "{op}");
+    }
+    // What surrounds the kernels, of a forward pass: src there, dst back.
+    let alone = [
+        "--shape",
+        "6x8x50",
+        "--op",
+        "layer-norm-forward",
+        "--dtype",
+        "bf16",
+    ];
+    assert_success(&run(&[&alone[..], &file].concat()));
+    let around = &json(&report)["around"]["host_slices_bytes"];
+    assert_eq!(*around, 2 * 2 * 6 * 8 * 50);
+    // Where nothing is named, the gradients are measured.
+    assert_success(&run(
+        &[&["--set", "small", "--dtype", "f16"], &file[..]].concat()
+    ));
+    let value = json(&report);
+    let mut rows = value["results"].as_array().unwrap().iter();
+    let gradients = ["batch-norm", "layer-norm", "rms-norm"];
+    assert!(rows.all(|row| gradients.iter().any(|op| row["op"] == *op)));
+    assert_failure(
+        &run(&["--op", "batch-norm-backward"]),
+        2,
+        &["invalid value"],
+    );
+}
+
+#[test]
 fn the_small_set() {
     let folder = folder("small");
     let (report, plot) = (folder.join("a.json"), folder.join("a.svg"));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
+mod batch_norm_forward;
 mod broadcast;
 mod files;
 mod hostile;
@@ -15,6 +16,7 @@ mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
 mod rms_norm;
+mod rows_forward;
 
 /// The subcommand of most tests here.
 const BATCH_NORM: &str = "batch-norm-backward";
@@ -678,8 +680,17 @@ fn refuses_element_types() {
     );
     let draft = bf16_parameters().with("variance", counting::<bf16>(&[2]));
     refuse_draft("variance", &draft, &["variance: expected", "f32, got bf16"]);
-    let draft = bf16_parameters().with("gamma", counting::<bf16>(&[2]));
-    refuse_draft("gamma", &draft, &["gamma: expected", "f32, got bf16"]);
+    let draft = bf16_parameters().with("gamma", counting::<f16>(&[2]));
+    refuse_draft(
+        "gamma",
+        &draft,
+        &["gamma: expected", "bf16 or f32, got f16"],
+    );
+    let bf16_statistics = bf16_parameters()
+        .with("mean", counting::<bf16>(&[2]))
+        .with("variance", counting::<bf16>(&[2]));
+    let fragments = ["gamma: expected element type bf16", "got f32"];
+    refuse_draft("gamma-f32", &bf16_statistics, &fragments);
 }
 
 #[test]

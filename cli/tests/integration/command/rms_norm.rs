@@ -227,8 +227,8 @@ fn refuses_element_types() {
     };
     let draft = good().with("gamma", integers);
     refuse("i64", &draft, &[], &["gamma: expected", "got i64"]);
-    let draft = good_of::<bf16, f32>().with("gamma", counting::<bf16>(&[2]));
-    let fragments = ["gamma: expected element type f32", "got bf16"];
+    let draft = good_of::<bf16, bf16>().with("gamma", counting::<f32>(&[2]));
+    let fragments = ["gamma: expected element type bf16", "got f32"];
     refuse("gamma", &draft, &[], &fragments);
 }
 

@@ -1,0 +1,102 @@
+//! Calls with a case's tensors in host memory.
+
+use super::operators::{Op, batch_norm_options, layer_norm_options, rms_norm_options};
+use super::sets::Case;
+use wgpu_norm::{
+    BatchNormArgs, BatchNormForwardArgs, BatchNormInferenceArgs, Element, Error, GpuBatchNorm,
+    GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormArgs, LayerNormForwardArgs, ParamOf,
+    RmsNormArgs, RmsNormForwardArgs,
+};
+
+/// A case's tensors.
+pub struct Slices<T, P> {
+    pub src: Vec<T>,
+    /// Empty for a forward pass.
+    pub diff_dst: Vec<T>,
+    pub mean: Vec<P>,
+    pub variance: Vec<P>,
+    pub gamma: Vec<P>,
+    pub beta: Vec<P>,
+}
+
+impl<T: Element, P: ParamOf<T>> Slices<T, P> {
+    /// One call.
+    pub fn call(&self, gpu: &GpuContext, case: &Case) -> Result<(), Error> {
+        let shape: &[usize] = &case.dims();
+        let (src, diff_dst) = (&self.src, &self.diff_dst);
+        let (mean, variance) = (&self.mean, &self.variance);
+        let (gamma, beta) = (Some(&*self.gamma), Some(&*self.beta));
+        let batch_norm = || GpuBatchNorm::new(gpu, batch_norm_options(case));
+        let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
+        let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
+        match case.op {
+            Op::BatchNorm => pollster::block_on(batch_norm()?.backward(BatchNormArgs {
+                shape,
+                src,
+                diff_dst,
+                mean,
+                variance,
+                gamma,
+            }))
+            .map(drop),
+            Op::BatchNormForward => {
+                pollster::block_on(batch_norm()?.forward(BatchNormForwardArgs {
+                    shape,
+                    src,
+                    gamma,
+                    beta,
+                    running: None,
+                }))
+                .map(drop)
+            }
+            Op::BatchNormInference => {
+                pollster::block_on(batch_norm()?.infer(BatchNormInferenceArgs {
+                    shape,
+                    src,
+                    mean,
+                    variance,
+                    gamma,
+                    beta,
+                }))
+                .map(drop)
+            }
+            Op::LayerNorm => pollster::block_on(layer_norm()?.backward(LayerNormArgs {
+                shape,
+                src,
+                diff_dst,
+                mean,
+                variance,
+                gamma,
+                beta,
+            }))
+            .map(drop),
+            Op::LayerNormForward => {
+                pollster::block_on(layer_norm()?.forward(LayerNormForwardArgs {
+                    shape,
+                    src,
+                    residual: None,
+                    gamma,
+                    beta,
+                    keep_statistics: true,
+                }))
+                .map(drop)
+            }
+            Op::RmsNorm => pollster::block_on(rms_norm()?.backward(RmsNormArgs {
+                shape,
+                src,
+                diff_dst,
+                mean_square: variance,
+                gamma,
+            }))
+            .map(drop),
+            Op::RmsNormForward => pollster::block_on(rms_norm()?.forward(RmsNormForwardArgs {
+                shape,
+                src,
+                residual: None,
+                gamma,
+                keep_statistics: true,
+            }))
+            .map(drop),
+        }
+    }
+}

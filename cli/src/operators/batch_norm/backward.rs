@@ -1,0 +1,125 @@
+//! `wgpu-norm batch-norm-backward`.
+
+use super::super::gradients;
+use super::super::operator::{self, Operator};
+use super::super::tensors::{Arguments, Values};
+use super::{Channels, Layer, LayerArgs};
+use crate::args::GpuArgs;
+use crate::attributes::{self, Choice, choice};
+use crate::check::Expected;
+use crate::failure::Failure;
+use crate::job::Job;
+use clap::Args;
+use wgpu_norm::{
+    BatchNormArgs, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads, ParamOf,
+    Statistics, reference,
+};
+
+/// The gradient of batch normalization in training
+///
+/// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
+/// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
+/// otherwise, diff_gamma and diff_beta in gamma's, or without a gamma in mean's. mean, variance (biased) and gamma are of
+/// shape [C], or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics. There, op
+/// other than batch_norm_backward is a warning.
+#[derive(Debug, Args)]
+pub struct BatchNormBackward {
+    #[command(flatten)]
+    layer: LayerArgs,
+    /// Whether mean and variance were computed from src (batch) or are constants of the gradient
+    /// [default: the file's metadata, else batch]
+    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true)]
+    statistics: Option<Statistics>,
+    /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
+    /// neither: none, and gamma is ignored
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    param_grads: ParamGrads,
+}
+
+/// The operator with its attributes.
+struct Backward(Layer);
+
+/// Runs the subcommand.
+pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Backward::NAME)?;
+    let statistics = attributes::named(command.statistics, &job.input, "statistics")?;
+    let options = BatchNormOptions {
+        statistics: statistics.unwrap_or_default(),
+        param_grads: command.param_grads,
+        ..command.layer.options(&job.input)?
+    };
+    let mut arguments = Arguments::find(&job.input, &["diff_dst"], &["mean", "variance"])?;
+    arguments.params.extend(job.input.optional("gamma")?);
+    let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
+    gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
+    let operator = Backward(Layer::new(options, channels));
+    operator::run(job, gpu, &operator, &arguments)
+}
+
+impl Operator for Backward {
+    const NAME: &'static str = "batch_norm_backward";
+
+    fn attributes(&self) -> String {
+        let statistics = self.0.options.statistics.name();
+        format!("{}, {statistics} statistics", self.0.attributes())
+    }
+
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let (shape, types) = (arguments.src.shape(), arguments.dtypes());
+        let has_gamma = arguments.has("gamma");
+        let plan = match &self.0.channels {
+            Channels::Axis(_) => layer.plan(shape, types, has_gamma),
+            Channels::Broadcast(params) => layer.plan_broadcast(shape, params, types, has_gamma),
+        };
+        plan.map(drop)
+    }
+
+    fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+    ) -> Result<Values<T, P, S>, Error> {
+        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let args = BatchNormArgs {
+            shape,
+            src: values.data("src"),
+            diff_dst: values.data("diff_dst"),
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
+            gamma: values.gamma(),
+        };
+        let grads = match &self.0.channels {
+            Channels::Axis(_) => pollster::block_on(layer.backward_with_statistics(args)),
+            Channels::Broadcast(params) => {
+                pollster::block_on(layer.backward_broadcast_with_statistics(params, args))
+            }
+        };
+        grads.map(gradients::results)
+    }
+
+    fn reference(
+        &self,
+        shape: &[usize],
+        values: &Values<f64, f64, f64>,
+    ) -> Result<Vec<Expected>, Error> {
+        let options = self.0.options;
+        let want = reference::BatchNorm {
+            shape,
+            channel_axes: &self.0.channels.axes(shape),
+            src: values.data("src"),
+            diff_dst: values.data("diff_dst"),
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
+            gamma: values.gamma(),
+            epsilon: options.epsilon,
+            statistics: options.statistics,
+            param_grads: options.param_grads,
+        };
+        want.backward().map(gradients::expected)
+    }
+}

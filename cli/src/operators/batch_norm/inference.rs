@@ -1,0 +1,109 @@
+//! `wgpu-norm batch-norm-inference`.
+
+use super::super::forward;
+use super::super::operator::{self, Operator};
+use super::super::tensors::{Arguments, Values};
+use super::{Channels, Layer, LayerArgs};
+use crate::args::GpuArgs;
+use crate::check::Expected;
+use crate::failure::Failure;
+use crate::job::Job;
+use clap::Args;
+use wgpu_norm::{
+    BatchNormInferenceArgs, Element, Error, GpuBatchNorm, GpuContext, ParamOf, reference,
+};
+
+/// Batch normalization by given statistics
+///
+/// IN holds the tensors src, mean, variance and, optionally, gamma and beta; tensors of other names are ignored. OUT
+/// receives dst, which is gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type. All but src are of
+/// shape [C], or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon. There, op other than
+/// batch_norm_inference is a warning.
+#[derive(Debug, Args)]
+pub struct BatchNormInference {
+    #[command(flatten)]
+    layer: LayerArgs,
+}
+
+/// The operator with its attributes.
+struct Inference(Layer);
+
+/// Runs the subcommand.
+pub fn run(command: &BatchNormInference, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Inference::NAME)?;
+    let options = command.layer.options(&job.input)?;
+    let mut arguments = Arguments::find(&job.input, &[], &["mean", "variance"])?;
+    arguments.params.extend(job.input.optional("gamma")?);
+    arguments.params.extend(job.input.optional("beta")?);
+    let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
+    let operator = Inference(Layer::new(options, channels));
+    operator::run(job, gpu, &operator, &arguments)
+}
+
+impl Operator for Inference {
+    const NAME: &'static str = "batch_norm_inference";
+
+    fn attributes(&self) -> String {
+        self.0.attributes()
+    }
+
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let (shape, types) = (arguments.src.shape(), arguments.dtypes());
+        let (gamma, beta) = (arguments.has("gamma"), arguments.has("beta"));
+        let plan = match &self.0.channels {
+            Channels::Axis(_) => layer.plan_inference(shape, types, gamma, beta),
+            Channels::Broadcast(params) => {
+                layer.plan_inference_broadcast(shape, params, types, gamma, beta)
+            }
+        };
+        plan.map(drop)
+    }
+
+    fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+    ) -> Result<Values<T, P, S>, Error> {
+        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let args = BatchNormInferenceArgs {
+            shape,
+            src: values.data("src"),
+            mean: values.statistic("mean"),
+            variance: values.statistic("variance"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+        };
+        let dst = match &self.0.channels {
+            Channels::Axis(_) => pollster::block_on(layer.infer_with_statistics(args)),
+            Channels::Broadcast(params) => {
+                pollster::block_on(layer.infer_broadcast_with_statistics(params, args))
+            }
+        };
+        Ok(Values {
+            data: vec![("dst", dst?)],
+            params: vec![],
+            statistics: vec![],
+        })
+    }
+
+    fn reference(
+        &self,
+        shape: &[usize],
+        values: &Values<f64, f64, f64>,
+    ) -> Result<Vec<Expected>, Error> {
+        let layer = reference::BatchNormForward {
+            shape,
+            channel_axes: &self.0.channels.axes(shape),
+            src: values.data("src"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+            epsilon: self.0.options.epsilon,
+        };
+        let (mean, variance) = (values.statistic("mean"), values.statistic("variance"));
+        layer.infer(mean, variance).map(forward::expected)
+    }
+}

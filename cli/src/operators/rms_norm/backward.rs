@@ -1,0 +1,102 @@
+//! `wgpu-norm rms-norm-backward`.
+
+use super::super::operator::{self, Operator};
+use super::super::tensors::{Arguments, Values};
+use super::super::{gradients, rows};
+use super::LayerArgs;
+use crate::args::GpuArgs;
+use crate::attributes::{Choice, choice};
+use crate::check::Expected;
+use crate::failure::Failure;
+use crate::job::Job;
+use clap::Args;
+use wgpu_norm::{
+    Element, Error, GpuContext, GpuRmsNorm, ParamGrads, ParamOf, RmsNormArgs, RmsNormOptions,
+    reference,
+};
+
+/// The gradient of RMS normalization
+///
+/// IN holds the tensors src, diff_dst, mean_square and, optionally, gamma; tensors of other names are ignored. OUT
+/// receives diff_src in src's element type and, if there is a gamma and unless --param-grads says otherwise, diff_gamma
+/// in gamma's shape and type. mean_square, the mean of src's squares, has src's axes before begin_norm_axis, with or
+/// without an axis of size 1 for each other, gamma the others; each may also have one axis for all of them.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, epsilon. There, op other than
+/// rms_norm_backward is a warning.
+#[derive(Debug, Args)]
+pub struct RmsNormBackward {
+    #[command(flatten)]
+    layer: LayerArgs,
+    /// The parameter gradient. both: diff_gamma; frozen: none, gamma still scales diff_src; neither: none, and gamma
+    /// is ignored
+    #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
+        default_value = "both")]
+    param_grads: ParamGrads,
+}
+
+/// The operator with its attributes.
+struct Backward(RmsNormOptions);
+
+/// Runs the subcommand.
+pub fn run(command: &RmsNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Backward::NAME)?;
+    let options = RmsNormOptions {
+        param_grads: command.param_grads,
+        ..command.layer.options(&job.input)?
+    };
+    let mut arguments = Arguments::find(&job.input, &["diff_dst"], &["mean_square"])?;
+    arguments.params.extend(job.input.optional("gamma")?);
+    rows::check_shapes(&arguments, options.begin_norm_axis)?;
+    gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
+    operator::run(job, gpu, &Backward(options), &arguments)
+}
+
+impl Operator for Backward {
+    const NAME: &'static str = "rms_norm_backward";
+
+    fn attributes(&self) -> String {
+        super::attributes(&self.0)
+    }
+
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuRmsNorm::new(gpu, self.0)?;
+        let (shape, has_gamma) = (arguments.src.shape(), arguments.has("gamma"));
+        layer.plan(shape, arguments.dtypes(), has_gamma).map(drop)
+    }
+
+    fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+    ) -> Result<Values<T, P, S>, Error> {
+        let layer = GpuRmsNorm::new(gpu, self.0)?;
+        let grads = layer.backward_with_statistics(RmsNormArgs {
+            shape,
+            src: values.data("src"),
+            diff_dst: values.data("diff_dst"),
+            mean_square: values.statistic("mean_square"),
+            gamma: values.gamma(),
+        });
+        pollster::block_on(grads).map(gradients::results)
+    }
+
+    fn reference(
+        &self,
+        shape: &[usize],
+        values: &Values<f64, f64, f64>,
+    ) -> Result<Vec<Expected>, Error> {
+        let want = reference::RmsNorm {
+            shape,
+            begin_norm_axis: rows::reference_axis(shape.len(), self.0.begin_norm_axis),
+            src: values.data("src"),
+            diff_dst: values.data("diff_dst"),
+            mean_square: values.statistic("mean_square"),
+            gamma: values.gamma(),
+            epsilon: self.0.epsilon,
+            param_grads: self.0.param_grads,
+        };
+        want.backward().map(gradients::expected)
+    }
+}

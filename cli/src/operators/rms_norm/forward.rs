@@ -1,0 +1,108 @@
+//! `wgpu-norm rms-norm-forward`.
+
+use super::super::operator::{self, Operator};
+use super::super::tensors::{Arguments, Values};
+use super::super::{forward, rows};
+use super::LayerArgs;
+use crate::args::GpuArgs;
+use crate::check::Expected;
+use crate::failure::Failure;
+use crate::job::Job;
+use clap::Args;
+use wgpu_norm::{
+    Element, Error, GpuContext, GpuRmsNorm, ParamOf, RmsNormForwardArgs, RmsNormForwardOperands,
+    RmsNormOptions, reference,
+};
+
+/// RMS normalization
+///
+/// IN holds the tensor src and, optionally, gamma, and residual, which is added to src first; tensors of other names are
+/// ignored. OUT receives dst, which is gamma · x / √(mean_square + epsilon), and, if there is a residual, sum, which is
+/// x = src + residual, both in src's element type; and mean_square, the mean of x's squares in each row, as
+/// rms-norm-backward takes it (with x as src). mean_square has src's axes before begin_norm_axis, gamma the others, or one
+/// axis for all of them.
+///
+/// mean_square has gamma's element type, else f32 (f64 of f64 data).
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, epsilon. There, op other than
+/// rms_norm_forward is a warning.
+#[derive(Debug, Args)]
+pub struct RmsNormForward {
+    #[command(flatten)]
+    layer: LayerArgs,
+}
+
+/// The operator with its attributes.
+struct Forward(RmsNormOptions);
+
+/// Runs the subcommand.
+pub fn run(command: &RmsNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Forward::NAME)?;
+    let options = command.layer.options(&job.input)?;
+    let mut arguments = Arguments::find(&job.input, &[], &[])?;
+    arguments.beside.extend(job.input.optional("residual")?);
+    arguments.params.extend(job.input.optional("gamma")?);
+    rows::check_shapes(&arguments, options.begin_norm_axis)?;
+    operator::run(job, gpu, &Forward(options), &arguments)
+}
+
+impl Operator for Forward {
+    const NAME: &'static str = "rms_norm_forward";
+
+    fn attributes(&self) -> String {
+        super::attributes(&self.0)
+    }
+
+    fn statistics_shape(&self, arguments: &Arguments) -> Vec<usize> {
+        rows::statistics_shape(arguments.src.shape(), self.0.begin_norm_axis)
+    }
+
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuRmsNorm::new(gpu, self.0)?;
+        let operands = RmsNormForwardOperands {
+            residual: arguments.has("residual"),
+            gamma: arguments.has("gamma"),
+            keep_statistics: true,
+        };
+        let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
+        plan.map(drop)
+    }
+
+    fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+    ) -> Result<Values<T, P, S>, Error> {
+        let layer = GpuRmsNorm::new(gpu, self.0)?;
+        let output = layer.forward_with_statistics(RmsNormForwardArgs {
+            shape,
+            src: values.data("src"),
+            residual: values.residual(),
+            gamma: values.gamma(),
+            keep_statistics: true,
+        });
+        let output = pollster::block_on(output)?;
+        Ok(Values {
+            data: forward::data(output.dst, output.sum),
+            params: vec![],
+            statistics: vec![("mean_square", output.mean_square)],
+        })
+    }
+
+    fn reference(
+        &self,
+        shape: &[usize],
+        values: &Values<f64, f64, f64>,
+    ) -> Result<Vec<Expected>, Error> {
+        let layer = reference::RmsNormForward {
+            shape,
+            begin_norm_axis: rows::reference_axis(shape.len(), self.0.begin_norm_axis),
+            src: values.data("src"),
+            residual: values.residual(),
+            gamma: values.gamma(),
+            epsilon: self.0.epsilon,
+        };
+        layer.forward().map(forward::expected)
+    }
+}
