@@ -109,7 +109,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
         count,
         select(a.shift, b.shift, take_b),
         select(from_a, from_b, take_b),
-        (a.m2 + b.m2) + step * step * (a.count * (b.count / total)),
+        (a.m2 + b.m2) + step * (step * (a.count * (b.count / total))),
     );
 }
 
@@ -121,7 +121,7 @@ fn merge_records(a: Record, b: Record) -> Record {
     let step = apart + (b.z - a.z);
     let from_a = a.z + step * (b.x / total);
     let from_b = b.z - step * (a.x / total);
-    let m2 = (a.w + b.w) + step * step * (a.x * (b.x / total));
+    let m2 = (a.w + b.w) + step * (step * (a.x * (b.x / total)));
     let take_b = a.x == 0.0 || (abs(from_b) < abs(from_a) && b.x > 0.0);
     return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
 }

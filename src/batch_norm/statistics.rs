@@ -47,7 +47,8 @@ macro_rules! merge {
                 let step = apart + (other.delta - self.delta);
                 let from_self = self.delta + step * (other.count / total);
                 let from_other = other.delta - step * (self.count / total);
-                let m2 = (self.m2 + other.m2) + step * step * (self.count * (other.count / total));
+                let weight = self.count * (other.count / total);
+                let m2 = (self.m2 + other.m2) + step * (step * weight);
                 // Of two shifts the one nearer to the mean.
                 let nearer = from_other.abs() < from_self.abs() && other.count > 0.0;
                 let (shift, delta) = match self.count == 0.0 || nearer {

@@ -22,6 +22,8 @@ pub(super) enum Values {
     LargeMean,
     /// The same with a million deviations.
     HugeMean,
+    /// src whose squares are beyond the range of f32.
+    Vast,
     /// Results beyond the range of f16.
     Overflow,
     /// diff_dst, or of a forward pass src, is every number of its type of 16 bits, and with constant statistics so is the
@@ -32,13 +34,14 @@ pub(super) enum Values {
 }
 
 impl Values {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Equal,
         Self::Alternating,
         Self::Alike,
         Self::TinyVariance,
         Self::LargeMean,
         Self::HugeMean,
+        Self::Vast,
         Self::Overflow,
         Self::Patterns,
         Self::Roundings,
@@ -54,6 +57,7 @@ impl Values {
             Self::TinyVariance => "tiny_variance",
             Self::LargeMean => "large_mean",
             Self::HugeMean => "huge_mean",
+            Self::Vast => "vast",
             Self::Overflow => "overflow",
             Self::Patterns => "patterns",
             Self::Roundings => "roundings",
@@ -122,6 +126,11 @@ fn src_and_statistics(
             around(n, 4e6, 7.0),
             around(groups, 4e6, 2.0),
             around(groups, 16.0, 4.0),
+        ],
+        Values::Vast => [
+            around(n, 1e21, 1e16),
+            around(groups, 1e21, 1e15),
+            around(groups, 3e31, 1e31),
         ],
         Values::Patterns | Values::Roundings => {
             [around(n, 0.5, 2.0), vec![0.0; groups], vec![0.5; groups]]

@@ -86,20 +86,47 @@ fn long_loops() {
     }
 }
 
+/// Of every operator, as the quick run takes the default list.
 #[test]
 fn the_list_has_every_algorithm_and_type() {
+    use Algorithm::*;
+    let of_channels = [
+        General,
+        ChannelsLast,
+        ChannelsFirst,
+        FusedChannelsFirst,
+        FusedChannelsLast,
+    ];
+    let (of_inference, of_rows) = (&of_channels[..3], &[RowsInRegisters, RowsReadTwice][..]);
     let cases = cases(false);
-    for algorithm in Algorithm::ALL {
-        assert!(
-            cases.iter().any(|case| case.algorithm() == Some(algorithm)),
-            "{algorithm}"
-        );
+    for (operator, algorithms) in [
+        ("batch_norm_backward", &of_channels[..]),
+        ("batch_norm_forward", &of_channels),
+        ("batch_norm_inference", of_inference),
+        ("layer_norm_backward", of_rows),
+        ("layer_norm_forward", of_rows),
+        ("rms_norm_backward", of_rows),
+        ("rms_norm_forward", of_rows),
+    ] {
+        let own = || cases.iter().filter(|case| case.operator() == operator);
+        for algorithm in algorithms {
+            let forced = own().any(|case| case.algorithm() == Some(*algorithm));
+            assert!(forced, "{operator} {algorithm}");
+        }
+        for data in DType::ALL {
+            assert!(own().any(|case| case.data() == data), "{operator} {data}");
+        }
     }
     for data in DType::ALL {
         for params in DType::ALL {
-            let any = |case: &Case| (case.data(), case.params()) == (data, params);
-            let listed = cases.iter().any(any);
-            assert_eq!(listed, data.accepts_params(params), "{data} {params}");
+            for statistics in DType::ALL {
+                let types = (data, params, statistics);
+                let any = |case: &Case| (case.data(), case.params(), case.statistics()) == types;
+                let listed = cases.iter().any(any);
+                let wider = statistics == DType::F32 && data.accepts_params(statistics);
+                let legal = data.accepts_params(params) && (statistics == params || wider);
+                assert_eq!(listed, legal, "{types:?}");
+            }
         }
     }
 }
@@ -113,6 +140,16 @@ fn an_id_that_makes_no_sense_is_refused() {
         ("batch_norm_backward/2x-3/nxc/f32", "shape"),
         ("batch_norm_backward/2x3/nxc/f32/fast", "fast"),
         ("batch_norm_backward/2x3/nxc/f32-f16", "f32-f16"),
+        ("batch_norm_forward/2x3/nxc/f16-f32-f16", "f16-f32-f16"),
+        ("batch_norm_forward/2x3/nxc/f16-f16-f64", "f16-f16-f64"),
+        (
+            "batch_norm_forward/2x3/nxc/f16-f16-f16-f16",
+            "f16-f16-f16-f16",
+        ),
+        ("batch_norm_forward/2x3/nxc/running=x", "running=x"),
+        ("batch_norm_forward/2x3/nxc/residual", "residual"),
+        ("batch_norm_inference/2x3/nxc/running", "running"),
+        ("rms_norm_forward/2x3/no_beta", "no_beta"),
         ("batch_norm_backward/2x3/nxc/f32/tile=0", "tile=0"),
         ("batch_norm_backward/2x3/nxc/f32/windows=x", "windows=x"),
         ("layer_norm_backward/2x3/axis_2", "axis_2"),
@@ -121,6 +158,7 @@ fn an_id_that_makes_no_sense_is_refused() {
             "elements",
         ),
         ("batch_norm_backward/100000x100000/nxc/f32", "elements"),
+        ("layer_norm_forward/0x99999999x99999999/axis_1", "elements"),
     ] {
         let error = id.parse::<Case>().unwrap_err();
         assert!(matches!(
@@ -131,6 +169,27 @@ fn an_id_that_makes_no_sense_is_refused() {
             }
         ));
         assert!(error.to_string().contains(word), "{id}: {error}");
+    }
+}
+
+/// An ID says what is not as usual, in one way.
+#[test]
+fn an_id_is_written_as_it_is_read() {
+    for (id, written) in [
+        (
+            "batch_norm_forward/2x3/running=0.25/f16-f16-f16/nxc",
+            "batch_norm_forward/2x3/nxc/running/f16",
+        ),
+        (
+            "batch_norm_forward/2x3/f16-f16-f32/running_unbiased=0.1/ncx",
+            "batch_norm_forward/2x3/ncx/running_unbiased=0.1/f16-f16-f32",
+        ),
+        (
+            "layer_norm_forward/2x3/no_beta/residual/no_gamma/axis_0",
+            "layer_norm_forward/2x3/axis_0/no_gamma/residual/f32",
+        ),
+    ] {
+        assert_eq!(id.parse::<Case>().unwrap().to_string(), written);
     }
 }
 
@@ -149,6 +208,12 @@ fn what_cannot_run_is_not_passed() {
         "batch_norm_backward/2x3/params_2x2/f32",
         "layer_norm_backward/2x3/f32/halves",
         "batch_norm_backward/2x3/params_2x1/f32/two_shards",
+        "batch_norm_forward/2x3/nxc/f32/in_place",
+        "batch_norm_forward/2x3/params_2x1/f32/two_shards",
+        "batch_norm_forward/2x3/nxc/running=2/f32",
+        "batch_norm_forward/1x3/nxc/running_unbiased/f32",
+        "batch_norm_inference/2x3/nxc/f32/halves",
+        "layer_norm_forward/2x3/f32/halves",
     ] {
         assert!(run(id).is_err(), "{id}");
     }
