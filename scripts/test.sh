@@ -153,8 +153,9 @@ with_drivers cargo test --doc || failed=yes
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in backward record synchronized; do
+for example in backward record synchronized "digits -- --steps 20"; do
     heading "example $example"
+    # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example
 done
 

@@ -31,8 +31,9 @@ struct Sums {
 // Count, shift, δ, M2.
 alias Record = real4;
 
-// Of tensors, where statistics are given.
+// Of tensors, where statistics are given; else nothing is known before.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+    if !statistics_given { return Cell(real4(), real4(), real4(1.0), real4(1.0), real4()); }
     let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
     return Cell(load_mean(vec4_index), real4(), r, real4(1.0), real4());
 }
@@ -55,15 +56,16 @@ fn combine(cell: Cell, words: Words) -> Cell {
     return Cell(cell.shift, cell.delta, words.x, cell.gamma, cell.beta);
 }
 
-// A cell with what follows from its sums.
+// A cell with what follows from its sums. Before, r is 1, and in a record that is multiplied by gamma.
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
     let variance = sums.m2 / max(sums.count, real4(1.0));
-    return Cell(sums.shift, sums.delta, real4(1.0) / sqrt(variance + real4(scalars.epsilon)), cell.gamma, cell.beta);
+    let r = real4(1.0) / sqrt(variance + real4(scalars.epsilon));
+    return Cell(sums.shift, sums.delta, r, cell.r * cell.gamma, cell.beta);
 }
 
 // The records of four cells, side by side.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
-    let given = Cell(real4(), real4(), real4(), load_gamma(vec4_index), load_beta(vec4_index));
+    let given = Cell(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
     let cell = with_sums(given, sums, scalars);
     return Words(cell.shift, cell.delta, cell.r * cell.gamma, cell.beta);
 }

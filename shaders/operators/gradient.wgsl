@@ -100,6 +100,9 @@ fn record_of_row(cell: Cell, count: real) -> real4 {
     return real4();
 }
 
+// Statistics are given.
+fn store_row(row: u32, cell: Cell) {}
+
 // Nothing is added before the layer.
 fn sum_of(element: Element) -> real4 {
     return real4();

@@ -72,6 +72,11 @@ fn record_of_row(cell: Cell, count: real) -> real4 {
     return real4(0.0, cell.mean_square.x * count, 0.0, 0.0);
 }
 
+// What is known of a row, as tensors.
+fn store_row(row: u32, cell: Cell) {
+    store_one_mean_square(row, cell.mean_square.x);
+}
+
 fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
     return Element(src + residual);
 }

@@ -73,6 +73,12 @@ fn record_of_row(cell: Cell, count: real) -> real4 {
     return real4(count, cell.shift.x, cell.delta.x, cell.variance.x * count);
 }
 
+// What is known of a row, as tensors.
+fn store_row(row: u32, cell: Cell) {
+    store_one_mean(row, cell.shift.x + cell.delta.x);
+    store_one_variance(row, cell.variance.x);
+}
+
 fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
     return Element(src + residual);
 }

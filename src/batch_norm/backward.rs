@@ -41,7 +41,19 @@ impl GpuBatchNorm {
     /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
     /// limits, an element type that the adapter cannot run, variance + epsilon not above 0 (naming the
     /// channel), memory or device lost. Nothing is uploaded before all arguments are checked.
-    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BatchNormArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.backward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
+    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         args: BatchNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
@@ -82,13 +94,13 @@ impl GpuBatchNorm {
     ///
     /// As those of [`backward`](Self::backward), and [`Error::Argument`] naming the axis where
     /// `param_shape` is neither 1 nor src's size.
-    pub async fn backward_broadcast<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn backward_broadcast<T: Element, P: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormArgs<'_, T, P, S>,
+        args: BatchNormArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
+        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, P>(), has_gamma)?;
         self.run(&plan, args).await
     }
 

@@ -116,7 +116,19 @@ impl GpuBatchNorm {
     ///
     /// As those of [`backward`](Self::backward); [`Error::Argument`] for a weight that is not from 0 to 1, or the unbiased
     /// variance of channels with one element. Nothing is uploaded before all arguments are checked.
-    pub async fn forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BatchNormForwardArgs<'_, T, P>,
+    ) -> Result<BatchNormOutput<T, P>, Error> {
+        self.forward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`forward`](Self::forward), and [`Error::StatisticsDType`].
+    pub async fn forward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, Error> {
@@ -132,11 +144,11 @@ impl GpuBatchNorm {
     ///
     /// As those of [`forward`](Self::forward), and [`Error::Argument`] naming the axis where `param_shape` is neither 1
     /// nor src's size.
-    pub async fn forward_broadcast<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn forward_broadcast<T: Element, P: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormForwardArgs<'_, T, P, S>,
-    ) -> Result<BatchNormOutput<T, S>, Error> {
+        args: BatchNormForwardArgs<'_, T, P>,
+    ) -> Result<BatchNormOutput<T, P>, Error> {
         let layout = geometry::broadcast_layout(args.shape, param_shape)?;
         self.run_forward(layout, args).await
     }

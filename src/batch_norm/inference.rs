@@ -58,7 +58,19 @@ impl GpuBatchNorm {
     /// # Errors
     ///
     /// As those of [`backward`](Self::backward).
-    pub async fn infer<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn infer<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BatchNormInferenceArgs<'_, T, P>,
+    ) -> Result<Vec<T>, Error> {
+        self.infer_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`infer`](Self::infer), and [`Error::StatisticsDType`].
+    pub async fn infer_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         args: BatchNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
@@ -72,10 +84,10 @@ impl GpuBatchNorm {
     /// # Errors
     ///
     /// As those of [`backward_broadcast`](Self::backward_broadcast).
-    pub async fn infer_broadcast<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn infer_broadcast<T: Element, P: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormInferenceArgs<'_, T, P, S>,
+        args: BatchNormInferenceArgs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
         let layout = geometry::broadcast_layout(args.shape, param_shape)?;
         self.run_inference(layout, args).await

@@ -3,6 +3,7 @@
 //! * `load_TENSOR(vec4) -> real4`, `store_TENSOR(vec4, value)`
 //! * `store_part_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
 //!   odd count's last 16-bit word the upper half is padding that belongs to the tensor; it becomes 0.
+//! * `store_one_TENSOR(index, value)`: one element, of 32 bits or 64.
 //! * `store_some_TENSOR(vec4, value, some)`: the words of which all elements are among `some`.
 //! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_part_vector_TENSOR`: the same of vectors.
 
@@ -214,6 +215,14 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
         }
     }
 
+    /// The write of an element that has words of its own.
+    pub fn store_one(&self) -> String {
+        let Self { tensor, array, .. } = self;
+        format!(
+            "fn store_one_{tensor}(index: u32, value: real) {{\n    {array}[index] = value;\n}}\n"
+        )
+    }
+
     /// Writes of some words of four elements, for vec4s that others store words of.
     pub fn store_some(&self) -> String {
         let tensor = self.tensor;
@@ -287,6 +296,11 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
 fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{}}
 "
     )
+}
+
+/// No element is written by itself.
+pub(super) fn absent_store_one(tensor: &str) -> String {
+    format!("fn store_one_{tensor}(index: u32, value: real) {{}}\n")
 }
 
 /// The sums of all channels, one by one.

@@ -128,7 +128,7 @@ impl Body {
                 result: Tensor::Dst,
                 statistics: &[],
                 inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[Tensor::Sum],
+                outputs: &[Tensor::Sum, Tensor::Mean, Tensor::Variance],
                 pairs: true,
                 shared_reals: 8,
                 block_rows: 64,

@@ -21,8 +21,10 @@ constants! {
         scaled: bool,
         /// beta is given.
         offset: bool,
-        /// Each row's statistics go to the workspace.
+        /// Each row's statistics go to the workspace,
         kept: bool,
+        /// or to their own tensors, whose elements do not share words.
+        stored: bool,
         /// The parameters' gradients are wanted.
         summed: bool,
         /// A workgroup adds up its sums of a column before it writes them.
@@ -78,8 +80,15 @@ pub(super) const ENTRY: Entry = Entry {
         Operand::Workspace,
         Operand::Result,
         Operand::Sum,
+        Operand::NewStatistics,
     ],
-    optional: &[Operand::Residual, Operand::Params, Operand::Sum],
+    optional: &[
+        Operand::Residual,
+        Operand::Params,
+        Operand::Workspace,
+        Operand::Sum,
+        Operand::NewStatistics,
+    ],
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",

@@ -72,9 +72,15 @@ impl Variant {
             });
             let sum = self.bound.iter().find(|&&tensor| tensor == Tensor::Sum);
             self.exact.extend(sum);
-            self.exact.sort();
-            self.exact.dedup();
         }
+        if self.kernel == Kernel::RowsFused {
+            // Invocations store one statistic each, beside others'.
+            let stored = self.bound.iter().copied();
+            let stored = stored.filter(|&t| t.is_statistic() && self.body.writes(t));
+            self.exact.extend(stored);
+        }
+        self.exact.sort();
+        self.exact.dedup();
         let by_words = |t: &Tensor| *t == Tensor::Sums || self.exact.contains(t);
         // f64 has words of 64 bits anyway.
         if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
@@ -209,6 +215,8 @@ impl Variant {
             parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
         }
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
+        let given = !self.body.statistics().is_empty();
+        parts.push(Constant::Flag(given).declaration("statistics_given"));
         for (name, value) in &self.constants {
             parts.push(value.declaration(name));
         }
@@ -300,6 +308,12 @@ impl Variant {
                 if self.shares_vec4s() && is_data {
                     texts.push(accessors.store_some());
                 }
+                texts.push(
+                    match self.kernel == Kernel::RowsFused && tensor.is_statistic() {
+                        true => accessors.store_one(),
+                        false => accessors::absent_store_one(name),
+                    },
+                );
             }
         }
         if reads.is_none() {
@@ -312,6 +326,7 @@ impl Variant {
         }
         if writes.is_none() {
             texts.push(accessors::absent_store(name));
+            texts.push(accessors::absent_store_one(name));
         }
         if let (Some(vec4s), true) = (self.vector_vec4s(), is_data) {
             if reads != Some(true) {
@@ -327,10 +342,11 @@ impl Variant {
 
 /// Whether a text calls a function that reads or writes what it knows by a name.
 fn calls(text: &str, name: &str) -> bool {
-    const PREFIXES: [&str; 7] = [
+    const PREFIXES: [&str; 8] = [
         "load_",
         "load_vector_",
         "store_",
+        "store_one_",
         "store_part_",
         "store_some_",
         "store_vector_",

@@ -42,7 +42,19 @@ impl GpuLayerNorm {
     /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
     /// [`Error::Argument`] for `begin_norm_axis` out of range, or gamma or beta missing from an affine
     /// layer or given to another.
-    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: LayerNormArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.backward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
+    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         args: LayerNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {

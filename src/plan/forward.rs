@@ -241,7 +241,7 @@ pub(crate) fn rows_forward(profile: &Profile, problem: &RowsForward) -> Result<P
             dispatches.extend(planner.finish(&none, &derived, Route::Whole)?);
         }
     } else if algorithm == Algorithm::RowsInRegisters {
-        let kept = match problem.keep_statistics {
+        let kept = match problem.keep_statistics && !in_registers.stores_statistics(&tensors) {
             true => Some(workspace.reserve(problem.rows.into())?),
             false => None,
         };

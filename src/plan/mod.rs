@@ -266,10 +266,12 @@ pub(crate) struct Planner<'a> {
 impl Planner<'_> {
     /// Why a kernel cannot be bound, if the adapter does not allow it all of its bindings.
     fn too_many_bindings(&self, kernel: Kernel) -> Option<String> {
-        let (needed, allowed) = (
-            kernel.entry().tensors(self.body).len(),
-            self.profile.max_storage_buffers,
-        );
+        self.more_bindings_than_allowed(kernel.entry().tensors(self.body).len())
+    }
+
+    /// Why so many buffers cannot be bound at once, if they cannot.
+    fn more_bindings_than_allowed(&self, needed: usize) -> Option<String> {
+        let allowed = self.profile.max_storage_buffers;
         (needed > allowed as usize)
             .then(|| format!("it binds {needed} storage buffers, the device allows {allowed}"))
     }

@@ -8,7 +8,7 @@ use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
 use crate::geometry::Grid;
-use crate::kernels::{Kernel, RowsFused, RowsFusedUniforms, Scalars};
+use crate::kernels::{RowsFused, RowsFusedUniforms, Scalars};
 use crate::{DType, Error};
 use std::ops::Range;
 
@@ -32,7 +32,17 @@ impl Planner<'_> {
         {
             return Some("its partial sums would outgrow the tensor".to_owned());
         }
-        self.too_many_bindings(Kernel::RowsFused)
+        let all = tensors.bound_at_once();
+        let outputs = tensors.outputs.len() * usize::from(!self.stores_statistics(tensors));
+        let workspace = outputs > 0;
+        self.more_bindings_than_allowed(all.len() - outputs + usize::from(workspace))
+    }
+
+    /// Whether statistics that are written go to their own tensors: elements of 16 bits share words, which would have to be
+    /// written at once.
+    pub fn stores_statistics(&self, tensors: &Tensors) -> bool {
+        let mut outputs = tensors.outputs.iter();
+        outputs.any(|output| output.tensor.is_statistic() && output.dtype.size() >= 4)
     }
 
     /// As many splits at a time as there is room for their sums of columns.
@@ -103,6 +113,7 @@ impl Planner<'_> {
             scaled: tensors.used_gamma().is_some(),
             offset: tensors.beta.is_some(),
             kept: kept.is_some(),
+            stored: self.stores_statistics(tensors),
             summed: tensors.param_grads(),
             add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
         };
@@ -117,8 +128,14 @@ impl Planner<'_> {
                 let statistics = tensors.statistics.all();
                 bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
                 bindings.extend(tensors.params().map(Binding::whole));
-                bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
+                if tensors.param_grads() || kept.is_some() {
+                    bindings.push(Binding::workspace());
+                }
+                bindings.push(window.bind(&tensors.result));
                 bindings.extend(tensors.sum.as_ref().map(|sum| window.bind(sum)));
+                if self.stores_statistics(tensors) {
+                    bindings.extend(tensors.output_bindings());
+                }
                 Ok(self.dispatch(
                     kernel,
                     rows.workgroup_size,

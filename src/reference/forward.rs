@@ -393,11 +393,10 @@ impl Moments {
     }
 
     /// The first mean is rounded, so the differences from it do not add up to 0; what they add up to corrects it.
-    fn mean(&self) -> f64 {
-        let first = self.first_mean();
-        match first.is_finite() {
-            true => first + self.d.total() / self.count.max(1.0),
-            false => first, // d is NaN
+    fn correction(&self) -> f64 {
+        match self.first_mean().is_finite() {
+            true => self.d.total() / self.count.max(1.0),
+            false => 0.0, // d is NaN
         }
     }
 
@@ -426,7 +425,9 @@ fn moments(
 
 /// What one channel or row is normalized with.
 struct Group {
+    /// The mean in two parts: one number would be off by much of what f64 holds of a deviation that is small beside it.
     mean: f64,
+    correction: f64,
     variance: f64,
     r: f64,
     /// √(mean² + variance), the root mean square, if kernels round x, and 0 if x is stored.
@@ -435,9 +436,10 @@ struct Group {
 
 fn groups(moments: &[Moments], epsilon: f64, x_is_sum: bool) -> Result<Vec<Group>, Error> {
     let group = |moments: &Moments| {
-        let (mean, variance) = (moments.mean(), moments.variance());
+        let (mean, variance) = (moments.first_mean(), moments.variance());
         Group {
             mean,
+            correction: moments.correction(),
             variance,
             r: 1.0 / (variance + epsilon).sqrt(),
             rounded: match x_is_sum {
@@ -452,14 +454,15 @@ fn groups(moments: &[Moments], epsilon: f64, x_is_sum: bool) -> Result<Vec<Group
 impl Group {
     /// x̂ and its scale. r has half the relative error of the variance.
     fn x_hat(&self, x: f64) -> (f64, f64) {
-        let x_hat = (x - self.mean) * self.r;
+        let x_hat = ((x - self.mean) - self.correction) * self.r;
         let of_statistics = VARIANCE / 2.0 * x_hat.abs() + self.variance.sqrt() * self.r;
         let of_rounding = self.rounded * self.r * (x_hat.abs() + 2.0) / SUM_ULPS;
         (x_hat, of_statistics + of_rounding)
     }
 
     fn mean(&self) -> (f64, f64) {
-        (self.mean, self.mean.abs() + self.variance.sqrt())
+        let mean = self.mean + self.correction;
+        (mean, mean.abs() + self.variance.sqrt())
     }
 
     fn variance(&self) -> (f64, f64) {

@@ -34,7 +34,19 @@ impl GpuRmsNorm {
     /// # Errors
     ///
     /// As those of [`GpuLayerNorm::backward`](crate::GpuLayerNorm::backward).
-    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: RmsNormArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.backward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
+    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         args: RmsNormArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {

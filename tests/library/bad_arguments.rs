@@ -94,7 +94,7 @@ fn epsilons() {
             dtype: DType::F32,
         };
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            let error = layer.plan(&[2, 3], dtype, dtype, false).unwrap_err();
+            let error = layer.plan(&[2, 3], (dtype, dtype), false).unwrap_err();
             assert_eq!(error, want);
         }
         let mut case = case();

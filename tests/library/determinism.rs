@@ -241,10 +241,10 @@ every_pair!(windows_give_the_bits_of_the_whole);
 fn what_cannot_be_cut_is_an_error() {
     let subject = one(false).with_profile("in windows", |profile| profile.max_binding = 4096);
     let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
-    let plan = |shape: &[usize]| layer.plan(shape, f32::DTYPE, f32::DTYPE, true);
+    let plan = |shape: &[usize]| layer.plan(shape, (f32::DTYPE, f32::DTYPE), true);
     // Axes that do not fold.
     let (shape, params) = ([6, 20, 6, 5], [6, 1, 6, 1]);
-    let error = layer.plan_broadcast(&shape, &params, f32::DTYPE, f32::DTYPE, true);
+    let error = layer.plan_broadcast(&shape, &params, (f32::DTYPE, f32::DTYPE), true);
     let error = error.unwrap_err();
     let Error::Limit {
         what,
@@ -344,7 +344,7 @@ fn a_tensor_beyond_the_binding_limit() {
     let options = options_in(DataFormat::Ncx);
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let dispatches = |shape: &[usize]| {
-        let plan = layer.plan(shape, f32::DTYPE, f32::DTYPE, true).unwrap();
+        let plan = layer.plan(shape, (f32::DTYPE, f32::DTYPE), true).unwrap();
         plan.dispatches()
     };
     if subject.gpu.profile().max_binding < bytes {

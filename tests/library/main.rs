@@ -15,4 +15,5 @@ mod layer_norm;
 mod operators;
 mod oracles;
 mod record;
+mod statistics;
 mod verify;

@@ -1,0 +1,228 @@
+//! The two norms as layers of a network: parameters, forward, backward.
+
+use crate::data::SIDE;
+use crate::plain::Param;
+use wgpu_norm::{
+    BatchNormArgs, BatchNormForwardArgs, BatchNormInferenceArgs, BatchNormOptions, BatchNormOutput,
+    DataFormat, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormArgs,
+    LayerNormForwardArgs, LayerNormOptions, LayerNormOutput, RunningStatistics, RunningUpdate,
+    RunningVariance,
+};
+
+pub const EPSILON: f64 = 1e-5;
+
+/// As PyTorch has it: a tenth of the batch's statistics, and the unbiased variance.
+pub const UPDATE: RunningUpdate = RunningUpdate {
+    weight: 0.1,
+    variance: RunningVariance::Unbiased,
+};
+
+/// Batch norm of images, (N, C, H, W).
+pub struct BatchNorm {
+    norm: GpuBatchNorm,
+    pub gamma: Param,
+    pub beta: Param,
+    pub running: Running,
+}
+
+/// Running statistics of each channel.
+#[derive(Clone)]
+pub struct Running {
+    pub mean: Vec<f32>,
+    pub variance: Vec<f32>,
+}
+
+/// What a forward pass of batch norm leaves to the backward pass and to the check.
+pub struct BatchNormPass {
+    pub shape: [usize; 4],
+    pub src: Vec<f32>,
+    pub output: BatchNormOutput<f32, f32>,
+    pub running_before: Running,
+}
+
+impl BatchNorm {
+    pub fn new(gpu: &GpuContext, channels: usize) -> Result<Self, Error> {
+        let options = BatchNormOptions {
+            data_format: DataFormat::Ncx,
+            ..BatchNormOptions::new(EPSILON)
+        };
+        Ok(Self {
+            norm: GpuBatchNorm::new(gpu, options)?,
+            gamma: Param::new(vec![1.0; channels]),
+            beta: Param::new(vec![0.0; channels]),
+            running: Running {
+                mean: vec![0.0; channels],
+                variance: vec![1.0; channels],
+            },
+        })
+    }
+
+    /// Normalizes by the batch's own statistics, and lets the running ones follow.
+    pub async fn forward(&mut self, src: Vec<f32>) -> Result<BatchNormPass, Error> {
+        let shape = self.shape(&src);
+        let running_before = self.running.clone();
+        let args = BatchNormForwardArgs {
+            shape: &shape,
+            src: &src,
+            gamma: Some(&self.gamma.value),
+            beta: Some(&self.beta.value),
+            running: Some(RunningStatistics {
+                mean: &mut self.running.mean,
+                variance: &mut self.running.variance,
+                update: UPDATE,
+            }),
+        };
+        let output = self.norm.forward(args).await?;
+        Ok(BatchNormPass {
+            shape,
+            src,
+            output,
+            running_before,
+        })
+    }
+
+    /// The gradients. mean and variance go in as `forward` returned them.
+    pub async fn backward(
+        &self,
+        pass: &BatchNormPass,
+        diff_dst: &[f32],
+    ) -> Result<Grads<f32, f32>, Error> {
+        let args = BatchNormArgs {
+            shape: &pass.shape,
+            src: &pass.src,
+            diff_dst,
+            mean: &pass.output.mean,
+            variance: &pass.output.variance,
+            gamma: Some(&self.gamma.value),
+        };
+        self.norm.backward(args).await
+    }
+
+    /// Normalizes by the running statistics.
+    pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
+        let args = BatchNormInferenceArgs {
+            shape: &self.shape(src),
+            src,
+            mean: &self.running.mean,
+            variance: &self.running.variance,
+            gamma: Some(&self.gamma.value),
+            beta: Some(&self.beta.value),
+        };
+        self.norm.infer(args).await
+    }
+
+    pub fn learn(&mut self, grads: &Grads<f32, f32>) {
+        learn(&mut self.gamma, &mut self.beta, grads);
+    }
+
+    pub fn shape(&self, src: &[f32]) -> [usize; 4] {
+        let channels = self.gamma.value.len();
+        [src.len() / (channels * SIDE * SIDE), channels, SIDE, SIDE]
+    }
+}
+
+/// Layer norm of a matrix's rows, after a residual is added.
+pub struct LayerNorm {
+    norm: GpuLayerNorm,
+    pub gamma: Param,
+    pub beta: Param,
+}
+
+/// What a forward pass of layer norm leaves to the backward pass and to the check.
+pub struct LayerNormPass {
+    pub shape: [usize; 2],
+    pub src: Vec<f32>,
+    pub residual: Vec<f32>,
+    pub output: LayerNormOutput<f32, f32>,
+}
+
+impl LayerNorm {
+    pub fn new(gpu: &GpuContext, columns: usize) -> Result<Self, Error> {
+        let options = LayerNormOptions {
+            epsilon: EPSILON,
+            ..LayerNormOptions::default() // along the last axis, with gamma and beta
+        };
+        Ok(Self {
+            norm: GpuLayerNorm::new(gpu, options)?,
+            gamma: Param::new(vec![1.0; columns]),
+            beta: Param::new(vec![0.0; columns]),
+        })
+    }
+
+    /// Normalizes the rows of src + residual, and keeps their statistics for the gradient.
+    pub async fn forward(&self, src: Vec<f32>, residual: Vec<f32>) -> Result<LayerNormPass, Error> {
+        let output = self.run(&src, &residual, true).await?;
+        Ok(LayerNormPass {
+            shape: self.shape(&src),
+            src,
+            residual,
+            output,
+        })
+    }
+
+    /// The gradients. The sum is what was normalized, so it takes src's place, and diff_src is the gradient of both
+    /// summands.
+    pub async fn backward(
+        &self,
+        pass: &LayerNormPass,
+        diff_dst: &[f32],
+    ) -> Result<Grads<f32, f32>, Error> {
+        let args = LayerNormArgs {
+            shape: &pass.shape,
+            src: pass.normalized(),
+            diff_dst,
+            mean: &pass.output.mean,
+            variance: &pass.output.variance,
+            gamma: Some(&self.gamma.value),
+            beta: Some(&self.beta.value),
+        };
+        self.norm.backward(args).await
+    }
+
+    /// The same as `forward`, but nothing is kept: layer norm has no running statistics.
+    pub async fn infer(&self, src: &[f32], residual: &[f32]) -> Result<Vec<f32>, Error> {
+        Ok(self.run(src, residual, false).await?.dst)
+    }
+
+    async fn run(
+        &self,
+        src: &[f32],
+        residual: &[f32],
+        keep_statistics: bool,
+    ) -> Result<LayerNormOutput<f32, f32>, Error> {
+        let args = LayerNormForwardArgs {
+            shape: &self.shape(src),
+            src,
+            residual: Some(residual),
+            gamma: Some(&self.gamma.value),
+            beta: Some(&self.beta.value),
+            keep_statistics,
+        };
+        self.norm.forward(args).await
+    }
+
+    pub fn learn(&mut self, grads: &Grads<f32, f32>) {
+        learn(&mut self.gamma, &mut self.beta, grads);
+    }
+
+    fn shape(&self, src: &[f32]) -> [usize; 2] {
+        let columns = self.gamma.value.len();
+        [src.len() / columns, columns]
+    }
+}
+
+impl LayerNormPass {
+    /// src + residual, as the layer returned it.
+    pub fn normalized(&self) -> &[f32] {
+        self.output.sum.as_deref().unwrap_or(&self.src)
+    }
+}
+
+/// Both parameter gradients are there, since `ParamGrads::Both` is the default.
+fn learn(gamma: &mut Param, beta: &mut Param, grads: &Grads<f32, f32>) {
+    for (param, diff) in [(gamma, &grads.diff_gamma), (beta, &grads.diff_beta)] {
+        if let Some(diff) = diff {
+            param.learn(diff);
+        }
+    }
+}
