@@ -1,9 +1,10 @@
 // Gathers what is known of each channel (or row) c in one record, workspace[stats + c]: for the gradient of batch norm
 // (mean, r, gamma, 0) with r = 1 / sqrt(variance + epsilon), for inference (mean, 0, r · gamma, beta). An invocation does
-// four. Where an adapter binds too few buffers for all of that, a second dispatch puts beta into records that are `begun`.
+// four. Where an adapter binds too few buffers for all of that, a second dispatch takes gamma and beta into the records
+// (`again`).
 //
-// Bindings: mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written,
-// and read if the records are begun.
+// Bindings: mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written, and
+// `again` read.
 // Moves up to 4 C elements in, 4 C out.
 //
 // Needs: tiles, body, params, records.
@@ -16,11 +17,11 @@ fn pack_statistics(
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.channels + 3u) / 4u { return; }
 
-    var cell = Cell();
-    if begun {
-        cell = cell_of(load_records(vec4(uniforms.stats + 4u * vec4_index) + vec4(0u, 1u, 2u, 3u)));
-    } else {
-        cell = statistics_of(vec4_index, uniforms.epsilon);
+    var cell = statistics_of(vec4_index, uniforms.epsilon);
+    if again {
+        // Past the last group, that one stands in.
+        let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.channels - 1u));
+        cell = cell_of(load_records(vec4(uniforms.stats) + group));
     }
     cell = with_params(cell, load_params(vec4_index));
     for (var i = 0u; i < min(4u, uniforms.channels - 4u * vec4_index); i++) {

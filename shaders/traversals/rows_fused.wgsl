@@ -1,8 +1,8 @@
 // The whole gradient or forward pass over rows in one reading: rows so short that the registers of the invocations that
 // share a row hold it. For the gradient of layer norm, with d = diff_dst · gamma,
 // diff_src = r · ((d − Σd / m) − x̂ · Σ(d·x̂) / m) in each row. A forward pass takes the statistics of src + residual and
-// writes dst by them, and with a residual that sum. If they are wanted (`kept`), what finish.wgsl makes them of goes to
-// workspace[stats + row].
+// writes dst by them, and with a residual that sum. If they are wanted, they are `stored` here; where elements of 16 bits
+// share words, what finish.wgsl makes them of is `kept` in workspace[stats + row].
 //
 // An invocation walks some rows. The sums of each column, for layer norm of diff_dst and diff_dst · x̂, stay in
 // registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
@@ -10,8 +10,8 @@
 //
 // Bindings of a gradient: src, diff_dst, mean, variance (of RMS norm mean_square), gamma (optional: 1) read; workspace
 // written; diff_src written, or diff_dst in place.
-// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0) read; workspace written;
-// dst, sum (with residual) written.
+// Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0) read; workspace
+// (optional), dst, sum (with residual), mean, variance, of RMS norm mean_square (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
 //
 // Needs: tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned.

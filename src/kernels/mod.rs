@@ -47,7 +47,7 @@
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
 //! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
 //!   kernels index a part below the size that the plan reserved:
-//!   statistics and means by channel or row, or of four of them at once from a multiple of four on;
+//!   statistics and means by channel or row;
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, part);
 //!   weights by vec4 of columns;
@@ -225,6 +225,8 @@ pub(crate) enum Operand {
     Result,
     /// What is added before the layer, and src.
     Sum,
+    /// The statistics that the body writes.
+    NewStatistics,
     /// What the body writes of each cell: parameter gradients, statistics.
     Outputs,
     Sums,
@@ -249,6 +251,10 @@ impl Operand {
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
             Self::Result => vec![body.result()],
             Self::Sum => of(&[Tensor::Sum], Body::writes),
+            Self::NewStatistics => of(
+                &[Tensor::Mean, Tensor::Variance, Tensor::MeanSquare],
+                Body::writes,
+            ),
             Self::Outputs => of(
                 &[
                     Tensor::DiffGamma,

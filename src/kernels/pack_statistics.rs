@@ -5,8 +5,8 @@ use super::{Body, Entry, Kernel, Operand};
 
 constants! {
     struct PackStatistics {
-        /// The records are there but for beta: another dispatch has written them.
-        begun: bool,
+        /// The records are there, but for gamma and beta.
+        again: bool,
     }
 }
 

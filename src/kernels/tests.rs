@@ -25,7 +25,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// are only chosen where there are as many, what WebGPU's default limits allow.
 fn storage_bindings(kernel: Kernel) -> usize {
     match kernel {
-        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused | Kernel::RowsFused => 8,
+        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 8,
+        // Eight without the workspace, or without statistics.
+        Kernel::RowsFused => 9,
         // Four without the optional ones.
         Kernel::RowsReduce => 6,
         Kernel::RowsApply => 7,
@@ -108,6 +110,14 @@ impl Kernel {
                         };
                         let bound = tensors.iter().copied();
                         let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
+                        // One statistic at a time is stored of 32 bits at least.
+                        let stores_one = |t: &Tensor| t.is_statistic() && body.writes(*t);
+                        if self == Self::RowsFused
+                            && types.statistics.size() < 4
+                            && bound.iter().any(stores_one)
+                        {
+                            continue;
+                        }
                         let scratch = |t: &&Tensor| t.is_scratch();
                         let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
                         let variant = Variant {
@@ -177,8 +187,8 @@ fn types_with(body: Body) -> Vec<(DTypes, bool)> {
         let plain = types == DTypes::from(types.data.accumulator());
         match body {
             Body::Gradient => Some((types, !usual)),
-            Body::RmsGradient => plain.then_some((types, false)),
-            _ => Some((types, types.params != types.data.accumulator())),
+            Body::RmsGradient => plain.then_some((types, true)),
+            _ => Some((types, true)),
         }
     });
     chosen.collect()

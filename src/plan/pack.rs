@@ -12,8 +12,8 @@ use crate::kernels::{
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records of every group of elements that share statistics: what is known of its cell. In two dispatches, the second
-    /// of which adds the last parameter, if the adapter binds too few buffers for one.
+    /// Records of every group of elements that share statistics: what is known of its cell. In one dispatch if it can bind
+    /// all that takes, else in one for the statistics and one for gamma and beta.
     pub fn pack_statistics(
         &self,
         tensors: &Tensors,
@@ -22,35 +22,23 @@ impl Planner<'_> {
         stats: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
-        let most = self.profile.max_storage_buffers as usize;
-        match params.split_last() {
-            Some((last, first)) if statistics.len() + params.len() >= most => Ok(vec![
-                self.pack(
-                    tensors,
-                    &[&statistics, first].concat(),
-                    false,
-                    epsilon,
-                    stats,
-                )?,
-                self.pack(tensors, &[*last], true, epsilon, stats)?,
-            ]),
-            _ => Ok(vec![self.pack(
-                tensors,
-                &[&statistics, params].concat(),
-                false,
-                epsilon,
-                stats,
-            )?]),
+        let all = [&statistics, params].concat();
+        if all.len() < self.profile.max_storage_buffers as usize {
+            return Ok(vec![self.pack(tensors, &all, epsilon, stats, false)?]);
         }
+        Ok(vec![
+            self.pack(tensors, &statistics, epsilon, stats, false)?,
+            self.pack(tensors, params, epsilon, stats, true)?,
+        ])
     }
 
     fn pack(
         &self,
         tensors: &Tensors,
         read: &[Requirement],
-        begun: bool,
         epsilon: f64,
         stats: Part,
+        again: bool,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
@@ -58,7 +46,7 @@ impl Planner<'_> {
         let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
         Ok(self.dispatch(
-            PackStatistics { begun },
+            PackStatistics { again },
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {
