@@ -357,7 +357,7 @@ batch_norm_forward/643501x1x1/ncx/f32/alike/channels_first/tile=524288/halves
 batch_norm_forward/{1x1x524288/ncx/f32/alike,1x1x327680/ncx/f32/alike/channels_last}/halves
 batch_norm_forward/4194304x1/nxc/f32/alike/workgroup=4,channels_last_threads=4,channels_last_vec4s=1,busy_workgroups=16777216,tile=64/halves
 batch_norm_inference/{1x512x512x512x1/nxc,50331648x1x3/ncx}/f16-f32/alike
-{layer,rms}_norm_forward/{33554432x4,1x16777216,4194304x3}/f16-f32/alike
+{layer,rms}_norm_forward/{33554432x4/no_statistics,1x16777216,2097152x3}/f16-f32/alike
 
 # Windows, forward.
 batch_norm_forward/{6x33x729,2x5x30003,2x6x10012,60x62x44,500x7x40,1x701x200}/ncx/running/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
@@ -365,7 +365,7 @@ batch_norm_forward/{50011x3,60001x4,2000x64}/nxc/running/{f32,f64}/channels_last
 batch_norm_forward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_inference/{6x33x729/ncx/channels_first,50011x3/nxc/channels_last}/{f32,f64}/software/window_unit=4096/windows=131072
 {layer,rms}_norm_forward/60x20001/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
-{layer,rms}_norm_forward/3x100000/residual/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
+{layer,rms}_norm_forward/3x100000/residual/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # What is not a number, or infinite, forward.
 batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,bf16-f32,f64}/channels_first/{nan,infinite}
