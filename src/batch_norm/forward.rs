@@ -20,7 +20,7 @@ pub struct BatchNormForwardArgs<'a, T, P, S = P> {
     /// Scale of each channel: `[C]`, or of the shape that
     /// [`forward_broadcast`](GpuBatchNorm::forward_broadcast) is given, as are the other parameters. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
-    /// Offset of each channel. Without it beta is 0.
+    /// Shift of each channel. Without it beta is 0.
     pub beta: Option<&'a [P]>,
     /// Updated in place.
     pub running: Option<RunningStatistics<'a, S>>,
@@ -330,7 +330,7 @@ operands! {
     src: Src always;
     /// Scale of each channel; given exactly if the plan has it.
     gamma: Gamma maybe;
-    /// Offset of each channel; given exactly if the plan has it.
+    /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
     /// Read and written: running mean of each channel; given exactly if the plan has running statistics.
     running_mean: RunningMean maybe;

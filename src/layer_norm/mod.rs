@@ -18,8 +18,8 @@ pub struct LayerNormOptions {
     /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
     /// it on are normalized together.
     pub begin_norm_axis: i64,
-    /// Whether the layer scales by gamma and shifts by beta. If so both are required; if not, neither may be
-    /// given.
+    /// Whether the layer scales by gamma and shifts by beta. If so gamma is required, and for the gradient from host
+    /// memory beta, too; if not, neither may be given.
     pub use_affine: bool,
     /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
