@@ -20,7 +20,8 @@ pub struct RmsNormOptions {
     pub begin_norm_axis: i64,
     /// Added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
-    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts.
+    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src; no forward pass
+    /// depends on it.
     pub param_grads: ParamGrads,
 }
 
@@ -35,11 +36,11 @@ impl Default for RmsNormOptions {
     }
 }
 
-/// RMS normalization, y = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
+/// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
 /// [`backward`](Self::backward).
 ///
-/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
-/// row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
+/// A row is made of the elements that share the leading axes. The gradient, with r = 1/√(mean_square + epsilon) and
+/// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
 ///
 /// * diff_src = r · (d − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂, over the rows
