@@ -24,7 +24,8 @@ pub struct LayerNormOptions {
     /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
     /// Which parameter gradients of an affine layer are computed, and whether gamma counts in diff_src; no forward pass
-    /// depends on it. For none of them take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is batch norm's rule.
+    /// depends on it. For none of them take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is
+    /// batch norm's rule.
     pub param_grads: ParamGrads,
 }
 

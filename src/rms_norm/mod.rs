@@ -40,14 +40,15 @@ impl Default for RmsNormOptions {
 /// [`backward`](Self::backward).
 ///
 /// A row is made of the elements that share the leading axes. The gradient, with r = 1/√(mean_square + epsilon) and
-/// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
+/// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean
+/// taken over the row:
 ///
 /// * diff_src = r · (d − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂, over the rows
 ///
 /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-/// given to the same adapter under the same [`Profile`](crate::Profile). mean_square is the given one, never
-/// recomputed. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
+/// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean_square as given, and never
+/// recomputes it. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
 ///
 /// ```
 /// # pollster::block_on(async {
