@@ -24,7 +24,8 @@ fn main() -> ExitCode {
 
 async fn synchronized() -> Result<(), Box<dyn Error>> {
     // 1. A whole batch of 12 samples. mean and variance are those of the whole batch: a synchronized
-    //    forward pass has exchanged them already. The devices get 7 and 5 samples of it.
+    //    forward pass (`record_statistics`, `record_normalize`) has merged them already. The devices get 7
+    //    and 5 samples of it.
     let whole = Layer::made_up(&[12, 10, 9, 9], 1);
     let channels = whole.mean.len();
     let options = BatchNormOptions {

@@ -4,7 +4,7 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to compute a gradient: which kernels walk the tensor, and how often.
+/// A way to compute a gradient or a forward pass: which kernels walk the tensor, and how often.
 ///
 /// A plan takes the first one of [`ALL`](Self::ALL) that can do the problem and pays on the adapter;
 /// [`Profile::algorithm`](crate::Profile::algorithm) forces one. All give the same results up to rounding.
@@ -20,7 +20,7 @@ use std::str::FromStr;
 pub enum Algorithm {
     /// Layer or RMS norm in one reading: each row is held in registers.
     RowsInRegisters,
-    /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src.
+    /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; forward, statistics, then dst.
     RowsReadTwice,
     /// Batch norm in one dispatch over planes, the elements that a channel has at one index of N (`NCX`): a
     /// workgroup adds up its channels and reads them again from a cache.
@@ -29,9 +29,11 @@ pub enum Algorithm {
     FusedChannelsLast,
     /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes.
     General,
-    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums, then diff_src.
+    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums or
+    /// statistics, then diff_src or dst.
     ChannelsLast,
-    /// Batch norm over planes, the elements that a channel has at one index of N (`NCX`): sums, then diff_src.
+    /// Batch norm over planes, the elements that a channel has at one index of N (`NCX`): sums or
+    /// statistics, then diff_src or dst.
     ChannelsFirst,
 }
 

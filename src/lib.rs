@@ -35,8 +35,10 @@
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
 //! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
-//! | on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
+//! | gradients on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
 //! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
+//! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
+//! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
@@ -70,12 +72,13 @@
 //!
 //! # On device buffers
 //!
-//! Three stages. [`GpuBatchNorm::plan`] is pure and needed once for a shape;
+//! Three stages. [`GpuBatchNorm::plan`] (forward: [`GpuBatchNorm::plan_forward`]) is pure and needed once for a shape;
 //! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
 //! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
 //! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices;
-//! [`Bound::record_statistics`] and [`Bound::record_normalize`] those of [`GpuBatchNorm::plan_forward`].
+//! [`Bound::record_statistics`] and [`Bound::record_normalize`] are those of a forward plan. Between them gradients' sums are
+//! added up over the devices, and statistics are put side by side.
 //!
 //! # How the crate is made
 //!

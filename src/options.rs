@@ -22,7 +22,7 @@ impl fmt::Display for DataFormat {
     }
 }
 
-/// What mean and variance are to the gradient.
+/// What mean and variance are to the gradient. No forward pass depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Statistics {
     /// They were computed from `src`, so the gradient flows through them (training).
@@ -32,7 +32,8 @@ pub enum Statistics {
     Constant,
 }
 
-/// Which parameter gradients are computed, and whether gamma counts.
+/// Which parameter gradients are computed, and whether gamma counts in `diff_src`. No forward pass depends on it: a given
+/// gamma always scales dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ParamGrads {
     /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
@@ -64,8 +65,8 @@ pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
     }
 }
 
-/// Which variance goes into running statistics. Documents differ: PyTorch, candle and cuDNN take the unbiased one, ONNX,
-/// oneDNN and Burn the biased one.
+/// Which variance of a batch goes into the running variance. Documents differ: PyTorch, candle and cuDNN take the unbiased
+/// one, ONNX, oneDNN and Burn the biased one. dst and the gradient take the biased one in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RunningVariance {
     /// Σ(src − mean)² / m.

@@ -1,5 +1,5 @@
 // The reduction, channels first (NCX): partial sums of each channel, for the gradient of batch norm Σ diff_dst and
-// Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead, and those of rows as of channels.
+// Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead; over rows it takes each row for a channel.
 //
 // A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `outer_block` planes of one
 // channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).

@@ -12,8 +12,8 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormArgs<'a, T, P, S = P> {
-    /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0 there are no elements, and the
-    /// parameter gradients are 0.
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0
+    /// there are no elements, and the parameter gradients are 0.
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],
@@ -64,7 +64,8 @@ impl GpuBatchNorm {
 
     /// Computes the gradients of a layer whose parameters have the rank of src, as DirectML has them:
     /// they vary along the axes where `param_shape` has src's size, and those where it has 1 are
-    /// reduced. Any rank from 1 to 8, any set of axes. [`BatchNormOptions::data_format`](crate::BatchNormOptions::data_format) does not
+    /// reduced. Any rank from 1 to 8, any set of axes.
+    /// [`BatchNormOptions::data_format`](crate::BatchNormOptions::data_format) does not
     /// count.
     ///
     /// ```

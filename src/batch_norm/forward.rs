@@ -20,7 +20,7 @@ pub struct BatchNormForwardArgs<'a, T, P, S = P> {
     /// Scale of each channel: `[C]`, or of the shape that
     /// [`forward_broadcast`](GpuBatchNorm::forward_broadcast) is given, as are the other parameters. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
-    /// Offset of each channel. Without it beta is 0.
+    /// Shift of each channel. Without it beta is 0.
     pub beta: Option<&'a [P]>,
     /// Updated in place.
     pub running: Option<RunningStatistics<'a, S>>,
@@ -58,7 +58,8 @@ pub struct BatchNormForwardOperands {
     /// How running statistics take in the batch's, if they are given. Plans are pure and cheap: where the weight
     /// changes, as in a cumulative average, make another one.
     pub running: Option<RunningUpdate>,
-    /// Of a batch that is spread over several devices: how many have a part of it, and which part this one has.
+    /// Of a batch that is spread over several devices: how many have a part of it, and which part this one has. It counts
+    /// for the two halves; [`Bound::record`](crate::Bound::record) normalizes by this part's own statistics.
     pub shards: Shards,
 }
 
@@ -215,8 +216,8 @@ impl GpuBatchNorm {
         Ok(output)
     }
 
-    /// Plans batch norm in training on device buffers: the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// Plans batch norm in training on device buffers, with the optional tensors that `operands` names: the first of the
+    /// three stages that [`BatchNormPlan`](crate::BatchNormPlan) describes.
     ///
     /// # Errors
     ///
@@ -330,7 +331,7 @@ operands! {
     src: Src always;
     /// Scale of each channel; given exactly if the plan has it.
     gamma: Gamma maybe;
-    /// Offset of each channel; given exactly if the plan has it.
+    /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
     /// Read and written: running mean of each channel; given exactly if the plan has running statistics.
     running_mean: RunningMean maybe;
@@ -344,7 +345,8 @@ operands! {
     variance: Variance always;
     /// The statistics between the two halves: for each part of the batch, in order, and each channel four numbers of f32
     /// (f64 for f64 data), the fields of [`ChannelStatistics`](crate::ChannelStatistics). The first half writes those of
-    /// this device's part, the second one merges those of all parts in order. Without it there are no halves. Not to be
+    /// this device's part to its place, the second one merges those of all parts in order. In between the caller copies
+    /// the other devices' parts to theirs. Without it there are no halves. Errors call it `sums`. Not to be
     /// given where its size is 0.
     statistics: Sums scratch;
 }

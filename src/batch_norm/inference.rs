@@ -23,7 +23,7 @@ pub struct BatchNormInferenceArgs<'a, T, P, S = P> {
     pub variance: &'a [S],
     /// Scale of each channel. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
-    /// Offset of each channel. Without it beta is 0.
+    /// Shift of each channel. Without it beta is 0.
     pub beta: Option<&'a [P]>,
 }
 
@@ -212,7 +212,7 @@ operands! {
     variance: Variance always;
     /// Scale of each channel; given exactly if the plan has it.
     gamma: Gamma maybe;
-    /// Offset of each channel; given exactly if the plan has it.
+    /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
     /// Written: the layer's output.
     dst: Dst always;

@@ -26,10 +26,10 @@ pub struct BatchNormOptions {
     pub epsilon: f64,
     /// Where the channel axis stands: the last by default. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     pub data_format: DataFormat,
-    /// What mean and variance are to the gradient.
+    /// What mean and variance are to the gradient; no forward pass depends on it.
     pub statistics: Statistics,
-    /// Which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
-    /// [`ParamGrads::Neither`] a given gamma is ignored.
+    /// Which parameter gradients are computed; no forward pass depends on it. For none of them take
+    /// [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the gradient ignores a given gamma.
     pub param_grads: ParamGrads,
 }
 
@@ -46,10 +46,11 @@ impl BatchNormOptions {
     }
 }
 
-/// Batch normalization: [`forward`](Self::forward) in training, [`infer`](Self::infer) by given statistics, and the gradient,
-/// [`backward`](Self::backward), as oneDNN Graph's documents define them.
+/// Batch normalization: [`forward`](Self::forward) in training, [`infer`](Self::infer) by given statistics, and the
+/// gradient, [`backward`](Self::backward), as oneDNN Graph's documents define them.
 ///
-/// The gradient: with m elements in a channel, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and gamma = 1 where
+/// Forward, with r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, dst = gamma · x̂ + beta. mean and variance are the
+/// batch's in training, else the given ones. The gradient, with m elements in a channel and gamma = 1 where
 /// it is not given (or ignored: [`ParamGrads::Neither`]):
 ///
 /// * diff_beta = Σ diff_dst
@@ -60,7 +61,7 @@ impl BatchNormOptions {
 /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
 /// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
 ///
-/// mean and variance are those given: the biased variance, never recomputed. NaN and infinities in a
+/// The gradient takes mean and variance (biased) as given, and never recomputes them. NaN and infinities in a
 /// channel stay in that channel.
 ///
 /// ```

@@ -38,7 +38,7 @@ enum Halves {
 impl Bound {
     /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
     ///
-    /// What it leaves in a bound buffer `sums` is not specified. Its results agree with those of the two
+    /// What it leaves in a bound buffer `sums` or `statistics` is not specified. Its results agree with those of the two
     /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         self.record_in(&mut begin_pass(encoder));
@@ -111,11 +111,11 @@ impl Bound {
         self.dispatch(pass, Phases::WHOLE);
     }
 
-    /// Records the first half: the sums, into the buffer `sums`. Batch norm alone has halves.
+    /// Records the first half of a gradient: the sums, into the buffer `sums`. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for a plan without halves.
     pub fn record_reduce(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_reduce_in(&mut begin_pass(encoder))
@@ -125,18 +125,18 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for a plan without halves.
     pub fn record_reduce_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::REDUCE);
         Ok(())
     }
 
-    /// Records the second half: the gradients, from what is in `sums` by then. Batch norm alone has halves.
+    /// Records the second half of a gradient: its results, from what is in `sums` by then. Batch norm alone has halves.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for a plan without halves.
     pub fn record_apply(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
         self.check_halves()?;
         self.record_apply_in(&mut begin_pass(encoder))
@@ -146,15 +146,15 @@ impl Bound {
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for layer and RMS norm.
+    /// [`Error::BufferPresence`] if no buffer `sums` was bound, [`Error::Argument`] for a plan without halves.
     pub fn record_apply_in(&self, pass: &mut wgpu::ComputePass<'_>) -> Result<(), Error> {
         self.check_halves()?;
         self.dispatch(pass, Phases::APPLY);
         Ok(())
     }
 
-    /// Records the first half of batch norm in training: the statistics of this device's part of the batch, into the buffer
-    /// `statistics`.
+    /// Records the first half of batch norm in training: the statistics of this device's part of the batch, into its place
+    /// of the buffer `statistics`. In a compute pass of the caller's it is [`record_reduce_in`](Self::record_reduce_in).
     ///
     /// # Errors
     ///
@@ -164,7 +164,8 @@ impl Bound {
     }
 
     /// Records the second half of batch norm in training: merges what is in `statistics` by then, of all parts of the
-    /// batch in order, and writes mean, variance, running statistics and dst.
+    /// batch in order, and writes mean, variance, running statistics and dst. In a compute pass of the caller's it is
+    /// [`record_apply_in`](Self::record_apply_in).
     ///
     /// # Errors
     ///

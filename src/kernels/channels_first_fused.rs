@@ -1,4 +1,4 @@
-//! The whole gradient, channels first.
+//! The whole gradient or forward pass, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::{Scalars, TileRange};

@@ -1,4 +1,4 @@
-//! The whole gradient, channels last.
+//! The whole gradient or forward pass, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::Scalars;

@@ -1,4 +1,4 @@
-//! The whole gradient by rows.
+//! The whole gradient or forward pass by rows.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
 use super::groups::{RowTiles, Scalars};

@@ -20,18 +20,18 @@ pub struct LayerNormForwardArgs<'a, T, P> {
     pub residual: Option<&'a [T]>,
     /// Scale of each normalized position; given exactly if the layer is affine.
     pub gamma: Option<&'a [P]>,
-    /// Offset of each normalized position; only of an affine layer. Without it beta is 0.
+    /// Shift of each normalized position; only of an affine layer. Without it beta is 0.
     pub beta: Option<&'a [P]>,
     /// Whether the rows' statistics are wanted, which the gradient takes.
     pub keep_statistics: bool,
 }
 
-/// What layer norm computes, in host memory.
+/// What layer norm computes forward, in host memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerNormOutput<T, S> {
     /// The layer's output, of src's shape.
     pub dst: Vec<T>,
-    /// src + residual, if there is a residual.
+    /// src + residual, if there is a residual: what the gradient takes for src. Its diff_src is the gradient of both.
     pub sum: Option<Vec<T>>,
     /// Mean of each row; empty unless statistics are kept.
     pub mean: Vec<S>,
@@ -39,7 +39,7 @@ pub struct LayerNormOutput<T, S> {
     pub variance: Vec<S>,
 }
 
-/// What a plan of layer norm reads and writes beside src and gamma and dst.
+/// What a plan of layer norm forward reads and writes beside src, gamma and dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LayerNormForwardOperands {
     /// Whether something is added before the layer; the sum is an output then.
@@ -206,7 +206,7 @@ operands! {
     residual: Residual maybe;
     /// Scale of each normalized position; given exactly if the layer is affine.
     gamma: Gamma maybe;
-    /// Offset of each normalized position; given exactly if the plan has it.
+    /// Shift of each normalized position; given exactly if the plan has it.
     beta: Beta maybe;
     /// Written: the layer's output.
     dst: Dst always;

@@ -18,13 +18,14 @@ pub struct LayerNormOptions {
     /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
     /// it on are normalized together.
     pub begin_norm_axis: i64,
-    /// Whether the layer scales by gamma and shifts by beta. If so both are required; if not, neither may be
-    /// given.
+    /// Whether the layer scales by gamma and shifts by beta. If so gamma is required, and for the gradient from host
+    /// memory beta, too; if not, neither may be given.
     pub use_affine: bool,
     /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
-    /// Which parameter gradients of an affine layer are computed, and whether gamma counts. For none of them
-    /// take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is batch norm's rule.
+    /// Which parameter gradients of an affine layer are computed, and whether gamma counts in diff_src; no forward pass
+    /// depends on it. For none of them take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] gamma is ignored, which is
+    /// batch norm's rule.
     pub param_grads: ParamGrads,
 }
 
@@ -43,7 +44,8 @@ impl Default for LayerNormOptions {
 /// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN Graph's
 /// `LayerNorm` and `LayerNormBackward` define them.
 ///
-/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(variance + epsilon) and
+/// A row is made of the elements that share the leading axes. Forward, with the row's mean and variance,
+/// dst = gamma · x̂ + beta. The gradient, with r = 1/√(variance + epsilon) and
 /// x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst if the layer is not affine, or with
 /// [`ParamGrads::Neither`]), and means taken over the row:
 ///
@@ -51,8 +53,8 @@ impl Default for LayerNormOptions {
 /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
 ///
 /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-/// given to the same adapter under the same [`Profile`](crate::Profile). mean and variance are those given, never
-/// recomputed.
+/// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
+/// variance as given, and never recomputes them.
 ///
 /// ```
 /// # pollster::block_on(async {

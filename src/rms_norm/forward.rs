@@ -24,18 +24,18 @@ pub struct RmsNormForwardArgs<'a, T, P> {
     pub keep_statistics: bool,
 }
 
-/// What RMS norm computes, in host memory.
+/// What RMS norm computes forward, in host memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNormOutput<T, S> {
     /// The layer's output, of src's shape.
     pub dst: Vec<T>,
-    /// src + residual, if there is a residual.
+    /// src + residual, if there is a residual: what the gradient takes for src. Its diff_src is the gradient of both.
     pub sum: Option<Vec<T>>,
     /// Mean of the squares of each row; empty unless statistics are kept.
     pub mean_square: Vec<S>,
 }
 
-/// What a plan of RMS norm reads and writes beside src and dst.
+/// What a plan of RMS norm forward reads and writes beside src and dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RmsNormForwardOperands {
     /// Whether something is added before the layer; the sum is an output then.

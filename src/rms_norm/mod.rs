@@ -20,7 +20,8 @@ pub struct RmsNormOptions {
     pub begin_norm_axis: i64,
     /// Added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
     pub epsilon: f64,
-    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts.
+    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src; no forward pass
+    /// depends on it.
     pub param_grads: ParamGrads,
 }
 
@@ -35,18 +36,19 @@ impl Default for RmsNormOptions {
     }
 }
 
-/// RMS normalization, y = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
+/// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
 /// [`backward`](Self::backward).
 ///
-/// The gradient: a row is made of the elements that share the leading axes. With r = 1/√(mean_square + epsilon) and x̂ = src·r of the
-/// row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean taken over the row:
+/// A row is made of the elements that share the leading axes. The gradient, with r = 1/√(mean_square + epsilon) and
+/// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean
+/// taken over the row:
 ///
 /// * diff_src = r · (d − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂, over the rows
 ///
 /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-/// given to the same adapter under the same [`Profile`](crate::Profile). mean_square is the given one, never
-/// recomputed. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
+/// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean_square as given, and never
+/// recomputes it. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
 ///
 /// ```
 /// # pollster::block_on(async {
