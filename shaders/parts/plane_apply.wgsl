@@ -17,7 +17,8 @@ fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: ve
         for (var k = 0u; k < vector_vec4s; k++) {
             let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
             var cell = own;
-            if vec4_aligned { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
+            // The first vec4 of a vector is in the plane in which that begins.
+            if vec4_aligned && k > 0u { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
             var value = result_of(src[k], second[k], cell);
             if narrow {
                 // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
