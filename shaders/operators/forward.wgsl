@@ -156,7 +156,9 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
 
 fn end_block(sums: Sums, block: Block) -> Sums {
     let mean = block.e / max(block.count, real4(1.0));
-    return merge(sums, Sums(block.count, block.shift, mean, max(block.e2 - block.e * mean, real4())));
+    // Not `max`, which may take a NaN for 0.
+    let m2 = block.e2 - block.e * mean;
+    return merge(sums, Sums(block.count, block.shift, mean, select(m2, real4(), m2 < real4())));
 }
 
 fn words_of_record(record: Record) -> real4 {

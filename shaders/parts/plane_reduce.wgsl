@@ -10,7 +10,8 @@ fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell)
         let vector = min(own, end - 1u);
         var second = load_vector_second(vector);
         var src = load_vector_src(vector);
-        if b == 0u { block = begin(first_inside(range, vector, src)); }
+        // Of what is added up: a forward pass adds a residual to src.
+        if b == 0u { block = begin(first_inside(range, vector, src) + first_inside(range, vector, second)); }
         for (var k = 0u; k < vector_vec4s; k++) {
             let element = element_of(src[k], second[k], cell);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);

@@ -267,14 +267,15 @@ impl GpuBatchNorm {
         } = operands;
         if let Some(update) = running {
             // Of a batch that is spread over devices, this one's part says little.
-            let count = (shards.count == 1).then(|| layout.grid.count());
+            let counts = shards.count == 1 && layout.grid.channels > 0;
+            let count = counts.then(|| layout.grid.count());
             check_update(update, count)?;
         }
-        if shards.index >= shards.count {
+        if shards.index >= shards.count || shards.count > MOST_SHARDS {
             return Err(Error::Argument {
                 argument: "shards",
-                expected: format!("an index below the count, {}", shards.count),
-                got: shards.index.to_string(),
+                expected: format!("an index below the count, and that at most {MOST_SHARDS}"),
+                got: format!("{} of {}", shards.index, shards.count),
             });
         }
         let problem = BatchNormForward {
@@ -291,6 +292,9 @@ impl GpuBatchNorm {
         })
     }
 }
+
+/// Parts of a batch, whose statistics an invocation merges one after another, at most.
+const MOST_SHARDS: u32 = 4096;
 
 fn check_update(update: RunningUpdate, count: Option<u64>) -> Result<(), Error> {
     if !(0.0..=1.0).contains(&update.weight) {
@@ -348,5 +352,5 @@ operands! {
     /// this device's part to its place, the second one merges those of all parts in order. In between the caller copies
     /// the other devices' parts to theirs. Without it there are no halves. Errors call it `sums`. Not to be
     /// given where its size is 0.
-    statistics: Sums scratch;
+    sums: Sums scratch;
 }

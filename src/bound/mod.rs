@@ -154,7 +154,7 @@ impl Bound {
     }
 
     /// Records the first half of batch norm in training: the statistics of this device's part of the batch, into its place
-    /// of the buffer `statistics`. In a compute pass of the caller's it is [`record_reduce_in`](Self::record_reduce_in).
+    /// of the buffer `sums`. In a compute pass of the caller's it is [`record_reduce_in`](Self::record_reduce_in).
     ///
     /// # Errors
     ///
@@ -163,7 +163,7 @@ impl Bound {
         self.record_reduce(encoder)
     }
 
-    /// Records the second half of batch norm in training: merges what is in `statistics` by then, of all parts of the
+    /// Records the second half of batch norm in training: merges what is in `sums` by then, of all parts of the
     /// batch in order, and writes mean, variance, running statistics and dst. In a compute pass of the caller's it is
     /// [`record_apply_in`](Self::record_apply_in).
     ///
@@ -183,9 +183,9 @@ impl Bound {
             }),
             Halves::None => Err(Error::Argument {
                 argument: "record_reduce, record_apply",
-                expected: "a bound plan of batch norm".to_owned(),
+                expected: "a bound plan of batch norm, in training or of its gradient".to_owned(),
                 got:
-                    "one without halves: of layer norm, or of more channels than there is room for"
+                    "one without halves: of rows, of inference, or of more channels than there is room for"
                         .to_owned(),
             }),
         }

@@ -142,8 +142,7 @@ impl GpuLayerNorm {
     ///
     /// # Errors
     ///
-    /// As those of [`forward`](Self::forward) that follow from shapes and types; [`Error::Limit`] with a residual where the
-    /// device binds fewer than five buffers.
+    /// As those of [`forward`](Self::forward) that follow from shapes and types.
     pub fn plan_forward(
         &self,
         shape: &[usize],

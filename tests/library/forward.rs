@@ -219,7 +219,9 @@ fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: 
     let shape = [rows, columns];
     let mean = choice.of(&[0.5, 100.0]);
     let src: Vec<T> = choice.numbers(rows * columns, mean);
-    let residual: Option<Vec<T>> = choice.yes().then(|| choice.numbers(rows * columns, 0.0));
+    let residual: Option<Vec<T>> = choice
+        .yes()
+        .then(|| choice.numbers(rows * columns, mean - 0.5));
     let affine = choice.yes();
     let gamma: Vec<P> = choice.0.vec(columns, 1.0, 0.5);
     let gamma = affine.then_some(gamma.as_slice());

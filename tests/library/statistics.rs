@@ -183,10 +183,22 @@ fn row_statistics_are_exact_whatever_the_mean() {
             let means = [0.0, 30.0, 1e4, 1e6, 40_000.0];
             let rows = means.map(|mean| channel(&mut random, columns, mean, order));
             let src = rows.concat();
+            // The same numbers as sums: what is added before the layer has the large mean.
+            let small: Vec<f32> = random.vec(src.len(), 1.0, 0.0);
+            let small = match order {
+                Order::Constant => vec![0.5; src.len()],
+                _ => small,
+            };
+            let sums: Vec<f32> = small.iter().zip(&src).map(|(a, b)| a + b).collect();
             for subject in subjects().iter().filter(|subject| !subject.checked) {
                 let tunings = [("GPU", Tuning::GPU), ("software", Tuning::SOFTWARE)];
                 for (name, tuning) in tunings {
-                    for algorithm in [None, Some(Algorithm::RowsReadTwice)] {
+                    for (algorithm, added) in [
+                        (None, false),
+                        (Some(Algorithm::RowsReadTwice), false),
+                        (None, true),
+                        (Some(Algorithm::RowsReadTwice), true),
+                    ] {
                         let subject = subject.with_profile(name, |profile| {
                             profile.tuning = tuning;
                             profile.algorithm = algorithm;
@@ -198,16 +210,17 @@ fn row_statistics_are_exact_whatever_the_mean() {
                         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
                         let got = block_on(layer.forward(LayerNormForwardArgs::<f32, f32> {
                             shape: &[rows.len(), columns],
-                            src: &src,
-                            residual: None,
+                            src: if added { &small } else { &src },
+                            residual: added.then_some(&src),
                             gamma: None,
                             beta: None,
                             keep_statistics: true,
                         }))
                         .unwrap();
-                        for (row, values) in rows.iter().enumerate() {
+                        let all = if added { &sums } else { &src };
+                        for (row, values) in all.chunks(columns).enumerate() {
                             let what = format!(
-                                "{columns} {order:?} {row} {algorithm:?} on {}",
+                                "{columns} {order:?} {row} {algorithm:?}, added {added} on {}",
                                 subject.name
                             );
                             check(got.mean[row], got.variance[row], values, &what);
@@ -259,7 +272,7 @@ fn parts_of_a_batch_have_the_statistics_of_all() {
                     buffer(sizes.dst, &[]),
                     buffer(sizes.mean, &[]),
                     buffer(sizes.variance, &[]),
-                    buffer(sizes.statistics, &[]),
+                    buffer(sizes.sums, &[]),
                 ];
                 let bound = plan
                     .bind(
@@ -273,7 +286,7 @@ fn parts_of_a_batch_have_the_statistics_of_all() {
                             dst: (&buffers[1]).into(),
                             mean: (&buffers[2]).into(),
                             variance: (&buffers[3]).into(),
-                            statistics: Some((&buffers[4]).into()),
+                            sums: Some((&buffers[4]).into()),
                             workspace: None,
                         },
                     )

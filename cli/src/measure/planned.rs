@@ -124,7 +124,7 @@ impl Planned {
                     dst: result,
                     mean,
                     variance,
-                    statistics: None,
+                    sums: None,
                     workspace: None,
                 },
             ),
