@@ -13,7 +13,7 @@ pub(crate) use pipelines::Pipeline;
 pub(crate) use readback::Transfers;
 pub(crate) use turn::Held;
 
-use crate::kernels::{MOST_SHARED_REALS, Tensor, Variant};
+use crate::kernels::{Body, Tensor, Variant};
 use crate::{DType, Error, Profile, profile};
 use pipelines::Pipelines;
 use poller::Poller;
@@ -240,7 +240,9 @@ impl GpuContext {
     /// An error if plans cannot run here, as on a caller's device with too small limits.
     pub(crate) fn check_fit(&self) -> Result<(), Error> {
         let profile = &self.profile;
-        let shared = u64::from(profile::SMALLEST_WORKGROUP) * MOST_SHARED_REALS * DType::F64.size();
+        let shared = u64::from(profile::SMALLEST_WORKGROUP)
+            * Body::Gradient.shared_reals()
+            * DType::F64.size();
         Error::check_limit(
             "a plan",
             "max_storage_buffers_per_shader_stage",

@@ -21,9 +21,6 @@ pub(crate) enum Body {
     RmsForward,
 }
 
-/// Reals of workgroup memory that any kernel has for each invocation, at most.
-pub(crate) const MOST_SHARED_REALS: u64 = 16;
-
 /// What there is to say of a body.
 struct Entry {
     #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]

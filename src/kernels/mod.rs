@@ -94,7 +94,7 @@ mod source;
 mod tests;
 mod uniforms;
 
-pub(crate) use bodies::{Body, MOST_SHARED_REALS};
+pub(crate) use bodies::Body;
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
 pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceUniforms};
