@@ -220,7 +220,7 @@ fn variants() -> Vec<Variant> {
     Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
 }
 
-/// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in seven, of every kernel with every
+/// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in 29, of every kernel with every
 /// body and its types.
 fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
     let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
@@ -231,7 +231,7 @@ fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
         let mut kinds = HashSet::new();
         let mut count = 0..;
         variants.retain(|v| {
-            let of_its_turn = count.next().is_some_and(|n: usize| n.is_multiple_of(7));
+            let of_its_turn = count.next().is_some_and(|n: usize| n.is_multiple_of(29));
             kinds.insert((v.kernel, v.body, v.data, v.params, v.statistics)) || of_its_turn
         });
     }

@@ -88,22 +88,22 @@ impl Expected {
         value.copied().unwrap_or(f64::NAN)
     }
 
-    /// The first element that is not the nearest number of its type. A subnormal number of bf16, which is one of f32,
-    /// may be 0.
+    /// The first element that is not the nearest number of its type. A subnormal number of f32 may be 0 of either sign:
+    /// adapters may flush it before it is rounded.
     pub(super) fn not_nearest(&self, bytes: &[u8]) -> Option<usize> {
         let got = decode(self.dtype, bytes);
         let nearest = decode(
             self.dtype,
             &super::numbers::encode(self.dtype, &self.values),
         );
-        let same = |got: f64, want: f64| {
-            let flushed = self.dtype == DType::Bf16
-                && got == 0.0
-                && want.abs() < f64::from(f32::MIN_POSITIVE);
+        let same = |index: usize, got: f64, want: f64| {
+            let flushed = got == 0.0 && self.at(index).abs() < f64::from(f32::MIN_POSITIVE);
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || flushed
         };
-        let mut pairs = got.into_iter().zip(nearest);
-        pairs.position(|(got, want)| !same(got, want))
+        let mut pairs = got.into_iter().zip(nearest).enumerate();
+        pairs
+            .find(|&(index, (got, want))| !same(index, got, want))
+            .map(|(index, _)| index)
     }
 }
 
