@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use wgpu_norm::verify::{Case, Outcome, cases};
 use wgpu_norm::{Algorithm, DType, Error};
 
-/// The full one where `WGPU_NORM_TEST_EVERY` asks for it. The quick run takes the default one on one adapter, and a third
+/// The full one where `WGPU_NORM_TEST_EVERY` asks for it. The quick run takes the default one on one adapter, and a ninth
 /// of its f32 on the others. Shader checks are a part of the list, so that each adapter takes it once.
 #[test]
 fn every_case() {
@@ -19,7 +19,7 @@ fn every_case() {
         let share = cases
             .iter()
             .filter(|case| case.data() == DType::F32)
-            .step_by(3);
+            .step_by(9);
         let taken: Vec<_> = match whole {
             true => cases.iter().collect(),
             false => share.collect(),

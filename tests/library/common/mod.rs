@@ -154,9 +154,10 @@ fn number<T: Element, P: Element>() -> usize {
 }
 
 /// Whether a pair of element types takes this one of many combinations of shapes and options: all, or a third of
-/// its own.
+/// its own, in the quick run a sixth.
 pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
-    takes_all_of::<T>() || (combination + number::<T, P>()).is_multiple_of(3)
+    let share = if takes_all() { 3 } else { 6 };
+    takes_all_of::<T>() || (combination + number::<T, P>()).is_multiple_of(share)
 }
 
 /// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
