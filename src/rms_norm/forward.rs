@@ -69,7 +69,7 @@ impl GpuRmsNorm {
     ///         shape: &[2, 2], // two rows
     ///         src: &[1.0_f32, 1.0, 2.0, -2.0],
     ///         residual: None,
-    ///         gamma: None,
+    ///         gamma: Some(&[1.0, 1.0]),
     ///         keep_statistics: true,
     ///     })
     ///     .await?;
