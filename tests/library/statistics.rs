@@ -129,7 +129,7 @@ fn batch_statistics_are_exact_whatever_the_mean() {
         (16, 8192),
     ];
     if takes_all() {
-        sizes.extend([(64, 16_384), (1, 1 << 23)]);
+        sizes.extend([(8, 16_384), (1, 1 << 23)]);
     }
     for (outer, inner) in sizes {
         for order in [
@@ -150,9 +150,19 @@ fn batch_statistics_are_exact_whatever_the_mean() {
                     data_format: format,
                     ..BatchNormOptions::new(1e-5)
                 };
-                for subject in subjects().iter().filter(|subject| !subject.checked) {
-                    for subject in contexts(subject) {
-                        let Some(got) = forward(&subject, options, &shape, &src) else {
+                // Millions of elements take each way once.
+                let vast = outer * inner > 1 << 20;
+                if vast && (format == DataFormat::Nxc || matches!(order, Order::Rising)) {
+                    continue;
+                }
+                let unchecked = subjects().iter().filter(|subject| !subject.checked);
+                for subject in unchecked.filter(|subject| !vast || subject.takes_all_types) {
+                    let all = contexts(subject);
+                    let own = all
+                        .iter()
+                        .filter(|c| !vast || c.gpu.profile().algorithm.is_none());
+                    for subject in own {
+                        let Some(got) = forward(subject, options, &shape, &src) else {
                             continue;
                         };
                         for (c, values) in channels.iter().enumerate() {
