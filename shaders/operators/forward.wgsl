@@ -156,9 +156,9 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
 
 fn end_block(sums: Sums, block: Block) -> Sums {
     let mean = block.e / max(block.count, real4(1.0));
-    // Not `max`, which may take a NaN for 0.
-    let m2 = block.e2 - block.e * mean;
-    return merge(sums, Sums(block.count, block.shift, mean, select(m2, real4(), m2 < real4())));
+    // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
+    let m2 = abs(block.e2 - block.e * mean);
+    return merge(sums, Sums(block.count, block.shift, mean, m2));
 }
 
 fn words_of_record(record: Record) -> real4 {

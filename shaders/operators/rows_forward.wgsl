@@ -63,9 +63,8 @@ fn next_round(cell: Cell) -> Cell {
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
     var known = cell;
     known.delta = sums.e * scalars.inverse_count;
-    // Not `max`, which may take a NaN for 0.
-    let variance = sums.e2 * scalars.inverse_count - known.delta * known.delta;
-    known.variance = select(variance, real4(), variance < real4());
+    // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
+    known.variance = abs(sums.e2 * scalars.inverse_count - known.delta * known.delta);
     known.r = real4(1.0) / sqrt(known.variance + real4(scalars.epsilon));
     return known;
 }

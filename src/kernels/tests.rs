@@ -27,8 +27,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 fn storage_bindings(kernel: Kernel) -> usize {
     match kernel {
         Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 8,
-        // Eight without the workspace, or without statistics.
-        Kernel::RowsFused => 9,
+        Kernel::RowsFused => 8,
         // Four without the optional ones.
         Kernel::RowsReduce => 6,
         Kernel::RowsApply => 7,
@@ -68,6 +67,7 @@ impl Kernel {
         let tensors = entry.tensors(body);
         let optional = entry.optional(body);
         let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
+        let writes_statistics = tensors.iter().any(|t| t.is_statistic() && body.writes(*t));
         let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
@@ -106,8 +106,17 @@ impl Kernel {
                         if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
                             continue;
                         }
+                        // What is written of a row goes to its own tensors or to the workspace, never to both.
+                        let stored = enabled.contains(&"stored");
+                        let kept_elsewhere = |tensor: &Tensor| match tensor {
+                            _ if self != Self::RowsFused || !writes_statistics => false,
+                            Tensor::Workspace => stored,
+                            tensor => !stored && tensor.is_statistic(),
+                        };
                         let left_out = |tensor: &Tensor| {
-                            absent.contains(tensor) || (in_place && *tensor == Tensor::DiffSrc)
+                            absent.contains(tensor)
+                                || kept_elsewhere(tensor)
+                                || (in_place && *tensor == Tensor::DiffSrc)
                         };
                         let bound = tensors.iter().copied();
                         let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
