@@ -15,8 +15,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use std::error::Error;
 use std::hint::black_box;
 use wgpu_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormOptions, Bound, BufferRange, DType, DataFormat,
-    Element, GpuBatchNorm, GpuContext, ParamOf,
+    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormOptions, Bound, BufferRange, DType,
+    DataFormat, Element, GpuBatchNorm, GpuContext, ParamOf,
 };
 
 use DataFormat::{Ncx, Nxc};
@@ -58,8 +58,8 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
         }
     }
 
-    fn args(&self) -> BatchNormArgs<'_, T, P> {
-        BatchNormArgs {
+    fn args(&self) -> BatchNormBackwardArgs<'_, T, P> {
+        BatchNormBackwardArgs {
             shape: self.shape,
             src: &self.src,
             diff_dst: &self.diff_dst,
@@ -71,7 +71,7 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
 
     /// On the device, ready to be recorded. The buffers live as long as the bind groups.
     fn bind(&self, gpu: &GpuContext, layer: &GpuBatchNorm) -> Result<Bound, wgpu_norm::Error> {
-        let plan = layer.plan(self.shape, (T::DTYPE, P::DTYPE), true)?;
+        let plan = layer.plan_backward(self.shape, (T::DTYPE, P::DTYPE), true)?;
         let buffer = |bytes: &[u8]| {
             let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
                 label: None,
@@ -97,7 +97,7 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
         .map(|values| buffer(bytemuck::cast_slice(values)));
         plan.bind(
             gpu,
-            &BatchNormBuffers {
+            &BatchNormBackwardBuffers {
                 src: BufferRange::from(&src),
                 diff_dst: BufferRange::from(&diff_dst),
                 mean: BufferRange::from(&mean),

@@ -12,7 +12,7 @@ mod common;
 use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
-use wgpu_norm::{BatchNormArgs, BatchNormOptions, DataFormat, GpuBatchNorm, GpuContext};
+use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, DataFormat, GpuBatchNorm, GpuContext};
 
 fn main() -> ExitCode {
     common::main(backward())
@@ -38,7 +38,7 @@ async fn backward() -> Result<(), Box<dyn Error>> {
 
     // 4. Upload, run, read back. The future blocks no executor; any will do.
     let grads = batch_norm
-        .backward(BatchNormArgs {
+        .backward(BatchNormBackwardArgs {
             shape: &layer.shape,
             src: &layer.src,
             diff_dst: &layer.diff_dst,

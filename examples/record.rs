@@ -14,8 +14,8 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, BatchNormPlan, BufferRange, DType, DataFormat,
-    DeviceOptions, GpuBatchNorm, GpuContext,
+    BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormOptions, BufferRange, DType,
+    DataFormat, DeviceOptions, GpuBatchNorm, GpuContext,
 };
 
 fn main() -> ExitCode {
@@ -48,10 +48,10 @@ async fn record() -> Result<(), Box<dyn Error>> {
     };
     let batch_norm = GpuBatchNorm::new(&gpu, options)?;
 
-    // 3. Stage one, `plan`: once per shape, no GPU object is made. Both layers have this shape.
+    // 3. Stage one, `plan_backward`: once per shape, no GPU object is made. Both layers have this shape.
     let mut first = Layer::made_up(&[4, 24, 17, 17], 1);
     let second = Layer::made_up(&[4, 24, 17, 17], 2);
-    let plan = batch_norm.plan(&first.shape, (DType::F32, DType::F32), true)?;
+    let plan = batch_norm.plan_backward(&first.shape, (DType::F32, DType::F32), true)?;
     println!(
         "a layer takes {} dispatches and {} bytes of workspace",
         plan.dispatches(),
@@ -88,10 +88,10 @@ async fn record() -> Result<(), Box<dyn Error>> {
 
     // 6. Stage two, `bind`: once per set of buffers. Sizes, alignment, usages and overlaps are checked
     //    here, pipelines compiled and bind groups made; after this, recording cannot fail.
-    let bind = |plan: &BatchNormPlan, place: &Places, diff_dst: Range, diff_src: Range| {
+    let bind = |plan: &BatchNormBackwardPlan, place: &Places, diff_dst: Range, diff_src: Range| {
         plan.bind(
             &gpu,
-            &BatchNormBuffers {
+            &BatchNormBackwardBuffers {
                 src: place.src.of(&buffer),
                 diff_dst: diff_dst.of(&buffer),
                 mean: place.mean.of(&buffer),
@@ -224,7 +224,7 @@ impl Pool {
         Range { offset, size }
     }
 
-    fn layer(&mut self, plan: &BatchNormPlan) -> Places {
+    fn layer(&mut self, plan: &BatchNormBackwardPlan) -> Places {
         // Where elements are no multiple of four, `padded_sizes` are better.
         let sizes = plan.sizes();
         Places {

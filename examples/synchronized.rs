@@ -14,8 +14,8 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, Bound, BufferRange, DType, DataFormat, GpuBatchNorm,
-    GpuContext,
+    BatchNormBackwardBuffers, BatchNormOptions, Bound, BufferRange, DType, DataFormat,
+    GpuBatchNorm, GpuContext,
 };
 
 fn main() -> ExitCode {
@@ -127,7 +127,7 @@ impl Shard {
         let mut shape = whole.shape.clone();
         shape[0] = samples.len();
         let batch_norm = GpuBatchNorm::new(&gpu, options)?;
-        let plan = batch_norm.plan(&shape, (DType::F32, DType::F32), true)?;
+        let plan = batch_norm.plan_backward(&shape, (DType::F32, DType::F32), true)?;
 
         let buffer = |label, size| {
             gpu.device().create_buffer(&wgpu::BufferDescriptor {
@@ -158,7 +158,7 @@ impl Shard {
         let sums = buffer("sums", sizes.sums);
         let bound = plan.bind(
             &gpu,
-            &BatchNormBuffers {
+            &BatchNormBackwardBuffers {
                 src: BufferRange::from(&src),
                 diff_dst: BufferRange::from(&diff_dst),
                 mean: BufferRange::from(&mean),

@@ -1,7 +1,7 @@
 //! Normalization layers and their gradients, computed by WGSL kernels through [`wgpu`] on any GPU.
 //!
 //! ```
-//! use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+//! use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
 //!
 //! # fn main() -> Result<(), Error> { pollster::block_on(async {
 //! let gpu = match GpuContext::new().await {
@@ -11,7 +11,7 @@
 //! };
 //! let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
 //! let grads = layer
-//!     .backward(BatchNormArgs {
+//!     .backward(BatchNormBackwardArgs {
 //!         shape: &[3, 2], // three samples of two channels
 //!         src: &[1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0],
 //!         diff_dst: &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
@@ -34,8 +34,8 @@
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
-//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormArgs`], [`GpuRmsNorm::backward`] [`RmsNormArgs`]; all give [`Grads`] |
-//! | gradients on device buffers | [`BatchNormPlan`] tells their [`BatchNormSizes`] and binds [`BatchNormBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormPlan`] likewise, with [`LayerNormSizes`] and [`LayerNormBuffers`], and [`RmsNormPlan`] with [`RmsNormSizes`] and [`RmsNormBuffers`] |
+//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`RmsNormBackwardArgs`]; all give [`Grads`] |
+//! | gradients on device buffers | [`BatchNormBackwardPlan`] tells their [`BatchNormBackwardSizes`] and binds [`BatchNormBackwardBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormBackwardPlan`] likewise, with [`LayerNormBackwardSizes`] and [`LayerNormBackwardBuffers`], and [`RmsNormBackwardPlan`] with [`RmsNormBackwardSizes`] and [`RmsNormBackwardBuffers`] |
 //! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
 //! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
 //! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
@@ -72,8 +72,8 @@
 //!
 //! # On device buffers
 //!
-//! Three stages. [`GpuBatchNorm::plan`] (forward: [`GpuBatchNorm::plan_forward`]) is pure and needed once for a shape;
-//! [`BatchNormPlan::bind`] checks a set of buffers and makes all wgpu objects;
+//! Three stages. [`GpuBatchNorm::plan_backward`] (forward: [`GpuBatchNorm::plan_forward`]) is pure and needed once for a shape;
+//! [`BatchNormBackwardPlan::bind`] checks a set of buffers and makes all wgpu objects;
 //! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
 //! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
 //! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices;
@@ -135,11 +135,11 @@ pub mod verify;
 
 pub use algorithm::Algorithm;
 pub use batch_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormForwardArgs, BatchNormForwardBuffers,
-    BatchNormForwardOperands, BatchNormForwardPlan, BatchNormForwardSizes, BatchNormInferenceArgs,
-    BatchNormInferenceBuffers, BatchNormInferencePlan, BatchNormInferenceSizes, BatchNormOptions,
-    BatchNormOutput, BatchNormPlan, BatchNormSizes, ChannelStatistics, GpuBatchNorm,
-    RunningStatistics,
+    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormBackwardSizes,
+    BatchNormForwardArgs, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormForwardPlan,
+    BatchNormForwardSizes, BatchNormInferenceArgs, BatchNormInferenceBuffers,
+    BatchNormInferencePlan, BatchNormInferenceSizes, BatchNormOptions, BatchNormOutput,
+    ChannelStatistics, GpuBatchNorm, RunningStatistics,
 };
 pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
@@ -147,16 +147,17 @@ pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
 pub use host::Grads;
 pub use layer_norm::{
-    GpuLayerNorm, LayerNormArgs, LayerNormBuffers, LayerNormForwardArgs, LayerNormForwardBuffers,
+    GpuLayerNorm, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan,
+    LayerNormBackwardSizes, LayerNormForwardArgs, LayerNormForwardBuffers,
     LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
-    LayerNormOutput, LayerNormPlan, LayerNormSizes,
+    LayerNormOutput,
 };
 pub use options::{DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics};
 pub use profile::{Profile, Tuning};
 pub use rms_norm::{
-    GpuRmsNorm, RmsNormArgs, RmsNormBuffers, RmsNormForwardArgs, RmsNormForwardBuffers,
-    RmsNormForwardOperands, RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
-    RmsNormPlan, RmsNormSizes,
+    GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,
+    RmsNormBackwardSizes, RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands,
+    RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
 };
 
 /// The crates whose types stand in signatures here, in the versions that these use.

@@ -3,10 +3,10 @@
 use crate::data::SIDE;
 use crate::plain::Param;
 use wgpu_norm::{
-    BatchNormArgs, BatchNormForwardArgs, BatchNormInferenceArgs, BatchNormOptions, BatchNormOutput,
-    DataFormat, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormArgs,
-    LayerNormForwardArgs, LayerNormOptions, LayerNormOutput, RunningStatistics, RunningUpdate,
-    RunningVariance,
+    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs, BatchNormOptions,
+    BatchNormOutput, DataFormat, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads,
+    LayerNormBackwardArgs, LayerNormForwardArgs, LayerNormOptions, LayerNormOutput,
+    RunningStatistics, RunningUpdate, RunningVariance,
 };
 
 pub const EPSILON: f64 = 1e-5;
@@ -87,7 +87,7 @@ impl BatchNorm {
         pass: &BatchNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: &pass.shape,
             src: &pass.src,
             diff_dst,
@@ -167,7 +167,7 @@ impl LayerNorm {
         pass: &LayerNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let args = LayerNormArgs {
+        let args = LayerNormBackwardArgs {
             shape: &pass.shape,
             src: pass.normalized(),
             diff_dst,

@@ -11,7 +11,7 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchNormArgs<'a, T, P, S = P> {
+pub struct BatchNormBackwardArgs<'a, T, P, S = P> {
     /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0
     /// there are no elements, and the parameter gradients are 0.
     pub shape: &'a [usize],
@@ -43,7 +43,7 @@ impl GpuBatchNorm {
     /// channel), memory or device lost. Nothing is uploaded before all arguments are checked.
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.backward_with_statistics(args).await
     }
@@ -55,10 +55,10 @@ impl GpuBatchNorm {
     /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
     pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        args: BatchNormArgs<'_, T, P, S>,
+        args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan(args.shape, types::<T, P, S>(), has_gamma)?;
+        let plan = self.plan_backward(args.shape, types::<T, P, S>(), has_gamma)?;
         self.run(&plan, args).await
     }
 
@@ -70,14 +70,14 @@ impl GpuBatchNorm {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
     ///
     /// let gpu = match GpuContext::new().await {
     ///     Ok(gpu) => gpu,
     ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
     ///     Err(error) => return Err(error),
     /// };
-    /// let args = BatchNormArgs {
+    /// let args = BatchNormBackwardArgs {
     ///     shape: &[2, 3],
     ///     src: &[1.0_f32, 2.0, 3.0, 5.0, 6.0, 7.0],
     ///     diff_dst: &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
@@ -98,7 +98,7 @@ impl GpuBatchNorm {
     pub async fn backward_broadcast<T: Element, P: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.backward_broadcast_with_statistics(param_shape, args)
             .await
@@ -112,17 +112,18 @@ impl GpuBatchNorm {
     pub async fn backward_broadcast_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         param_shape: &[usize],
-        args: BatchNormArgs<'_, T, P, S>,
+        args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let has_gamma = args.gamma.is_some();
-        let plan = self.plan_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
+        let plan =
+            self.plan_backward_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
         self.run(&plan, args).await
     }
 
     async fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        plan: &BatchNormPlan,
-        args: BatchNormArgs<'_, T, P, S>,
+        plan: &BatchNormBackwardPlan,
+        args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         host::check_variance(
             Tensor::Variance,
@@ -141,17 +142,17 @@ impl GpuBatchNorm {
         host::backward(&self.gpu, &plan.plan, &inputs).await
     }
 
-    /// Plans the gradient of device buffers: see [`BatchNormPlan`].
+    /// Plans the gradient of device buffers: see [`BatchNormBackwardPlan`].
     ///
     /// # Errors
     ///
     /// As those of [`backward`](Self::backward) that follow from shapes and types.
-    pub fn plan(
+    pub fn plan_backward(
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
         has_gamma: bool,
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
         self.plan_layout(layout, types.into(), has_gamma)
     }
@@ -162,13 +163,13 @@ impl GpuBatchNorm {
     /// # Errors
     ///
     /// As those of [`backward_broadcast`](Self::backward_broadcast) that follow from shapes and types.
-    pub fn plan_broadcast(
+    pub fn plan_backward_broadcast(
         &self,
         shape: &[usize],
         param_shape: &[usize],
         types: impl Into<DTypes>,
         has_gamma: bool,
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
         self.plan_layout(layout, types.into(), has_gamma)
     }
@@ -178,7 +179,7 @@ impl GpuBatchNorm {
         layout: Layout,
         types: DTypes,
         has_gamma: bool,
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(types)?;
@@ -191,7 +192,7 @@ impl GpuBatchNorm {
             statistics: self.options.statistics,
             param_grads: self.options.param_grads,
         };
-        Ok(BatchNormPlan {
+        Ok(BatchNormBackwardPlan {
             plan: plan::batch_norm(profile, &problem)?,
         })
     }
@@ -200,8 +201,8 @@ impl GpuBatchNorm {
 operands! {
     /// What to dispatch for one shape and its element types: the first of three stages.
     ///
-    /// 1. [`GpuBatchNorm::plan`], once for a shape: pure, no GPU object is made.
-    /// 2. [`BatchNormPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
+    /// 1. [`GpuBatchNorm::plan_backward`], once for a shape: pure, no GPU object is made.
+    /// 2. [`BatchNormBackwardPlan::bind`], once for a set of buffers: checks everything, makes bind groups.
     /// 3. [`Bound::record`](crate::Bound::record), every step: writes commands into the caller's encoder, nothing else.
     ///
     /// variance + epsilon is not checked here, for nothing is read back: a channel where it is not above 0
@@ -224,12 +225,12 @@ operands! {
     /// assert_eq!(plan.padded_sizes().gamma, None);
     /// # Ok(()) }).unwrap();
     /// ```
-    plan BatchNormPlan;
+    plan BatchNormBackwardPlan;
     /// The caller's buffers of a batch-norm gradient.
     ///
     /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
-    buffers BatchNormBuffers;
-    sizes BatchNormSizes;
+    buffers BatchNormBackwardBuffers;
+    sizes BatchNormBackwardSizes;
     /// The layer's input.
     src: Src always;
     /// Gradient of the loss with respect to the layer's output.
@@ -246,14 +247,14 @@ operands! {
     diff_gamma: DiffGamma maybe;
     /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_beta: DiffBeta maybe;
-    /// The sums between the two halves, of [`BatchNormPlan::sums_size`] bytes: f32 (f64 for f64 data)
+    /// The sums between the two halves, of [`BatchNormBackwardPlan::sums_size`] bytes: f32 (f64 for f64 data)
     /// `[Σ diff_dst; C]`, `[Σ diff_dst · x̂; C]`, then the number of elements in a channel. Adding up
     /// such buffers of several devices, number included, synchronizes a batch across them. The sums are
     /// zeros where no gradient depends on them. Without it there are no halves. Not to be given where its size is 0.
     sums: Sums scratch;
 }
 
-impl BatchNormPlan {
+impl BatchNormBackwardPlan {
     /// Bytes of the buffer `sums`; 0 where there are so many channels that a plan has no room for halves.
     pub fn sums_size(&self) -> u64 {
         self.plan.scratch_bytes(Tensor::Sums)

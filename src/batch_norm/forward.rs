@@ -217,7 +217,7 @@ impl GpuBatchNorm {
     }
 
     /// Plans batch norm in training on device buffers, with the optional tensors that `operands` names: the first of the
-    /// three stages that [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// three stages that [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///

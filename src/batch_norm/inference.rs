@@ -138,7 +138,7 @@ impl GpuBatchNorm {
     }
 
     /// Plans batch norm by given statistics on device buffers: the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///

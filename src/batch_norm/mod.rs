@@ -5,7 +5,9 @@ mod forward;
 mod inference;
 mod statistics;
 
-pub use backward::{BatchNormArgs, BatchNormBuffers, BatchNormPlan, BatchNormSizes};
+pub use backward::{
+    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormBackwardSizes,
+};
 pub use forward::{
     BatchNormForwardArgs, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormForwardPlan,
     BatchNormForwardSizes, BatchNormOutput, RunningStatistics,
@@ -66,7 +68,7 @@ impl BatchNormOptions {
 ///
 /// ```
 /// # pollster::block_on(async {
-/// use wgpu_norm::{BatchNormArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext};
+/// use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext};
 ///
 /// let gpu = match GpuContext::new().await {
 ///     Ok(gpu) => gpu,
@@ -79,7 +81,7 @@ impl BatchNormOptions {
 /// };
 /// let layer = GpuBatchNorm::new(&gpu, options)?;
 /// let grads = layer
-///     .backward(BatchNormArgs {
+///     .backward(BatchNormBackwardArgs {
 ///         shape: &[2, 1, 2], // two samples of one channel with two elements
 ///         src: &[1.0_f32, 2.0, 3.0, 4.0],
 ///         diff_dst: &[0.0, 1.0, 0.0, 1.0],

@@ -53,7 +53,7 @@ impl Bound {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{BatchNormBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{BatchNormBackwardBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
     /// use wgpu_norm::{ParamGrads, wgpu};
     ///
     /// let gpu = match GpuContext::new().await {
@@ -81,7 +81,7 @@ impl Bound {
     ///     let (src, mean, variance) = (buffer(), buffer(), buffer());
     ///     layers.push(plan.bind(
     ///         &gpu,
-    ///         &BatchNormBuffers {
+    ///         &BatchNormBackwardBuffers {
     ///             src: (&src).into(),
     ///             diff_dst: (&between[0]).into(),
     ///             mean: (&mean).into(),

@@ -15,7 +15,7 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 /// that are normalized; only their numbers of elements are checked, so that the one-dimensional form
 /// of the operator document serves too.
 #[derive(Clone, Copy, Debug)]
-pub struct LayerNormArgs<'a, T, P, S = P> {
+pub struct LayerNormBackwardArgs<'a, T, P, S = P> {
     /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and the
     /// parameter gradients are 0.
     pub shape: &'a [usize],
@@ -44,7 +44,7 @@ impl GpuLayerNorm {
     /// layer or given to another.
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
-        args: LayerNormArgs<'_, T, P>,
+        args: LayerNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.backward_with_statistics(args).await
     }
@@ -56,9 +56,9 @@ impl GpuLayerNorm {
     /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
     pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        args: LayerNormArgs<'_, T, P, S>,
+        args: LayerNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let plan = self.plan(args.shape, types::<T, P, S>())?;
+        let plan = self.plan_backward(args.shape, types::<T, P, S>())?;
         for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
             match (given, self.options.use_affine) {
                 (Some(given), true) => {
@@ -88,12 +88,16 @@ impl GpuLayerNorm {
     }
 
     /// Plans the gradient of device buffers, the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///
     /// As those of [`backward`](Self::backward) that follow from shapes and types.
-    pub fn plan(&self, shape: &[usize], types: impl Into<DTypes>) -> Result<LayerNormPlan, Error> {
+    pub fn plan_backward(
+        &self,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+    ) -> Result<LayerNormBackwardPlan, Error> {
         let types = types.into();
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
@@ -109,7 +113,7 @@ impl GpuLayerNorm {
             epsilon: self.options.epsilon,
             param_grads: self.options.param_grads,
         };
-        Ok(LayerNormPlan {
+        Ok(LayerNormBackwardPlan {
             plan: plan::layer_norm(profile, &problem)?,
         })
     }
@@ -121,7 +125,7 @@ operands! {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{DType, Error, GpuContext, GpuLayerNorm, LayerNormBuffers, LayerNormOptions, wgpu};
+    /// use wgpu_norm::{DType, Error, GpuContext, GpuLayerNorm, LayerNormBackwardBuffers, LayerNormOptions, wgpu};
     ///
     /// let gpu = match GpuContext::new().await {
     ///     Ok(gpu) => gpu,
@@ -143,7 +147,7 @@ operands! {
     /// let [mean, variance] = [sizes.mean, sizes.variance].map(buffer);
     /// let params = [sizes.gamma, sizes.diff_gamma, sizes.diff_beta].map(|size| size.map(buffer));
     /// let [gamma, diff_gamma, diff_beta] = params.each_ref().map(|buffer| buffer.as_ref().map(Into::into));
-    /// let buffers = LayerNormBuffers {
+    /// let buffers = LayerNormBackwardBuffers {
     ///     src: (&src).into(),
     ///     diff_dst: (&diff_dst).into(),
     ///     mean: (&mean).into(),
@@ -160,12 +164,12 @@ operands! {
     /// gpu.queue().submit([encoder.finish()]);
     /// # Ok(()) }).unwrap();
     /// ```
-    plan LayerNormPlan;
+    plan LayerNormBackwardPlan;
     /// The caller's buffers of a layer-norm gradient. beta is not among them: nothing depends on it.
     ///
     /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
-    buffers LayerNormBuffers;
-    sizes LayerNormSizes;
+    buffers LayerNormBackwardBuffers;
+    sizes LayerNormBackwardSizes;
     /// The layer's input.
     src: Src always;
     /// Gradient of the loss with respect to the layer's output.

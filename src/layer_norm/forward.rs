@@ -138,7 +138,7 @@ impl GpuLayerNorm {
     }
 
     /// Plans the layer's output on device buffers: the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///

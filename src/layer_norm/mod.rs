@@ -3,7 +3,9 @@
 mod backward;
 mod forward;
 
-pub use backward::{LayerNormArgs, LayerNormBuffers, LayerNormPlan, LayerNormSizes};
+pub use backward::{
+    LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan, LayerNormBackwardSizes,
+};
 pub use forward::{
     LayerNormForwardArgs, LayerNormForwardBuffers, LayerNormForwardOperands, LayerNormForwardPlan,
     LayerNormForwardSizes, LayerNormOutput,
@@ -58,7 +60,7 @@ impl Default for LayerNormOptions {
 ///
 /// ```
 /// # pollster::block_on(async {
-/// use wgpu_norm::{Error, Grads, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions};
+/// use wgpu_norm::{Error, Grads, GpuContext, GpuLayerNorm, LayerNormBackwardArgs, LayerNormOptions};
 ///
 /// let gpu = match GpuContext::new().await {
 ///     Ok(gpu) => gpu,
@@ -67,7 +69,7 @@ impl Default for LayerNormOptions {
 /// };
 /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
 /// let grads = layer
-///     .backward(LayerNormArgs {
+///     .backward(LayerNormBackwardArgs {
 ///         shape: &[2, 2], // two rows
 ///         src: &[1.0_f32, 3.0, 2.0, 4.0],
 ///         diff_dst: &[1.0, 0.0, 0.0, 1.0],

@@ -27,7 +27,7 @@
 //!
 //! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host
 //! memory. `plan` is the first of the three stages on the caller's buffers, and gives the plan types
-//! that the rest of the crate has, such as [`BatchNormPlan`](crate::BatchNormPlan). Their buffers and the messages of
+//! that the rest of the crate has, such as [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan). Their buffers and the messages of
 //! [`Error`] call the tensors `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
 //! `running_mean`, `running_variance`, `diff_src`, `diff_gamma` and `diff_beta`; each operator's table says which of its
 //! own is which.
@@ -50,7 +50,7 @@
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
-//! use wgpu_norm::{BatchNormBuffers, DataFormat, Error, GpuContext};
+//! use wgpu_norm::{BatchNormBackwardBuffers, DataFormat, Error, GpuContext};
 //!
 //! let gpu = match GpuContext::new().await {
 //!     Ok(gpu) => gpu,
@@ -75,7 +75,7 @@
 //! let [mean, variance, gamma, diff_gamma, diff_beta] = &params;
 //! let bound = plan.bind(
 //!     &gpu,
-//!     &BatchNormBuffers {
+//!     &BatchNormBackwardBuffers {
 //!         src: (&src).into(),
 //!         diff_dst: (&diff).into(),
 //!         mean: mean.into(),

@@ -2,9 +2,9 @@
 
 use crate::geometry::{batch_norm_grid, check_length};
 use crate::{
-    BatchNormArgs, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
-    BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions, BatchNormPlan, DataFormat,
-    Error, GpuBatchNorm, GpuContext, ParamOf,
+    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
+    BatchNormForwardPlan, BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions,
+    DataFormat, Error, GpuBatchNorm, GpuContext, ParamOf,
 };
 
 /// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
@@ -116,7 +116,7 @@ impl BatchNormTrainingBackprop {
     ) -> Result<BackpropOutputs<T>, Error> {
         let channels = batch_norm_grid(inputs.shape, DataFormat::Ncx)?.channels;
         check_length("beta", channels.into(), inputs.beta.len())?;
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: inputs.shape,
             src: inputs.input,
             diff_dst: inputs.normalized_delta,
@@ -136,13 +136,13 @@ impl BatchNormTrainingBackprop {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan`].
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
     pub fn plan<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
-    ) -> Result<BatchNormPlan, Error> {
-        layer(gpu, self.epsilon)?.plan(shape, (T::DTYPE, T::DTYPE), true)
+    ) -> Result<BatchNormBackwardPlan, Error> {
+        layer(gpu, self.epsilon)?.plan_backward(shape, (T::DTYPE, T::DTYPE), true)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, host};
 /// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
 /// numbers of elements are checked.
 #[derive(Clone, Copy, Debug)]
-pub struct RmsNormArgs<'a, T, P, S = P> {
+pub struct RmsNormBackwardArgs<'a, T, P, S = P> {
     /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and gamma's
     /// gradient is 0.
     pub shape: &'a [usize],
@@ -36,7 +36,7 @@ impl GpuRmsNorm {
     /// As those of [`GpuLayerNorm::backward`](crate::GpuLayerNorm::backward).
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
-        args: RmsNormArgs<'_, T, P>,
+        args: RmsNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.backward_with_statistics(args).await
     }
@@ -48,9 +48,9 @@ impl GpuRmsNorm {
     /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
     pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        args: RmsNormArgs<'_, T, P, S>,
+        args: RmsNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let plan = self.plan(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
+        let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
         host::check_variance(
             Tensor::MeanSquare,
             "row",
@@ -68,17 +68,17 @@ impl GpuRmsNorm {
     }
 
     /// Plans the gradient of device buffers, the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///
     /// As those of [`backward`](Self::backward) that follow from shapes and types.
-    pub fn plan(
+    pub fn plan_backward(
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
         has_gamma: bool,
-    ) -> Result<RmsNormPlan, Error> {
+    ) -> Result<RmsNormBackwardPlan, Error> {
         let types = types.into();
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
@@ -94,7 +94,7 @@ impl GpuRmsNorm {
             epsilon: self.options.epsilon,
             param_grads: self.options.param_grads,
         };
-        Ok(RmsNormPlan {
+        Ok(RmsNormBackwardPlan {
             plan: plan::layer_norm(profile, &problem)?,
         })
     }
@@ -102,12 +102,12 @@ impl GpuRmsNorm {
 
 operands! {
     /// What to dispatch for one shape and its element types.
-    plan RmsNormPlan;
+    plan RmsNormBackwardPlan;
     /// The caller's buffers of an RMS-norm gradient.
     ///
     /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
-    buffers RmsNormBuffers;
-    sizes RmsNormSizes;
+    buffers RmsNormBackwardBuffers;
+    sizes RmsNormBackwardSizes;
     /// The layer's input.
     src: Src always;
     /// Gradient of the loss with respect to the layer's output.

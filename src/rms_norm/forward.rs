@@ -127,7 +127,7 @@ impl GpuRmsNorm {
     }
 
     /// Plans the layer's output on device buffers: the first of the three stages that
-    /// [`BatchNormPlan`](crate::BatchNormPlan) describes.
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
     ///
     /// # Errors
     ///

@@ -3,7 +3,9 @@
 mod backward;
 mod forward;
 
-pub use backward::{RmsNormArgs, RmsNormBuffers, RmsNormPlan, RmsNormSizes};
+pub use backward::{
+    RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan, RmsNormBackwardSizes,
+};
 pub use forward::{
     RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan,
     RmsNormForwardSizes, RmsNormOutput,
@@ -52,7 +54,7 @@ impl Default for RmsNormOptions {
 ///
 /// ```
 /// # pollster::block_on(async {
-/// use wgpu_norm::{Error, GpuContext, GpuRmsNorm, RmsNormArgs, RmsNormOptions};
+/// use wgpu_norm::{Error, GpuContext, GpuRmsNorm, RmsNormBackwardArgs, RmsNormOptions};
 ///
 /// let gpu = match GpuContext::new().await {
 ///     Ok(gpu) => gpu,
@@ -61,7 +63,7 @@ impl Default for RmsNormOptions {
 /// };
 /// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
 /// let grads = layer
-///     .backward(RmsNormArgs {
+///     .backward(RmsNormBackwardArgs {
 ///         shape: &[2, 2], // two rows
 ///         src: &[1.0_f32, 1.0, 2.0, -2.0],
 ///         diff_dst: &[1.0, 0.0, 0.0, 1.0],

@@ -123,8 +123,8 @@ impl Operator for BatchNormBackward {
         let layer = GpuBatchNorm::new(gpu, options)?;
         let shape = &self.channels.shape;
         let plan = match self.channels.params() {
-            None => layer.plan(shape, types, self.has_gamma)?,
-            Some(params) => layer.plan_broadcast(shape, params, types, self.has_gamma)?,
+            None => layer.plan_backward(shape, types, self.has_gamma)?,
+            Some(params) => layer.plan_backward_broadcast(shape, params, types, self.has_gamma)?,
         };
         Ok(plan.plan)
     }

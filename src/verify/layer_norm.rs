@@ -111,7 +111,7 @@ impl Operator for LayerNormBackward {
             param_grads: self.param_grads,
         };
         let layer = GpuLayerNorm::new(gpu, options)?;
-        let plan = layer.plan(&self.rows.shape, types)?;
+        let plan = layer.plan_backward(&self.rows.shape, types)?;
         Ok(plan.plan)
     }
 }

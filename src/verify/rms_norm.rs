@@ -112,7 +112,7 @@ impl Operator for RmsNormBackward {
             param_grads: self.param_grads,
         };
         let layer = GpuRmsNorm::new(gpu, options)?;
-        let plan = layer.plan(&self.rows.shape, types, self.has_gamma)?;
+        let plan = layer.plan_backward(&self.rows.shape, types, self.has_gamma)?;
         Ok(plan.plan)
     }
 }

@@ -94,7 +94,9 @@ fn epsilons() {
             dtype: DType::F32,
         };
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            let error = layer.plan(&[2, 3], (dtype, dtype), false).unwrap_err();
+            let error = layer
+                .plan_backward(&[2, 3], (dtype, dtype), false)
+                .unwrap_err();
             assert_eq!(error, want);
         }
         let mut case = case();
@@ -108,7 +110,9 @@ fn epsilons() {
     let noop = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
     for epsilon in [1e-60, 1e60] {
         let layer = GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(epsilon)).unwrap();
-        let _ = layer.plan(&[2, 3], (DType::F64, DType::F64), true).unwrap();
+        let _ = layer
+            .plan_backward(&[2, 3], (DType::F64, DType::F64), true)
+            .unwrap();
     }
 }
 
@@ -179,7 +183,7 @@ fn element_types() {
         for params in DType::ALL {
             let narrow = matches!(data, DType::F16 | DType::Bf16);
             let allowed = data == params || (narrow && params == DType::F32);
-            match layer.plan(&[2, 3], (data, params), true) {
+            match layer.plan_backward(&[2, 3], (data, params), true) {
                 Ok(_) => assert!(allowed, "{data}/{params}"),
                 Err(error) => {
                     assert!(!allowed, "{data}/{params}");
@@ -205,7 +209,7 @@ fn sizes_that_overflow() {
         vec![1 << 31, 0, 1 << 31],
     ] {
         let error = layer
-            .plan(&shape, (DType::F32, DType::F32), true)
+            .plan_backward(&shape, (DType::F32, DType::F32), true)
             .unwrap_err();
         let Error::SizeOverflow {
             what, shape: got, ..
@@ -256,10 +260,12 @@ fn limits_of_the_adapter() {
     };
     assert_eq!(error, want);
     let layer = GpuBatchNorm::new(&three.subject.gpu, case().options).unwrap();
-    let error = layer.plan(&[2, 3, 5], (DType::F32, DType::F32), true);
+    let error = layer.plan_backward(&[2, 3, 5], (DType::F32, DType::F32), true);
     assert_eq!(error.unwrap_err(), want);
     let layer = GpuLayerNorm::new(&three.subject.gpu, LayerNormOptions::default()).unwrap();
-    let error = layer.plan(&[2, 3], (DType::F32, DType::F32)).unwrap_err();
+    let error = layer
+        .plan_backward(&[2, 3], (DType::F32, DType::F32))
+        .unwrap_err();
     assert_eq!(error, want);
     says(
         &error,
@@ -351,7 +357,7 @@ fn a_plan_of_another_context() {
     });
     let layer = GpuLayerNorm::new(&short.gpu, LayerNormOptions::default()).unwrap();
     let error = layer
-        .plan(&[2000, 4], (DType::F32, DType::F32))
+        .plan_backward(&[2000, 4], (DType::F32, DType::F32))
         .unwrap_err();
     says(
         &error,

@@ -6,8 +6,8 @@ use crate::common::buffers::{self, Buffers, Room, plan, range};
 use crate::common::data::{Case, options_in};
 use crate::common::errors::{case, says, still_works};
 use wgpu_norm::{
-    BatchNormBuffers, BufferRange, DType, DataFormat, Error, GpuLayerNorm, LayerNormBuffers,
-    LayerNormOptions, ParamGrads,
+    BatchNormBackwardBuffers, BufferRange, DType, DataFormat, Error, GpuLayerNorm,
+    LayerNormBackwardBuffers, LayerNormOptions, ParamGrads,
 };
 
 /// All buffers of the case, each by its name.
@@ -23,7 +23,10 @@ const NAMES: [&str; 8] = [
 ];
 
 /// The argument of this name.
-fn argument<'r, 'a>(ranges: &'r mut BatchNormBuffers<'a>, name: &str) -> &'r mut BufferRange<'a> {
+fn argument<'r, 'a>(
+    ranges: &'r mut BatchNormBackwardBuffers<'a>,
+    name: &str,
+) -> &'r mut BufferRange<'a> {
     match name {
         "src" => &mut ranges.src,
         "diff_dst" => &mut ranges.diff_dst,
@@ -64,13 +67,13 @@ impl Binding {
     }
 
     /// The error of binding, after which the right buffers still bind.
-    fn error(&self, change: impl FnOnce(&mut BatchNormBuffers<'_>)) -> Error {
+    fn error(&self, change: impl FnOnce(&mut BatchNormBackwardBuffers<'_>)) -> Error {
         let subject = &self.noop.subject;
         let buffers = Buffers::new(subject, &self.case, Room::Exact);
         let plan = plan(subject, &self.case);
         let sums = subject.buffer(plan.sums_size(), &[]);
         let workspace = subject.buffer(plan.workspace_size(), &[]);
-        let right = || BatchNormBuffers {
+        let right = || BatchNormBackwardBuffers {
             sums: Some((&sums).into()),
             workspace: Some((&workspace).into()),
             ..buffers.ranges()
@@ -91,7 +94,7 @@ impl Binding {
         let plan = plan(subject, &self.case);
         let sums = subject.buffer(plan.sums_size(), &[]);
         let workspace = subject.buffer(plan.workspace_size(), &[]);
-        let mut ranges = BatchNormBuffers {
+        let mut ranges = BatchNormBackwardBuffers {
             sums: Some((&sums).into()),
             workspace: Some((&workspace).into()),
             ..buffers.ranges()
@@ -281,7 +284,7 @@ fn ranges_that_overlap() {
     let plan = plan(subject, &test.case);
     let pool = subject.buffer(1 << 14, &[]);
     let own = Buffers::new(subject, &test.case, Room::Exact);
-    let pooled = |diff_src| BatchNormBuffers {
+    let pooled = |diff_src| BatchNormBackwardBuffers {
         diff_dst: range(&pool, 0, 2800),
         diff_src: range(&pool, diff_src, 2800),
         ..own.ranges()
@@ -297,7 +300,7 @@ fn ranges_that_overlap() {
     let (sums, workspace) = (plan.sums_size(), plan.workspace_size());
     let offset = (workspace - 256) / 256 * 256;
     let end = subject.buffer((offset + sums).max(workspace), &[]);
-    let ranges = BatchNormBuffers {
+    let ranges = BatchNormBackwardBuffers {
         workspace: Some(range(&end, 0, workspace)),
         sums: Some(range(&end, offset, sums)),
         ..own.ranges()
@@ -305,7 +308,7 @@ fn ranges_that_overlap() {
     let error = plan.bind(&subject.gpu, &ranges).map(|_| ());
     assert_eq!(error.unwrap_err(), overlap("workspace", "sums"));
     // What is only read may overlap.
-    let ranges = BatchNormBuffers {
+    let ranges = BatchNormBackwardBuffers {
         src: own.ranges().diff_dst,
         mean: own.ranges().variance,
         gamma: Some(own.ranges().variance),
@@ -316,7 +319,7 @@ fn ranges_that_overlap() {
     let empty = Case::<f32, f32>::random(&[0, 3, 5], options_in(DataFormat::Ncx), 1);
     let buffers = Buffers::new(subject, &empty, Room::Exact);
     let workspace = subject.buffer(4096, &[]);
-    let ranges = BatchNormBuffers {
+    let ranges = BatchNormBackwardBuffers {
         workspace: Some((&workspace).into()),
         src: range(&workspace, 256, 0),
         diff_dst: range(&workspace, 512, 0),
@@ -338,9 +341,11 @@ fn layer_norm_has_no_halves() {
         ..LayerNormOptions::default()
     };
     let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-    let plan = layer.plan(&[3, 4], (DType::F32, DType::F32)).unwrap();
+    let plan = layer
+        .plan_backward(&[3, 4], (DType::F32, DType::F32))
+        .unwrap();
     let [src, diff_dst, mean, variance, diff_src] = [48; 5].map(|size| subject.buffer(size, &[]));
-    let ranges = LayerNormBuffers {
+    let ranges = LayerNormBackwardBuffers {
         src: (&src).into(),
         diff_dst: (&diff_dst).into(),
         mean: (&mean).into(),

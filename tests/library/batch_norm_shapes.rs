@@ -120,7 +120,9 @@ every_pair!(every_choice);
 fn small_tensors_with_the_channels_last_take_one_dispatch() {
     let kernels = |subject: &Subject, shape: &[usize]| {
         let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Nxc)).unwrap();
-        let plan = layer.plan(shape, (f32::DTYPE, f32::DTYPE), true).unwrap();
+        let plan = layer
+            .plan_backward(shape, (f32::DTYPE, f32::DTYPE), true)
+            .unwrap();
         plan.kernels()
     };
     for subject in subjects() {
@@ -179,7 +181,9 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         };
         let kernels = |subject: &Subject, shape: &[usize]| {
             let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
-            let plan = layer.plan(shape, (f32::DTYPE, f32::DTYPE), true).unwrap();
+            let plan = layer
+                .plan_backward(shape, (f32::DTYPE, f32::DTYPE), true)
+                .unwrap();
             plan.kernels()
         };
         let usual = set(|_| {});

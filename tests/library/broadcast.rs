@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, Grads, ParamOf,
+    BatchNormBackwardArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, Grads, ParamOf,
     Statistics,
 };
 
@@ -48,7 +48,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
 
     fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
         let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: &self.shape,
             src: &self.src,
             diff_dst: &self.diff_dst,

@@ -7,7 +7,7 @@ use half::bf16;
 use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{
-    Algorithm, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm,
+    Algorithm, BatchNormBackwardPlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm,
     ParamGrads, ParamOf, Statistics, Tuning,
 };
 
@@ -172,11 +172,11 @@ impl Windows {
     fn check<T: Element, P: ParamOf<T>>(&self, case: &Case<T, P>) {
         let plan = |subject: &Subject| {
             let layer = GpuBatchNorm::new(&subject.gpu, case.options)?;
-            layer.plan(&case.shape, (T::DTYPE, P::DTYPE), true)
+            layer.plan_backward(&case.shape, (T::DTYPE, P::DTYPE), true)
         };
         let whole = plan(&self.whole).unwrap();
         // Where a binding has no room for as many partial sums, there are fewer.
-        let alike = |plan: &BatchNormPlan| {
+        let alike = |plan: &BatchNormBackwardPlan| {
             plan.algorithm() == whole.algorithm() && plan.workspace_size() == whole.workspace_size()
         };
         let cut = self.cut.iter().find_map(|subject| match plan(subject) {
@@ -241,10 +241,10 @@ every_pair!(windows_give_the_bits_of_the_whole);
 fn what_cannot_be_cut_is_an_error() {
     let subject = one(false).with_profile("in windows", |profile| profile.max_binding = 4096);
     let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
-    let plan = |shape: &[usize]| layer.plan(shape, (f32::DTYPE, f32::DTYPE), true);
+    let plan = |shape: &[usize]| layer.plan_backward(shape, (f32::DTYPE, f32::DTYPE), true);
     // Axes that do not fold.
     let (shape, params) = ([6, 20, 6, 5], [6, 1, 6, 1]);
-    let error = layer.plan_broadcast(&shape, &params, (f32::DTYPE, f32::DTYPE), true);
+    let error = layer.plan_backward_broadcast(&shape, &params, (f32::DTYPE, f32::DTYPE), true);
     let error = error.unwrap_err();
     let Error::Limit {
         what,
@@ -344,7 +344,9 @@ fn a_tensor_beyond_the_binding_limit() {
     let options = options_in(DataFormat::Ncx);
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let dispatches = |shape: &[usize]| {
-        let plan = layer.plan(shape, (f32::DTYPE, f32::DTYPE), true).unwrap();
+        let plan = layer
+            .plan_backward(shape, (f32::DTYPE, f32::DTYPE), true)
+            .unwrap();
         plan.dispatches()
     };
     if subject.gpu.profile().max_binding < bytes {

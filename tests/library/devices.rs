@@ -13,8 +13,8 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormBuffers, BatchNormOptions, ContextOptions, DType, DataFormat,
-    DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads, Profile,
+    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormOptions, ContextOptions, DType,
+    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads, Profile,
 };
 
 fn assert_send<F: Future + Send>(future: F) -> F {
@@ -370,11 +370,11 @@ fn out_of_memory_in_a_small_process() {
     };
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let plan = layer
-        .plan(&[1, channels], (DType::Bf16, DType::Bf16), false)
+        .plan_backward(&[1, channels], (DType::Bf16, DType::Bf16), false)
         .unwrap();
     let input = subject.buffer(2 * channels as u64, &[]);
     let output = subject.buffer(2 * channels as u64, &[]);
-    let ranges = BatchNormBuffers {
+    let ranges = BatchNormBackwardBuffers {
         src: (&input).into(),
         diff_dst: (&input).into(),
         mean: (&input).into(),
@@ -428,7 +428,7 @@ fn out_of_memory_in_a_call() {
     let data = vec![0.0_f32; 256 << 20];
     let call = |mebibytes: usize| {
         let elements = mebibytes << 18;
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: &[1, 4, elements / 4],
             src: &data[..elements],
             diff_dst: &data[..elements],

@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    Algorithm, DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormArgs,
-    LayerNormBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
+    Algorithm, DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
+    LayerNormBackwardBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
 };
 
 /// Whether the layer is affine, and what is computed of its parameters' gradients.
@@ -65,8 +65,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         case
     }
 
-    fn args(&self) -> LayerNormArgs<'_, T, P> {
-        LayerNormArgs {
+    fn args(&self) -> LayerNormBackwardArgs<'_, T, P> {
+        LayerNormBackwardArgs {
             shape: &self.shape,
             src: &self.src,
             diff_dst: &self.diff_dst,
@@ -330,7 +330,7 @@ fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
         let case = Case::<T, P>::random(shape, -1, (true, ParamGrads::Both), seed as u64);
         for subject in taken::<T, P>(subjects) {
             let layer = GpuLayerNorm::new(&subject.gpu, case.options).unwrap();
-            let plan = layer.plan(shape, (T::DTYPE, P::DTYPE)).unwrap();
+            let plan = layer.plan_backward(shape, (T::DTYPE, P::DTYPE)).unwrap();
             let want = case.run(&subject.gpu).unwrap();
             for room in [Room::Exact, Room::Padded] {
                 let got = recorded_layer_norm(subject, &plan, &case.args(), room);
@@ -563,7 +563,7 @@ fn wide_workgroups_write_few_sums_of_columns() {
             (2048, 4096, 1 << 8, 1 << 8),
             (512, 4096, 1 << 7, 1 << 7),
         ] {
-            let plan = layer.plan(&[rows, columns], (DType::F32, DType::F32));
+            let plan = layer.plan_backward(&[rows, columns], (DType::F32, DType::F32));
             // Two sums of 4 bytes of each column from each workgroup.
             let parts = plan.unwrap().workspace_size() / (8 * columns as u64);
             assert!(
@@ -585,7 +585,7 @@ fn a_plan_for_other_subgroups_is_refused() {
         let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
         let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
         let plan = layer
-            .plan(&[64, columns], (DType::F32, DType::F32))
+            .plan_backward(&[64, columns], (DType::F32, DType::F32))
             .unwrap();
         let buffer = |elements: u64| {
             let descriptor = wgpu::BufferDescriptor {
@@ -599,7 +599,7 @@ fn a_plan_for_other_subgroups_is_refused() {
         let data = [(); 3].map(|()| buffer(64 * columns as u64));
         let rows = [(); 2].map(|()| buffer(64));
         let params = [(); 3].map(|()| buffer(columns as u64));
-        let buffers = LayerNormBuffers {
+        let buffers = LayerNormBackwardBuffers {
             src: (&data[0]).into(),
             diff_dst: (&data[1]).into(),
             mean: (&rows[0]).into(),

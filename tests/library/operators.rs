@@ -18,9 +18,9 @@ use wgpu_norm::operators::onednn::{
 };
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat, Element, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, LayerNormPlan,
-    ParamGrads, ParamOf, Statistics,
+    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, Bound, DType, DataFormat,
+    Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
+    LayerNormBackwardPlan, LayerNormOptions, ParamGrads, ParamOf, Statistics,
 };
 
 /// Numbers that others print, within a relative and an absolute distance.
@@ -46,7 +46,7 @@ fn expected(vector: &Vector, reference: Gradients) -> Gradients {
 fn recorded<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     case: &Case<T, P>,
-    plan: &BatchNormPlan,
+    plan: &BatchNormBackwardPlan,
 ) -> Grads<T, P> {
     let buffers = Buffers::new(subject, case, Room::Exact);
     submit(
@@ -137,7 +137,7 @@ mod onednn {
             let options = options_in(data_format);
             let shape = in_format(&[4, 7, 33], data_format);
             let case = Case::<f32, f32>::random(&shape, options, 1);
-            let without = BatchNormArgs {
+            let without = BatchNormBackwardArgs {
                 gamma: None,
                 ..case.args()
             };
@@ -216,7 +216,7 @@ mod onednn {
     /// one that leaves 1.25 as it is does the same.
     #[test]
     fn batch_norm_as_onednn_prints_it() {
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: &[1, 1, 2, 2],
             src: &[1.0_f32, 2.0, 3.0, 4.0],
             diff_dst: &[0.1, 0.1, 0.2, 0.2],
@@ -242,7 +242,7 @@ mod onednn {
     /// variance + epsilon a power of four.
     #[test]
     fn layer_norm_as_onednn_prints_it() {
-        let affine = LayerNormArgs {
+        let affine = LayerNormBackwardArgs {
             shape: &[2, 2, 2],
             src: &[1.0_f32, -1.0, 2.0, 0.0, 1.0, -1.0, 2.0, 0.0],
             diff_dst: &[12.0, -2.0, 6.0, -1.0, 3.0, -0.5, 1.5, -0.25],
@@ -251,7 +251,7 @@ mod onednn {
             gamma: Some(&[0.125, 0.25]),
             beta: Some(&[0.0, 0.0]),
         };
-        let plain = LayerNormArgs {
+        let plain = LayerNormBackwardArgs {
             diff_dst: &[1.5, -0.5, 0.75, -0.25, 0.375, -0.125, 0.1875, -0.0625],
             gamma: None,
             beta: None,
@@ -312,7 +312,7 @@ mod onednn {
         let (mean, variance) = (vector.tensor::<P>("mean"), vector.tensor("variance"));
         let gamma = use_affine.then(|| vector.tensor("gamma"));
         let beta = use_affine.then(|| vector.tensor("beta"));
-        let args = LayerNormArgs {
+        let args = LayerNormBackwardArgs {
             shape: &shape,
             src: &src,
             diff_dst: &diff_dst,
@@ -372,7 +372,7 @@ mod directml {
         epsilon: f32,
         input: &[usize],
         mean: &[usize],
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         match statistics {
             Statistics::Constant => BatchNormalizationGrad { epsilon }.plan::<T>(gpu, input, mean),
             Statistics::Batch => {
@@ -694,7 +694,7 @@ mod ngraph {
 #[test]
 fn epsilon_zero_is_refused_by_every_operator() {
     let gpu = &subjects()[0].gpu;
-    let refused = |plan: Result<BatchNormPlan, Error>| {
+    let refused = |plan: Result<BatchNormBackwardPlan, Error>| {
         let error = plan.map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
     };
@@ -721,14 +721,14 @@ fn threads_share_what_there_is() {
     assert_shared::<GpuContext>();
     assert_shared::<GpuBatchNorm>();
     assert_shared::<GpuLayerNorm>();
-    assert_shared::<BatchNormPlan>();
-    assert_shared::<LayerNormPlan>();
+    assert_shared::<BatchNormBackwardPlan>();
+    assert_shared::<LayerNormBackwardPlan>();
     assert_shared::<Bound>();
     assert_shared::<Error>();
     let gpu = &subjects()[0].gpu;
     let case = Case::<f32, f32>::random(&[2, 3], options_in(DataFormat::Nxc), 0);
     assert_send(BatchNormTrainingBackward::new(1e-5).backward(gpu, case.args()));
-    let layer_norm = LayerNormArgs::<f32, f32> {
+    let layer_norm = LayerNormBackwardArgs::<f32, f32> {
         shape: &[],
         src: &[],
         diff_dst: &[],

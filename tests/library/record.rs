@@ -4,8 +4,9 @@ use crate::common::buffers::{Buffers, Room, first, plan, range};
 use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
 use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
-    Algorithm, BatchNormBuffers, BatchNormOptions, BatchNormPlan, Bound, DType, DataFormat,
-    Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf, Statistics, Tuning,
+    Algorithm, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormOptions, Bound, DType,
+    DataFormat, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf,
+    Statistics, Tuning,
 };
 
 /// Odd and even totals, channels first and last, a channel's end within four elements and at their end, and data in
@@ -29,7 +30,11 @@ fn submit(subject: &Subject, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
     subject.gpu.queue().submit([encoder.finish()]);
 }
 
-fn bind(subject: &Subject, plan: &BatchNormPlan, ranges: &BatchNormBuffers<'_>) -> Bound {
+fn bind(
+    subject: &Subject,
+    plan: &BatchNormBackwardPlan,
+    ranges: &BatchNormBackwardBuffers<'_>,
+) -> Bound {
     plan.bind(&subject.gpu, ranges)
         .unwrap_or_else(|error| panic!("{}: {error}", subject.name))
 }
@@ -124,7 +129,7 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
             let gamma = optional(sizes.gamma);
             let (diff_gamma, diff_beta) = (optional(sizes.diff_gamma), optional(sizes.diff_beta));
             let (sums, workspace) = (buffer(sizes.sums), buffer(sizes.workspace));
-            let ranges = BatchNormBuffers {
+            let ranges = BatchNormBackwardBuffers {
                 src: (&src).into(),
                 diff_dst: (&diff_dst).into(),
                 mean: (&mean).into(),
@@ -146,7 +151,7 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
         };
         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
         let shape = [rows as usize, columns as usize];
-        let plan = layer.plan(&shape, (T::DTYPE, P::DTYPE)).unwrap();
+        let plan = layer.plan_backward(&shape, (T::DTYPE, P::DTYPE)).unwrap();
         for (sizes, of) in [
             (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
             (plan.padded_sizes(), &padded),
@@ -219,13 +224,13 @@ impl Layout {
             .unwrap()
     }
 
-    fn buffers<'a>(&self, pool: &'a wgpu::Buffer) -> BatchNormBuffers<'a> {
+    fn buffers<'a>(&self, pool: &'a wgpu::Buffer) -> BatchNormBackwardBuffers<'a> {
         let at = |name| {
             let (offset, size) = self.place(name);
             range(pool, offset, size)
         };
         let given = |name| Some(at(name)).filter(|range| range.size != Some(0));
-        BatchNormBuffers {
+        BatchNormBackwardBuffers {
             src: at("src"),
             diff_dst: at("diff_dst"),
             mean: at("mean"),
@@ -387,7 +392,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
             let plan = plan(subject, case);
             let sums = subject.buffer(plan.sums_size(), &[]);
             let workspace = subject.buffer(plan.workspace_size() + 512, &[]);
-            let ranges = BatchNormBuffers {
+            let ranges = BatchNormBackwardBuffers {
                 sums: Some((&sums).into()),
                 workspace: Some(range(&workspace, 512, plan.workspace_size())),
                 ..buffers.ranges()
@@ -558,7 +563,7 @@ fn layers_in_one_pass() {
                     let workspace = subject.buffer(plan.workspace_size(), &[]);
                     let sums = subject.buffer(plan.sums_size(), &[]);
                     let bound = layers.each_ref().map(|buffers| {
-                        let ranges = BatchNormBuffers {
+                        let ranges = BatchNormBackwardBuffers {
                             workspace: Some((&workspace).into()),
                             sums: Some((&sums).into()),
                             ..buffers.ranges()
@@ -632,7 +637,7 @@ fn empty_tensors() {
                     let buffers = Buffers::new(subject, &case, Room::Exact);
                     let plan = plan(subject, &case);
                     let sums = subject.buffer(plan.sums_size(), &[0xff; 4]);
-                    let ranges = BatchNormBuffers {
+                    let ranges = BatchNormBackwardBuffers {
                         sums: Some((&sums).into()),
                         ..buffers.ranges()
                     };

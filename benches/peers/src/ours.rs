@@ -6,8 +6,8 @@ use crate::gpu::Gpu;
 use crate::measure::{Contender, Gradients, Peer};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormOptions, Bound, DType, DataFormat, GpuBatchNorm, GpuContext,
-    GpuLayerNorm, LayerNormBuffers, LayerNormOptions,
+    BatchNormBackwardBuffers, BatchNormOptions, Bound, DType, DataFormat, GpuBatchNorm, GpuContext,
+    GpuLayerNorm, LayerNormBackwardBuffers, LayerNormOptions,
 };
 
 pub struct Ours<'a> {
@@ -40,8 +40,8 @@ impl<'a> Ours<'a> {
                         ..BatchNormOptions::new(EPSILON)
                     };
                     let layer = GpuBatchNorm::new(&gpu.context, options)?;
-                    let plan = layer.plan(&case.shape.0, (DType::F32, DType::F32), true)?;
-                    let buffers = BatchNormBuffers {
+                    let plan = layer.plan_backward(&case.shape.0, (DType::F32, DType::F32), true)?;
+                    let buffers = BatchNormBackwardBuffers {
                         src: (&src).into(),
                         diff_dst: (&diff_dst).into(),
                         mean: (&mean).into(),
@@ -61,8 +61,8 @@ impl<'a> Ours<'a> {
                         ..LayerNormOptions::default()
                     };
                     let layer = GpuLayerNorm::new(&gpu.context, options)?;
-                    let plan = layer.plan(&case.shape.0, (DType::F32, DType::F32))?;
-                    let buffers = LayerNormBuffers {
+                    let plan = layer.plan_backward(&case.shape.0, (DType::F32, DType::F32))?;
+                    let buffers = LayerNormBackwardBuffers {
                         src: (&src).into(),
                         diff_dst: (&diff_dst).into(),
                         mean: (&mean).into(),

@@ -4,11 +4,12 @@ use super::operators::{Op, batch_norm_options, layer_norm_options, rms_norm_opti
 use super::sets::Case;
 use super::subject::Tensors;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormForwardPlan,
-    BatchNormInferenceBuffers, BatchNormInferencePlan, BatchNormPlan, Bound, BufferRange, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBuffers, LayerNormForwardBuffers,
-    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormPlan, RmsNormBuffers,
-    RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan, RmsNormPlan,
+    BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormForwardBuffers,
+    BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceBuffers,
+    BatchNormInferencePlan, Bound, BufferRange, Error, GpuBatchNorm, GpuContext, GpuLayerNorm,
+    GpuRmsNorm, LayerNormBackwardBuffers, LayerNormBackwardPlan, LayerNormForwardBuffers,
+    LayerNormForwardOperands, LayerNormForwardPlan, RmsNormBackwardBuffers, RmsNormBackwardPlan,
+    RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan,
 };
 
 /// A case's plan, and what there is to say of it.
@@ -23,12 +24,12 @@ pub struct Planned {
 
 #[derive(Clone, Debug, PartialEq)]
 enum Plan {
-    BatchNorm(Box<BatchNormPlan>),
+    BatchNorm(Box<BatchNormBackwardPlan>),
     BatchNormForward(Box<BatchNormForwardPlan>),
     BatchNormInference(Box<BatchNormInferencePlan>),
-    LayerNorm(Box<LayerNormPlan>),
+    LayerNorm(Box<LayerNormBackwardPlan>),
     LayerNormForward(Box<LayerNormForwardPlan>),
-    RmsNorm(Box<RmsNormPlan>),
+    RmsNorm(Box<RmsNormBackwardPlan>),
     RmsNormForward(Box<RmsNormForwardPlan>),
 }
 
@@ -52,7 +53,7 @@ impl Planned {
         let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
         let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
         Ok(match case.op {
-            Op::BatchNorm => planned!(BatchNorm, batch_norm()?.plan(&dims, types, true)?),
+            Op::BatchNorm => planned!(BatchNorm, batch_norm()?.plan_backward(&dims, types, true)?),
             Op::BatchNormForward => {
                 let operands = BatchNormForwardOperands {
                     gamma: true,
@@ -66,7 +67,7 @@ impl Planned {
                 let plan = batch_norm()?.plan_inference(&dims, types, true, true)?;
                 planned!(BatchNormInference, plan)
             }
-            Op::LayerNorm => planned!(LayerNorm, layer_norm()?.plan(&dims, types)?),
+            Op::LayerNorm => planned!(LayerNorm, layer_norm()?.plan_backward(&dims, types)?),
             Op::LayerNormForward => {
                 let operands = LayerNormForwardOperands {
                     residual: false,
@@ -76,7 +77,7 @@ impl Planned {
                 let plan = layer_norm()?.plan_forward(&dims, types, operands)?;
                 planned!(LayerNormForward, plan)
             }
-            Op::RmsNorm => planned!(RmsNorm, rms_norm()?.plan(&dims, types, true)?),
+            Op::RmsNorm => planned!(RmsNorm, rms_norm()?.plan_backward(&dims, types, true)?),
             Op::RmsNormForward => {
                 let operands = RmsNormForwardOperands {
                     residual: false,
@@ -100,7 +101,7 @@ impl Planned {
         match &self.plan {
             Plan::BatchNorm(plan) => plan.bind(
                 gpu,
-                &BatchNormBuffers {
+                &BatchNormBackwardBuffers {
                     src,
                     diff_dst,
                     mean,
@@ -142,7 +143,7 @@ impl Planned {
             ),
             Plan::LayerNorm(plan) => plan.bind(
                 gpu,
-                &LayerNormBuffers {
+                &LayerNormBackwardBuffers {
                     src,
                     diff_dst,
                     mean,
@@ -171,7 +172,7 @@ impl Planned {
             // Of RMS norm a variance is as large as mean_square, and its value changes no time.
             Plan::RmsNorm(plan) => plan.bind(
                 gpu,
-                &RmsNormBuffers {
+                &RmsNormBackwardBuffers {
                     src,
                     diff_dst,
                     mean_square: variance,

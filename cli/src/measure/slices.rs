@@ -3,9 +3,9 @@
 use super::operators::{Op, batch_norm_options, layer_norm_options, rms_norm_options};
 use super::sets::Case;
 use wgpu_norm::{
-    BatchNormArgs, BatchNormForwardArgs, BatchNormInferenceArgs, Element, Error, GpuBatchNorm,
-    GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormArgs, LayerNormForwardArgs, ParamOf,
-    RmsNormArgs, RmsNormForwardArgs,
+    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs, Element, Error,
+    GpuBatchNorm, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardArgs,
+    LayerNormForwardArgs, ParamOf, RmsNormBackwardArgs, RmsNormForwardArgs,
 };
 
 /// A case's tensors.
@@ -30,7 +30,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
         let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
         let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
         match case.op {
-            Op::BatchNorm => pollster::block_on(batch_norm()?.backward(BatchNormArgs {
+            Op::BatchNorm => pollster::block_on(batch_norm()?.backward(BatchNormBackwardArgs {
                 shape,
                 src,
                 diff_dst,
@@ -60,7 +60,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                 }))
                 .map(drop)
             }
-            Op::LayerNorm => pollster::block_on(layer_norm()?.backward(LayerNormArgs {
+            Op::LayerNorm => pollster::block_on(layer_norm()?.backward(LayerNormBackwardArgs {
                 shape,
                 src,
                 diff_dst,
@@ -81,7 +81,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                 }))
                 .map(drop)
             }
-            Op::RmsNorm => pollster::block_on(rms_norm()?.backward(RmsNormArgs {
+            Op::RmsNorm => pollster::block_on(rms_norm()?.backward(RmsNormBackwardArgs {
                 shape,
                 src,
                 diff_dst,

@@ -1,7 +1,9 @@
 //! The gradients.
 
 use super::{DataType, layer};
-use crate::{BatchNormArgs, BatchNormPlan, Error, GpuBatchNorm, GpuContext, Statistics};
+use crate::{
+    BatchNormBackwardArgs, BatchNormBackwardPlan, Error, GpuBatchNorm, GpuContext, Statistics,
+};
 
 /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
 /// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
@@ -113,15 +115,15 @@ impl BatchNormalizationGrad {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_broadcast`].
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward_broadcast`].
     pub fn plan<T: DataType>(
         &self,
         gpu: &GpuContext,
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
-        layer.plan_broadcast(
+        layer.plan_backward_broadcast(
             input_dimensions,
             mean_dimensions,
             (T::DTYPE, T::DTYPE),
@@ -198,15 +200,15 @@ impl BatchNormalizationTrainingGrad {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_broadcast`].
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward_broadcast`].
     pub fn plan<T: DataType>(
         &self,
         gpu: &GpuContext,
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
-        layer.plan_broadcast(
+        layer.plan_backward_broadcast(
             input_dimensions,
             mean_dimensions,
             (T::DTYPE, T::DTYPE),
@@ -219,7 +221,7 @@ async fn backward<T: DataType>(
     layer: &GpuBatchNorm,
     inputs: GradInputs<'_, T>,
 ) -> Result<GradOutputs<T>, Error> {
-    let args = BatchNormArgs {
+    let args = BatchNormBackwardArgs {
         shape: inputs.input_dimensions,
         src: inputs.input_tensor,
         diff_dst: inputs.input_gradient_tensor,

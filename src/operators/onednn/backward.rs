@@ -1,9 +1,9 @@
 //! The gradients.
 
 use crate::{
-    BatchNormArgs, BatchNormOptions, BatchNormPlan, DataFormat, Element, Error, GpuBatchNorm,
-    GpuContext, GpuLayerNorm, Grads, LayerNormArgs, LayerNormOptions, LayerNormPlan, ParamGrads,
-    ParamOf, Statistics,
+    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, DataFormat, Element, Error,
+    GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs, LayerNormBackwardPlan,
+    LayerNormOptions, ParamGrads, ParamOf, Statistics,
 };
 
 /// oneDNN Graph's
@@ -24,7 +24,7 @@ use crate::{
 /// | 3 | `variance` | `[C]` | | | | |
 /// | 4 | `gamma`, optional | `[C]` | | | | |
 ///
-/// The names are those of [`BatchNormArgs`] and [`Grads`], in this order.
+/// The names are those of [`BatchNormBackwardArgs`] and [`Grads`], in this order.
 ///
 /// **gamma is ignored where diff_gamma and diff_beta are not asked for**, as the document has it: see
 /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs and is scaled by gamma
@@ -44,11 +44,11 @@ use crate::{
 /// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
 /// #     Err(error) => return Err(error),
 /// # };
-/// use wgpu_norm::BatchNormArgs;
+/// use wgpu_norm::BatchNormBackwardArgs;
 /// use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
 ///
 /// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
-/// let args = BatchNormArgs {
+/// let args = BatchNormBackwardArgs {
 ///     shape: &[2, 2], // two samples of two channels
 ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
 ///     diff_dst: &[1.0, 0.0, 0.0, 2.0],
@@ -101,7 +101,7 @@ impl BatchNormTrainingBackward {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: BatchNormArgs<'_, T, P>,
+        args: BatchNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.layer(gpu)?.backward(args).await
     }
@@ -111,15 +111,15 @@ impl BatchNormTrainingBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan`].
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
     pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
         has_gamma: bool,
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         self.layer(gpu)?
-            .plan(shape, (T::DTYPE, P::DTYPE), has_gamma)
+            .plan_backward(shape, (T::DTYPE, P::DTYPE), has_gamma)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
@@ -155,7 +155,7 @@ impl BatchNormTrainingBackward {
 /// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
 /// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
 ///
-/// The names are those of [`LayerNormArgs`] and [`Grads`], in this order.
+/// The names are those of [`LayerNormBackwardArgs`] and [`Grads`], in this order.
 ///
 /// # What differs
 ///
@@ -175,11 +175,11 @@ impl BatchNormTrainingBackward {
 /// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
 /// #     Err(error) => return Err(error),
 /// # };
-/// use wgpu_norm::LayerNormArgs;
+/// use wgpu_norm::LayerNormBackwardArgs;
 /// use wgpu_norm::operators::onednn::LayerNormBackward;
 ///
 /// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5
-/// let args = LayerNormArgs {
+/// let args = LayerNormBackwardArgs {
 ///     shape: &[2, 2], // two rows
 ///     src: &[1.0_f32, 3.0, 2.0, 4.0],
 ///     diff_dst: &[1.0, 0.0, 0.0, 1.0],
@@ -238,7 +238,7 @@ impl LayerNormBackward {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: LayerNormArgs<'_, T, P>,
+        args: LayerNormBackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
         self.layer(gpu)?.backward(args).await
     }
@@ -247,13 +247,13 @@ impl LayerNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan`].
+    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_backward`].
     pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
-    ) -> Result<LayerNormPlan, Error> {
-        self.layer(gpu)?.plan(shape, (T::DTYPE, P::DTYPE))
+    ) -> Result<LayerNormBackwardPlan, Error> {
+        self.layer(gpu)?.plan_backward(shape, (T::DTYPE, P::DTYPE))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {

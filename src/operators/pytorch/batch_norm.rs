@@ -4,10 +4,10 @@ use super::{GradOutputs, param_grads, required};
 use crate::element::types;
 use crate::operators::{Accumulated, check_momentum, inverse_deviations, variances};
 use crate::{
-    BatchNormArgs, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
-    BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions, BatchNormPlan, DataFormat,
-    Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
-    Shards, Statistics,
+    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
+    BatchNormForwardPlan, BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions,
+    DataFormat, Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics, RunningUpdate,
+    RunningVariance, Shards, Statistics,
 };
 use std::borrow::Cow;
 
@@ -376,7 +376,7 @@ impl NativeBatchNormBackward {
                 )?),
             ),
         };
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape: inputs.shape,
             src: inputs.input,
             diff_dst: inputs.grad_out,
@@ -392,15 +392,15 @@ impl NativeBatchNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan`].
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
     pub fn plan<T: Accumulated, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
         has_weight: bool,
-    ) -> Result<BatchNormPlan, Error> {
+    ) -> Result<BatchNormBackwardPlan, Error> {
         self.layer(gpu)?
-            .plan(shape, types::<T, P, T::Statistics>(), has_weight)
+            .plan_backward(shape, types::<T, P, T::Statistics>(), has_weight)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {

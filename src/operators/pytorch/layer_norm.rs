@@ -5,10 +5,10 @@ use crate::element::types;
 use crate::geometry::{check_length, layer_norm_rows};
 use crate::operators::{Accumulated, inverse_deviations, variances};
 use crate::{
-    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormArgs, LayerNormForwardArgs,
-    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormOptions, LayerNormPlan, ParamGrads,
-    ParamOf, RmsNormForwardArgs, RmsNormForwardOperands, RmsNormForwardPlan, RmsNormOptions,
-    memory,
+    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardArgs,
+    LayerNormBackwardPlan, LayerNormForwardArgs, LayerNormForwardOperands, LayerNormForwardPlan,
+    LayerNormOptions, ParamGrads, ParamOf, RmsNormForwardArgs, RmsNormForwardOperands,
+    RmsNormForwardPlan, RmsNormOptions, memory,
 };
 use std::borrow::Cow;
 
@@ -321,7 +321,7 @@ impl NativeLayerNormBackward {
             weight && inputs.weight.is_some(),
             bias && inputs.bias.is_some(),
         ];
-        let args = LayerNormArgs {
+        let args = LayerNormBackwardArgs {
             shape: inputs.shape,
             src: inputs.input,
             diff_dst: inputs.grad_out,
@@ -340,7 +340,7 @@ impl NativeLayerNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::plan`].
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::plan_backward`].
     pub fn plan<T: Accumulated, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
@@ -348,10 +348,10 @@ impl NativeLayerNormBackward {
         normalized_shape: &[usize],
         has_weight: bool,
         eps: f64,
-    ) -> Result<LayerNormPlan, Error> {
+    ) -> Result<LayerNormBackwardPlan, Error> {
         let axis = begin_norm_axis(shape, normalized_shape)?;
         layer_backward(gpu, axis, has_weight, eps, self.output_mask)?
-            .plan(shape, types::<T, P, T::Statistics>())
+            .plan_backward(shape, types::<T, P, T::Statistics>())
     }
 }
 

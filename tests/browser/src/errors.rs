@@ -1,7 +1,7 @@
 //! What goes wrong in a browser is an error, and the context is usable after it.
 
 use wasm_bindgen::prelude::wasm_bindgen;
-use wgpu_norm::{BatchNormArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext, Grads};
+use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext, Grads};
 
 #[wasm_bindgen]
 extern "C" {
@@ -11,7 +11,7 @@ extern "C" {
 }
 
 async fn backward(gpu: &GpuContext) -> Result<Grads<f32, f32>, Error> {
-    let args = BatchNormArgs {
+    let args = BatchNormBackwardArgs {
         shape: &[3, 2],
         src: &[1.0, 10.0, 2.0, 20.0, 3.0, 30.0],
         diff_dst: &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0],

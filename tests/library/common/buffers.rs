@@ -3,8 +3,9 @@
 use super::Subject;
 use super::data::Case;
 use wgpu_norm::{
-    BatchNormBuffers, BatchNormPlan, Bound, BufferRange, Element, GpuBatchNorm, Grads,
-    LayerNormArgs, LayerNormBuffers, LayerNormPlan, ParamGrads, ParamOf,
+    BatchNormBackwardBuffers, BatchNormBackwardPlan, Bound, BufferRange, Element, GpuBatchNorm,
+    Grads, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan, ParamGrads,
+    ParamOf,
 };
 
 /// How much room a tensor's buffer has.
@@ -62,8 +63,8 @@ impl Buffers {
         }
     }
 
-    pub fn ranges(&self) -> BatchNormBuffers<'_> {
-        BatchNormBuffers {
+    pub fn ranges(&self) -> BatchNormBackwardBuffers<'_> {
+        BatchNormBackwardBuffers {
             src: (&self.src).into(),
             diff_dst: (&self.diff_dst).into(),
             mean: (&self.mean).into(),
@@ -99,9 +100,14 @@ pub fn first<E: Element>(bytes: &[u8], count: usize) -> Vec<E> {
     bytemuck::pod_collect_to_vec(&bytes[..count * size_of::<E>()])
 }
 
-pub fn plan<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) -> BatchNormPlan {
+pub fn plan<T: Element, P: ParamOf<T>>(
+    subject: &Subject,
+    case: &Case<T, P>,
+) -> BatchNormBackwardPlan {
     GpuBatchNorm::new(&subject.gpu, case.options)
-        .and_then(|layer| layer.plan(&case.shape, (T::DTYPE, P::DTYPE), case.gamma.is_some()))
+        .and_then(|layer| {
+            layer.plan_backward(&case.shape, (T::DTYPE, P::DTYPE), case.gamma.is_some())
+        })
         .unwrap()
 }
 
@@ -126,8 +132,8 @@ pub fn submit(subject: &Subject, bound: &Bound) {
 /// (NaNs), diff_src over diff_dst. Behind that only the rest of its last word may change, to 0.
 pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     subject: &Subject,
-    plan: &LayerNormPlan,
-    args: &LayerNormArgs<'_, T, P>,
+    plan: &LayerNormBackwardPlan,
+    args: &LayerNormBackwardArgs<'_, T, P>,
     room: Room,
 ) -> Grads<T, P> {
     fn tensor<E: Element>(subject: &Subject, values: &[E], room: Room) -> wgpu::Buffer {
@@ -150,7 +156,7 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
         Room::Padded => plan.padded_sizes(),
     };
     let (diff_gamma, diff_beta) = (output(sizes.diff_gamma), output(sizes.diff_beta));
-    let buffers = LayerNormBuffers {
+    let buffers = LayerNormBackwardBuffers {
         src: (&src).into(),
         diff_dst: (&diff_src).into(),
         mean: (&mean).into(),

@@ -6,8 +6,8 @@ use super::Subject;
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, Grads, ParamGrads,
-    ParamOf, Statistics, Tuning,
+    BatchNormBackwardArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, Grads,
+    ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 pub fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
@@ -63,8 +63,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         }
     }
 
-    pub fn args(&self) -> BatchNormArgs<'_, T, P> {
-        BatchNormArgs {
+    pub fn args(&self) -> BatchNormBackwardArgs<'_, T, P> {
+        BatchNormBackwardArgs {
             shape: &self.shape,
             src: &self.src,
             diff_dst: &self.diff_dst,

@@ -405,7 +405,7 @@ fn plans_are_the_engines() {
     let want = engine.plan_inference(&shape, types, false, true);
     let plan = op.plan_inference::<f16, f16>(gpu, &shape, false, true);
     same(plan, want);
-    let want = engine.plan(&shape, types, true);
+    let want = engine.plan_backward(&shape, types, true);
     let op = NativeBatchNormBackward {
         eps: EPSILON.into(),
         ..Default::default()
@@ -431,7 +431,7 @@ fn plans_are_the_engines() {
     same(plan(true, true), want);
     is_argument(plan(false, true), "weight", &["a tensor", "1s", "got none"]);
     assert_eq!(plan(false, false).unwrap().sizes().gamma, None);
-    let want = engine.plan(&shape, types);
+    let want = engine.plan_backward(&shape, types);
     let op = NativeLayerNormBackward::default();
     let plan = op.plan::<f16, f16>(gpu, &shape, &[3, 4], true, EPSILON.into());
     same(plan, want);

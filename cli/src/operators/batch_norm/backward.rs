@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    BatchNormArgs, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads, ParamOf,
-    Statistics, reference,
+    BatchNormBackwardArgs, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads,
+    ParamOf, Statistics, reference,
 };
 
 /// The gradient of batch normalization in training
@@ -72,8 +72,10 @@ impl Operator for Backward {
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
         let has_gamma = arguments.has("gamma");
         let plan = match &self.0.channels {
-            Channels::Axis(_) => layer.plan(shape, types, has_gamma),
-            Channels::Broadcast(params) => layer.plan_broadcast(shape, params, types, has_gamma),
+            Channels::Axis(_) => layer.plan_backward(shape, types, has_gamma),
+            Channels::Broadcast(params) => {
+                layer.plan_backward_broadcast(shape, params, types, has_gamma)
+            }
         };
         plan.map(drop)
     }
@@ -85,7 +87,7 @@ impl Operator for Backward {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
         let layer = GpuBatchNorm::new(gpu, self.0.options)?;
-        let args = BatchNormArgs {
+        let args = BatchNormBackwardArgs {
             shape,
             src: values.data("src"),
             diff_dst: values.data("diff_dst"),

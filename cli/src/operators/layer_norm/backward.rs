@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuLayerNorm, LayerNormArgs, LayerNormOptions, ParamGrads, ParamOf,
-    reference,
+    Element, Error, GpuContext, GpuLayerNorm, LayerNormBackwardArgs, LayerNormOptions, ParamGrads,
+    ParamOf, reference,
 };
 
 /// The gradient of layer normalization
@@ -62,7 +62,7 @@ impl Operator for Backward {
 
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuLayerNorm::new(gpu, self.0)?;
-        let plan = layer.plan(arguments.src.shape(), arguments.dtypes());
+        let plan = layer.plan_backward(arguments.src.shape(), arguments.dtypes());
         plan.map(drop)
     }
 
@@ -73,7 +73,7 @@ impl Operator for Backward {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
         let layer = GpuLayerNorm::new(gpu, self.0)?;
-        let grads = layer.backward_with_statistics(LayerNormArgs {
+        let grads = layer.backward_with_statistics(LayerNormBackwardArgs {
             shape,
             src: values.data("src"),
             diff_dst: values.data("diff_dst"),

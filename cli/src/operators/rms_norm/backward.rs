@@ -11,8 +11,8 @@ use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuRmsNorm, ParamGrads, ParamOf, RmsNormArgs, RmsNormOptions,
-    reference,
+    Element, Error, GpuContext, GpuRmsNorm, ParamGrads, ParamOf, RmsNormBackwardArgs,
+    RmsNormOptions, reference,
 };
 
 /// The gradient of RMS normalization
@@ -62,7 +62,9 @@ impl Operator for Backward {
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuRmsNorm::new(gpu, self.0)?;
         let (shape, has_gamma) = (arguments.src.shape(), arguments.has("gamma"));
-        layer.plan(shape, arguments.dtypes(), has_gamma).map(drop)
+        layer
+            .plan_backward(shape, arguments.dtypes(), has_gamma)
+            .map(drop)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -72,7 +74,7 @@ impl Operator for Backward {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
         let layer = GpuRmsNorm::new(gpu, self.0)?;
-        let grads = layer.backward_with_statistics(RmsNormArgs {
+        let grads = layer.backward_with_statistics(RmsNormBackwardArgs {
             shape,
             src: values.data("src"),
             diff_dst: values.data("diff_dst"),
