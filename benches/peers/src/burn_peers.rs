@@ -1,17 +1,18 @@
-//! Burn's own ways: a module's backward pass through autodiff, and the operator behind batch norm's.
+//! Burn's own ways: a module, its gradient through autodiff, and the operators behind batch norm's.
 
 use crate::Result;
-use crate::case::{Case, EPSILON, Op, Tensors};
+use crate::case::{Case, Op};
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Gradients, Peer};
-use burn::module::Param;
-use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm, LayerNormConfig};
+use crate::measure::{Contender, Peer, clock};
+use crate::tensors::{EPSILON, Tensors};
+use burn::module::{Param, RunningState};
+use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig};
 use burn::tensor::{Device, Gradients as Tape, Tensor, TensorData};
 use burn_backend::ops::{FloatTensorOps, ModuleOps};
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, BackendTypes};
 use burn_wgpu::Wgpu;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Burn with and without fusion are two peers: one build has one of them.
 pub const PEER: &str = match cfg!(feature = "fusion") {
@@ -24,18 +25,19 @@ pub const VARIANT: &str = match cfg!(feature = "fusion") {
     false => "without fusion and autotune",
 };
 
-/// A normalization module, and inputs of its training step.
+/// A normalization module, and its inputs.
 struct Module<const D: usize> {
     device: Device,
-    layer: Layer,
+    norm: Norm,
     src: Vec<Tensor<D>>,
-    diff_dst: TensorData,
-    next: usize,
+    /// Of a gradient.
+    diff_dst: Option<TensorData>,
 }
 
-enum Layer {
+enum Norm {
     Batch(BatchNorm),
     Layer(LayerNorm),
+    Rms(RmsNorm),
 }
 
 /// The module's contender for the rank of the case.
@@ -49,61 +51,91 @@ pub fn module(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Result<Box<dyn Conte
     }
 }
 
-impl<const D: usize> Module<D> {
-    fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Self {
-        let device = gpu.burn_device().autodiff();
-        let data = |values: &[f32]| TensorData::new(values.to_vec(), case.shape.0.clone());
-        let [_, channels, _] = case.grid();
-        let gamma = TensorData::new(tensors.gamma.clone(), [channels]);
-        let gamma = Param::from_tensor(Tensor::<1>::from_data(gamma, &device));
-        let layer = match case.op {
-            Op::BatchNorm => {
-                let mut layer = BatchNormConfig::new(channels)
-                    .with_epsilon(EPSILON)
-                    .init(&device);
-                layer.gamma = gamma;
-                Layer::Batch(layer)
-            }
-            Op::LayerNorm => {
-                let mut layer = LayerNormConfig::new(channels)
-                    .with_epsilon(EPSILON)
-                    .init(&device);
-                layer.gamma = gamma;
-                Layer::Layer(layer)
-            }
+impl Norm {
+    fn new(case: &Case, tensors: &Tensors, device: &Device) -> Self {
+        let channels = tensors.gamma.len();
+        let tensor = |values: &[f32]| {
+            let data = TensorData::new(values.to_vec(), [values.len()]);
+            Tensor::<1>::from_data(data, device)
         };
-        let src = |_| Tensor::<D>::from_data(data(&tensors.src), &device).require_grad();
-        Self {
-            src: (0..case.sets()).map(src).collect(),
-            diff_dst: data(&tensors.diff_dst),
-            layer,
-            device,
-            next: 0,
+        let gamma = Param::from_tensor(tensor(&tensors.gamma));
+        let beta = Param::from_tensor(tensor(&tensors.beta));
+        match case.op {
+            Op::BatchNorm | Op::BatchNormForward | Op::BatchNormInference => {
+                let config = BatchNormConfig::new(channels).with_epsilon(EPSILON);
+                Self::Batch(BatchNorm {
+                    gamma,
+                    beta,
+                    running_mean: RunningState::new(tensor(&tensors.mean)),
+                    running_var: RunningState::new(tensor(&tensors.variance)),
+                    ..config.init(device)
+                })
+            }
+            Op::LayerNorm | Op::LayerNormForward => {
+                let config = LayerNormConfig::new(channels).with_epsilon(EPSILON);
+                let mut layer = config.init(device);
+                (layer.gamma, layer.beta) = (gamma, Some(beta));
+                Self::Layer(layer)
+            }
+            Op::RmsNorm | Op::RmsNormForward => {
+                let config = RmsNormConfig::new(channels).with_epsilon(EPSILON);
+                Self::Rms(RmsNorm {
+                    gamma,
+                    ..config.init(device)
+                })
+            }
         }
     }
 
-    fn forward(&self, src: &Tensor<D>) -> Tensor<D> {
-        match &self.layer {
-            Layer::Batch(layer) => layer.forward(src.clone()),
-            Layer::Layer(layer) => layer.forward(src.clone()),
+    fn forward<const D: usize>(&self, src: Tensor<D>) -> Tensor<D> {
+        match self {
+            Self::Batch(layer) => layer.forward(src),
+            Self::Layer(layer) => layer.forward(src),
+            Self::Rms(layer) => layer.forward(src),
         }
     }
 
-    /// diff_src, diff_gamma and diff_beta.
-    fn collect(&self, src: &Tensor<D>, tape: &Tape) -> Option<(Tensor<D>, Tensor<1>, Tensor<1>)> {
-        let (gamma, beta) = match &self.layer {
-            Layer::Batch(layer) => (&layer.gamma, Some(&layer.beta)),
-            Layer::Layer(layer) => (&layer.gamma, layer.beta.as_ref()),
-        };
-        Some((
-            src.grad(tape)?,
-            gamma.val().grad(tape)?,
-            beta?.val().grad(tape)?,
-        ))
+    /// gamma and beta.
+    fn params(&self) -> Vec<&Param<Tensor<1>>> {
+        match self {
+            Self::Batch(layer) => vec![&layer.gamma, &layer.beta],
+            Self::Layer(layer) => [&layer.gamma].into_iter().chain(&layer.beta).collect(),
+            Self::Rms(layer) => vec![&layer.gamma],
+        }
     }
 }
 
-const NO_GRADIENT: &str = "Burn's tape lacks a gradient";
+impl<const D: usize> Module<D> {
+    fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Self {
+        // Batch norm takes the batch's statistics where there is autodiff, else running ones.
+        let trains = case.op.is_gradient() || case.op == Op::BatchNormForward;
+        let device = match trains {
+            true => gpu.burn_device().autodiff(),
+            false => gpu.burn_device(),
+        };
+        let data = |values: &[f32]| TensorData::new(values.to_vec(), case.shape.0.clone());
+        let src = |_| Tensor::from_data(data(&tensors.src), &device).set_require_grad(trains);
+        Self {
+            norm: Norm::new(case, tensors, &device),
+            src: (0..case.sets()).map(src).collect(),
+            diff_dst: case.op.is_gradient().then(|| data(&tensors.diff_dst)),
+            device,
+        }
+    }
+
+    fn forward(&self, set: usize) -> Tensor<D> {
+        self.norm.forward(self.src[set].clone())
+    }
+
+    /// diff_src, and the gradients of gamma and beta.
+    fn collect(&self, set: usize, tape: &Tape) -> Result<(Tensor<D>, Vec<Tensor<1>>)> {
+        let diff_src = self.src[set].grad(tape);
+        let params = self.norm.params().into_iter();
+        let params: Option<_> = params.map(|param| param.val().grad(tape)).collect();
+        let gradients = diff_src.zip(params);
+        gradients.ok_or_else(|| "Burn's tape lacks a gradient".into())
+    }
+}
 
 impl<const D: usize> Contender for Module<D> {
     fn peer(&self) -> Peer {
@@ -114,79 +146,95 @@ impl<const D: usize> Contender for Module<D> {
         "module"
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        let src = &self.src[0];
+    fn results(&self) -> Result<Vec<Vec<f32>>> {
+        let dst = self.forward(0);
+        let Some(diff_dst) = self.diff_dst.clone() else {
+            return Ok(vec![read(dst)?]);
+        };
         // The loss whose gradient with respect to the output is diff_dst.
-        let diff_dst = Tensor::<D>::from_data(self.diff_dst.clone(), &self.device);
-        let tape = (self.forward(src) * diff_dst).sum().backward();
-        let (diff_src, diff_gamma, diff_beta) = self.collect(src, &tape).ok_or(NO_GRADIENT)?;
-        Ok(Gradients {
-            diff_src: read(diff_src)?,
-            diff_gamma: read(diff_gamma)?,
-            diff_beta: read(diff_beta)?,
-        })
+        let diff_dst = Tensor::from_data(diff_dst, &self.device);
+        let tape = (dst * diff_dst).sum().backward();
+        let (diff_src, params) = self.collect(0, &tape)?;
+        let params = params.into_iter().map(read);
+        [read(diff_src)].into_iter().chain(params).collect()
     }
 
-    fn time(&mut self) -> Result<Duration> {
-        let src = &self.src[self.next];
-        let output = self.forward(src);
-        sync(&self.device)?;
-        let start = Instant::now();
+    fn time(&self, set: usize) -> Result<Duration> {
+        let wait = || sync(&self.device);
+        if self.diff_dst.is_none() {
+            return clock(|| Ok(self.forward(set)), wait);
+        }
+        let dst = self.forward(set);
+        wait()?;
         // Begins with ones as diff_dst, which Burn has to write; a loss in front would cost it more.
-        let tape = output.backward();
-        let gradients = self.collect(src, &tape).ok_or(NO_GRADIENT)?;
-        sync(&self.device)?;
-        let time = start.elapsed();
-        drop(gradients);
-        self.next = (self.next + 1) % self.src.len();
-        Ok(time)
+        let enqueue = || {
+            let tape = dst.backward();
+            Ok((self.collect(set, &tape)?, tape))
+        };
+        clock(enqueue, wait)
     }
 }
 
-/// The closed form that Burn's autodiff calls for batch norm, called directly.
+/// What Burn's module calls for batch norm in training and its gradient, called directly.
 pub struct Operator {
     device: <Wgpu as BackendTypes>::Device,
-    sets: Vec<(FloatTensor<Wgpu>, FloatTensor<Wgpu>)>,
-    gamma: FloatTensor<Wgpu>,
+    run: fn(&Self, usize) -> Vec<FloatTensor<Wgpu>>,
+    src: Vec<FloatTensor<Wgpu>>,
+    /// Of a gradient.
+    diff_dst: Vec<FloatTensor<Wgpu>>,
     mean: FloatTensor<Wgpu>,
     variance: FloatTensor<Wgpu>,
-    next: usize,
+    gamma: FloatTensor<Wgpu>,
+    beta: FloatTensor<Wgpu>,
 }
 
 impl Operator {
-    pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Self {
+    /// Where Burn has one.
+    pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Option<Self> {
+        let run = match case.op {
+            Op::BatchNorm => Self::backward,
+            Op::BatchNormForward => Self::forward,
+            _ => return None,
+        };
         let device = <Wgpu as BackendTypes>::Device::Wgpu(gpu.burn.clone());
         let upload = |values: &[f32], shape: &[usize]| {
             Wgpu::float_from_data(TensorData::new(values.to_vec(), shape.to_vec()), &device)
         };
-        let shape = &case.shape.0;
-        let set = |_| {
-            (
-                upload(&tensors.src, shape),
-                upload(&tensors.diff_dst, shape),
-            )
+        let whole = |values: &[f32]| match values {
+            [] => Vec::new(),
+            _ => (0..case.sets())
+                .map(|_| upload(values, &case.shape.0))
+                .collect(),
         };
-        let channels = [tensors.gamma.len()];
-        Self {
-            sets: (0..case.sets()).map(set).collect(),
-            gamma: upload(&tensors.gamma, &channels),
-            mean: upload(&tensors.mean, &channels),
-            variance: upload(&tensors.variance, &channels),
+        let channels = |values: &[f32]| upload(values, &[values.len()]);
+        Some(Self {
+            run,
+            src: whole(&tensors.src),
+            diff_dst: whole(&tensors.diff_dst),
+            mean: channels(&tensors.mean),
+            variance: channels(&tensors.variance),
+            gamma: channels(&tensors.gamma),
+            beta: channels(&tensors.beta),
             device,
-            next: 0,
-        }
+        })
     }
 
-    fn backward(&self, set: usize) -> burn_backend::ops::BatchNormTrainBackward<Wgpu> {
-        let (src, diff_dst) = self.sets[set].clone();
-        Wgpu::batch_norm_train_backward(
-            src,
+    fn backward(&self, set: usize) -> Vec<FloatTensor<Wgpu>> {
+        let gradients = Wgpu::batch_norm_train_backward(
+            self.src[set].clone(),
             self.gamma.clone(),
             self.mean.clone(),
             self.variance.clone(),
             EPSILON,
-            diff_dst,
-        )
+            self.diff_dst[set].clone(),
+        );
+        vec![gradients.x_grad, gradients.gamma_grad, gradients.beta_grad]
+    }
+
+    fn forward(&self, set: usize) -> Vec<FloatTensor<Wgpu>> {
+        let (src, gamma, beta) = (self.src[set].clone(), self.gamma.clone(), self.beta.clone());
+        let results = Wgpu::batch_norm_train(src, gamma, beta, EPSILON);
+        vec![results.output, results.mean, results.variance]
     }
 }
 
@@ -199,27 +247,15 @@ impl Contender for Operator {
         "operator"
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        let gradients = self.backward(0);
-        let read = |tensor| -> Result<Vec<f32>> {
-            values(pollster::block_on(Wgpu::float_into_data(tensor)).map_err(failed)?)
-        };
-        Ok(Gradients {
-            diff_src: read(gradients.x_grad)?,
-            diff_gamma: read(gradients.gamma_grad)?,
-            diff_beta: read(gradients.beta_grad)?,
-        })
+    fn results(&self) -> Result<Vec<Vec<f32>>> {
+        let read =
+            |tensor| values(pollster::block_on(Wgpu::float_into_data(tensor)).map_err(failed)?);
+        (self.run)(self, 0).into_iter().map(read).collect()
     }
 
-    fn time(&mut self) -> Result<Duration> {
-        let set = self.next;
-        self.next = (set + 1) % self.sets.len();
-        let start = Instant::now();
-        let gradients = self.backward(set);
-        Wgpu::sync(&self.device).map_err(failed)?;
-        let time = start.elapsed();
-        drop(gradients);
-        Ok(time)
+    fn time(&self, set: usize) -> Result<Duration> {
+        let wait = || Wgpu::sync(&self.device).map_err(failed);
+        clock(|| Ok((self.run)(self, set)), wait)
     }
 }
 

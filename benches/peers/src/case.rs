@@ -1,28 +1,93 @@
-//! What is measured: operators, shapes, and the tensors made up for them.
+//! What is measured: operators and shapes.
 
-use crate::Result;
-use crate::measure::Gradients;
+use clap::ValueEnum;
 use std::fmt;
 use std::str::FromStr;
 
-pub const EPSILON: f64 = 1e-5;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+/// A gradient, by the layer's name alone, or a forward pass: those of `wgpu-norm bench`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
 pub enum Op {
-    /// Batch norm over NCX: the second axis is the channel's.
-    #[value(name = "batch_norm")]
+    /// The gradient of batch norm over NCX: the second axis is the channel's.
     BatchNorm,
-    /// Layer norm over the last axis.
-    #[value(name = "layer_norm")]
+    /// The gradient of layer norm over the last axis.
     LayerNorm,
+    /// The gradient of RMS norm over the last axis.
+    RmsNorm,
+    /// Batch norm in training: the output and the batch's statistics.
+    BatchNormForward,
+    /// Batch norm by given statistics.
+    BatchNormInference,
+    /// Layer norm: the output and the rows' statistics.
+    LayerNormForward,
+    /// RMS norm: the output and the rows' statistics.
+    RmsNormForward,
+}
+
+/// What an operator normalizes together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Groups {
+    Channels,
+    Rows,
 }
 
 impl Op {
-    pub fn name(self) -> &'static str {
+    const GRADIENTS: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
+
+    pub fn is_gradient(self) -> bool {
+        Self::GRADIENTS.contains(&self)
+    }
+
+    pub fn groups(self) -> Groups {
         match self {
-            Self::BatchNorm => "batch_norm",
-            Self::LayerNorm => "layer_norm",
+            Self::BatchNorm | Self::BatchNormForward | Self::BatchNormInference => Groups::Channels,
+            Self::LayerNorm | Self::RmsNorm | Self::LayerNormForward | Self::RmsNormForward => {
+                Groups::Rows
+            }
         }
+    }
+
+    /// Whether statistics are given, not computed.
+    pub fn takes_statistics(self) -> bool {
+        self.is_gradient() || self == Self::BatchNormInference
+    }
+
+    /// Whether it subtracts a mean, and has beta: RMS norm does not.
+    pub fn centers(self) -> bool {
+        !matches!(self, Self::RmsNorm | Self::RmsNormForward)
+    }
+
+    /// Tensors of src's size that it reads or writes.
+    fn large_tensors(self) -> usize {
+        match self.is_gradient() {
+            true => 3,
+            false => 2,
+        }
+    }
+
+    /// onednn.cpp and pytorch.py have the same.
+    fn shapes(self) -> &'static [&'static [usize]] {
+        match self.groups() {
+            Groups::Channels => &[
+                &[32, 64, 56, 56],
+                &[32, 256, 14, 14],
+                &[4, 64, 112, 112],
+                &[8, 512, 28, 28],
+                &[16, 1024, 14, 14],
+                &[2, 3, 512, 512],
+                &[4096, 256],
+                &[4, 32, 64, 64, 64],
+            ],
+            Groups::Rows => &[&[4096, 768], &[512, 4096], &[65536, 64]],
+        }
+    }
+}
+
+/// The name on the command line.
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value()
+            .map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
 }
 
@@ -33,15 +98,12 @@ pub struct Shape(pub Vec<usize>);
 impl FromStr for Shape {
     type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let size = |part: &str| match part.parse() {
             Ok(0) | Err(_) => Err(format!("'{part}' is not the size of an axis")),
             Ok(size) => Ok(size),
         };
-        let sizes: Vec<usize> = text
-            .split('x')
-            .map(size)
-            .collect::<std::result::Result<_, _>>()?;
+        let sizes: Vec<usize> = text.split('x').map(size).collect::<Result<_, _>>()?;
         match sizes.len() {
             2..=5 => Ok(Self(sizes)),
             rank => Err(format!("rank {rank}; 2 to 5 are supported")),
@@ -65,65 +127,21 @@ pub struct Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.op.name(), self.shape)
+        write!(f, "{} {}", self.op, self.shape)
     }
 }
 
-/// onednn.cpp and pytorch.py have the same list.
-fn defaults() -> Vec<Case> {
-    let case = |op, sizes: &[usize]| Case {
-        op,
-        shape: Shape(sizes.to_vec()),
-    };
-    vec![
-        case(Op::BatchNorm, &[32, 64, 56, 56]),
-        case(Op::BatchNorm, &[32, 256, 14, 14]),
-        case(Op::BatchNorm, &[4, 64, 112, 112]),
-        case(Op::BatchNorm, &[8, 512, 28, 28]),
-        case(Op::BatchNorm, &[16, 1024, 14, 14]),
-        case(Op::BatchNorm, &[2, 3, 512, 512]),
-        case(Op::BatchNorm, &[4096, 256]),
-        case(Op::BatchNorm, &[4, 32, 64, 64, 64]),
-        case(Op::LayerNorm, &[4096, 768]),
-        case(Op::LayerNorm, &[512, 4096]),
-        case(Op::LayerNorm, &[65536, 64]),
-    ]
-}
-
-/// The default list, narrowed; shapes that are not in it are added where the operator is named.
-pub fn select(op: Option<Op>, shapes: &[Shape]) -> Result<Vec<Case>> {
-    let listed: Vec<Case> = defaults()
-        .into_iter()
-        .filter(|case| op.is_none_or(|op| case.op == op))
-        .collect();
-    if shapes.is_empty() {
-        return Ok(listed);
-    }
+/// Each operator, or gradient where none is named, with each shape, or its default ones.
+pub fn cases(ops: &[Op], shapes: &[Shape]) -> Vec<Case> {
     let mut cases = Vec::new();
-    for shape in shapes {
-        match (listed.iter().find(|case| case.shape == *shape), op) {
-            (Some(case), _) => cases.push(case.clone()),
-            (None, Some(op)) => cases.push(Case {
-                op,
-                shape: shape.clone(),
-            }),
-            (None, None) => {
-                return Err(format!("{shape} is not in the default list: add --op").into());
-            }
-        }
+    for &op in if ops.is_empty() { &Op::GRADIENTS } else { ops } {
+        let shapes = match shapes {
+            [] => op.shapes().iter().map(|s| Shape(s.to_vec())).collect(),
+            given => given.to_vec(),
+        };
+        cases.extend(shapes.into_iter().map(|shape| Case { op, shape }));
     }
-    Ok(cases)
-}
-
-/// A layer's tensors in host memory.
-pub struct Tensors {
-    pub src: Vec<f32>,
-    pub diff_dst: Vec<f32>,
-    /// Of each channel (batch norm) or row (layer norm), as are the variances.
-    pub mean: Vec<f32>,
-    pub variance: Vec<f32>,
-    /// Of each channel (batch norm) or column (layer norm).
-    pub gamma: Vec<f32>,
+    cases
 }
 
 impl Case {
@@ -131,109 +149,45 @@ impl Case {
         self.shape.0.iter().product()
     }
 
-    /// The tensor seen as (outer, channels, inner); a layer norm's is (rows, columns, 1).
+    /// The tensor seen as (outer, channels, inner); where rows are normalized it is (rows, columns, 1).
     pub fn grid(&self) -> [usize; 3] {
         let sizes = &self.shape.0;
-        match self.op {
-            Op::BatchNorm => [sizes[0], sizes[1], sizes[2..].iter().product()],
-            Op::LayerNorm => {
+        match self.op.groups() {
+            Groups::Channels => [sizes[0], sizes[1], sizes[2..].iter().product()],
+            Groups::Rows => {
                 let columns = sizes.last().copied().unwrap_or(1);
                 [self.elements() / columns, columns, 1]
             }
         }
     }
 
-    /// Numbers that look random and are the same everywhere, and the true statistics of `src`.
-    pub fn tensors(&self) -> Tensors {
-        let mut state = 1_u64;
-        let mut random = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f32 / (1_u32 << 23) as f32 - 1.0 // in [-1, 1)
-        };
-        let [_, channels, _] = self.grid();
-        let src: Vec<f32> = (0..self.elements()).map(|_| random() + 0.5).collect();
-        let diff_dst = (0..self.elements()).map(|_| random()).collect();
-        let gamma = (0..channels).map(|_| 1.0 + 0.5 * random()).collect();
-        // Two passes in f64: statistics must not be anybody's weak point.
-        let mean = self.averages(|i, _| f64::from(src[i]));
-        let variance = self.averages(|i, group| (f64::from(src[i]) - mean[group]).powi(2));
-        Tensors {
-            mean: narrow(&mean),
-            variance: narrow(&variance),
-            diff_dst,
-            gamma,
-            src,
-        }
-    }
-
-    /// The gradients by their definition, in f64 until they are done.
-    pub fn reference(&self, tensors: &Tensors) -> Gradients {
-        let [_, channels, inner] = self.grid();
-        let channel = |i: usize| i / inner % channels;
-        let scale: Vec<f64> = tensors
-            .variance
-            .iter()
-            .map(|&x| (f64::from(x) + EPSILON).sqrt().recip())
-            .collect();
-        let diff_dst = |i: usize| f64::from(tensors.diff_dst[i]);
-        let normalized = |i: usize, group: usize| {
-            (f64::from(tensors.src[i]) - f64::from(tensors.mean[group])) * scale[group]
-        };
-        let scaled = |i: usize| diff_dst(i) * f64::from(tensors.gamma[channel(i)]);
-        let offset = self.averages(|i, _| scaled(i));
-        let slope = self.averages(|i, group| scaled(i) * normalized(i, group));
-        let mut diff_gamma = vec![0.0; channels];
-        let mut diff_beta = vec![0.0; channels];
-        let mut diff_src = Vec::with_capacity(self.elements());
-        for i in 0..self.elements() {
-            let group = self.group(i);
-            let normalized = normalized(i, group);
-            diff_gamma[channel(i)] += diff_dst(i) * normalized;
-            diff_beta[channel(i)] += diff_dst(i);
-            let difference = scaled(i) - offset[group] - normalized * slope[group];
-            diff_src.push((scale[group] * difference) as f32);
-        }
-        Gradients {
-            diff_src,
-            diff_gamma: narrow(&diff_gamma),
-            diff_beta: narrow(&diff_beta),
-        }
-    }
-
-    /// The channel (batch norm) or row (layer norm) that an element is normalized with.
-    fn group(&self, i: usize) -> usize {
-        let [_, channels, inner] = self.grid();
-        match self.op {
-            Op::BatchNorm => i / inner % channels,
-            Op::LayerNorm => i / channels,
-        }
-    }
-
-    /// The average over each group of a value of every element, given its index and group.
-    fn averages(&self, value: impl Fn(usize, usize) -> f64) -> Vec<f64> {
+    /// How many channels or rows are normalized.
+    pub fn group_count(&self) -> usize {
         let [outer, channels, _] = self.grid();
-        let groups = match self.op {
-            Op::BatchNorm => channels,
-            Op::LayerNorm => outer,
-        };
-        let mut sums = vec![0.0; groups];
-        for i in 0..self.elements() {
-            let group = self.group(i);
-            sums[group] += value(i, group);
+        match self.op.groups() {
+            Groups::Channels => channels,
+            Groups::Rows => outer,
         }
-        let count = (self.elements() / groups) as f64;
-        sums.iter().map(|sum| sum / count).collect()
+    }
+
+    /// The channel (batch norm) or column of an element, whose gamma and beta it has.
+    pub fn channel(&self, i: usize) -> usize {
+        let [_, channels, inner] = self.grid();
+        i / inner % channels
+    }
+
+    /// The channel or row that an element is normalized with.
+    pub fn group(&self, i: usize) -> usize {
+        let [_, channels, _] = self.grid();
+        match self.op.groups() {
+            Groups::Channels => self.channel(i),
+            Groups::Rows => i / channels,
+        }
     }
 
     /// How many sets of buffers take turns, so that small tensors do not stay in a cache.
     pub fn sets(&self) -> usize {
         const TOTAL: usize = 256 << 20;
-        (TOTAL / (3 * 4 * self.elements())).clamp(1, 8)
+        (TOTAL / (self.op.large_tensors() * 4 * self.elements())).clamp(1, 8)
     }
-}
-
-fn narrow(values: &[f64]) -> Vec<f32> {
-    values.iter().map(|&x| x as f32).collect()
 }

@@ -3,11 +3,12 @@
 
 use crate::Result;
 use crate::burn_peers::{read, sync};
-use crate::case::{Case, EPSILON, Op, Tensors};
+use crate::case::{Case, Groups, Op};
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Gradients, Peer};
+use crate::measure::{Contender, Peer, clock};
+use crate::tensors::{EPSILON, Tensors};
 use burn::tensor::{Device, Tensor, TensorData};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Tensors are (outer, channels, inner), or (1, outer, channels) where there is no inner axis: Burn
 /// loads vectors along the last axis.
@@ -15,11 +16,13 @@ pub struct ClosedForm {
     device: Device,
     op: Op,
     grid: [usize; 3],
-    sets: Vec<(Tensor<3>, Tensor<3>)>,
+    src: Vec<Tensor<3>>,
+    /// Of a gradient.
+    diff_dst: Vec<Tensor<3>>,
     mean: Tensor<3>,
     variance: Tensor<3>,
     gamma: Tensor<3>,
-    next: usize,
+    beta: Tensor<3>,
 }
 
 impl ClosedForm {
@@ -34,79 +37,124 @@ impl ClosedForm {
             1 => ([1, outer, count], [1, 1, count]),
             _ => (grid, [1, count, 1]),
         };
-        let statistics = match case.op {
-            Op::BatchNorm => channels,
-            Op::LayerNorm => [1, outer, 1],
+        let statistics = match case.op.groups() {
+            Groups::Channels => channels,
+            Groups::Rows => [1, outer, 1],
         };
-        let set = |_| {
-            (
-                upload(&tensors.src, shape),
-                upload(&tensors.diff_dst, shape),
-            )
+        let whole = |values: &[f32]| match values {
+            [] => Vec::new(),
+            _ => (0..case.sets()).map(|_| upload(values, shape)).collect(),
         };
         Self {
-            sets: (0..case.sets()).map(set).collect(),
+            src: whole(&tensors.src),
+            diff_dst: whole(&tensors.diff_dst),
             mean: upload(&tensors.mean, statistics),
             variance: upload(&tensors.variance, statistics),
             gamma: upload(&tensors.gamma, channels),
+            beta: upload(&tensors.beta, channels),
             op: case.op,
             grid,
             device,
-            next: 0,
         }
     }
 
-    /// diff_src, diff_gamma and diff_beta.
-    fn backward(&self, set: usize) -> [Tensor<3>; 3] {
-        let (src, diff_dst) = self.sets[set].clone();
-        let (mean, gamma) = (self.mean.clone(), self.gamma.clone());
-        let scale = (self.variance.clone() + EPSILON).sqrt().recip();
+    /// In the order of [`Results`](crate::tensors::Results).
+    fn run(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.src[set].clone();
+        let diff_dst = || self.diff_dst[set].clone();
         match self.op {
-            Op::BatchNorm => self.batch_norm(src, diff_dst, mean, scale, gamma),
-            Op::LayerNorm => layer_norm(src, diff_dst, mean, scale, gamma),
+            Op::BatchNorm => self.batch_norm(src, diff_dst()),
+            Op::LayerNorm => self.layer_norm(src, diff_dst()),
+            Op::RmsNorm => self.rms_norm(src, diff_dst()),
+            Op::BatchNormForward => self.batch_norm_forward(src),
+            Op::BatchNormInference => self.batch_norm_inference(src),
+            Op::LayerNormForward => self.layer_norm_forward(src),
+            Op::RmsNormForward => self.rms_norm_forward(src),
         }
     }
 
-    fn batch_norm(
-        &self,
-        src: Tensor<3>,
-        diff_dst: Tensor<3>,
-        mean: Tensor<3>,
-        scale: Tensor<3>,
-        gamma: Tensor<3>,
-    ) -> [Tensor<3>; 3] {
-        let [outer, _, inner] = self.grid;
-        let count = (outer * inner) as f64;
-        let sum = |tensor: Tensor<3>| match inner {
-            1 => sum_middle(tensor),
-            _ => sum_last(tensor).sum_dim(0),
-        };
+    fn batch_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
         // The scale is one of the channel, so that it waits until the sums are done.
-        let centered = src - mean;
-        let diff_beta = sum(diff_dst.clone());
-        let product = sum(diff_dst.clone() * centered.clone());
-        let slope = product.clone() * scale.clone() * scale.clone() / count;
-        let offset = diff_beta.clone() / count;
-        let diff_src = (diff_dst - offset - centered * slope) * (gamma * scale.clone());
-        [diff_src, product * scale, diff_beta]
+        let scale = scale(self.variance.clone());
+        let centered = src - self.mean.clone();
+        let diff_beta = self.channel_sum(diff_dst.clone());
+        let product = self.channel_sum(diff_dst.clone() * centered.clone());
+        let slope = product.clone() * scale.clone() * scale.clone() / self.channel_count();
+        let offset = diff_beta.clone() / self.channel_count();
+        let diff_src =
+            (diff_dst - offset - centered * slope) * (self.gamma.clone() * scale.clone());
+        vec![diff_src, product * scale, diff_beta]
+    }
+
+    fn layer_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+        let scale = scale(self.variance.clone());
+        let normalized = (src - self.mean.clone()) * scale.clone();
+        let diff_beta = sum_middle(diff_dst.clone());
+        let diff_gamma = sum_middle(diff_dst.clone() * normalized.clone());
+        let scaled = diff_dst * self.gamma.clone();
+        let offset = scaled.clone().mean_dim(2);
+        let slope = (scaled.clone() * normalized.clone()).mean_dim(2);
+        let diff_src = (scaled - offset - normalized * slope) * scale;
+        vec![diff_src, diff_gamma, diff_beta]
+    }
+
+    fn rms_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+        let scale = scale(self.variance.clone());
+        let normalized = src * scale.clone();
+        let diff_gamma = sum_middle(diff_dst.clone() * normalized.clone());
+        let scaled = diff_dst * self.gamma.clone();
+        let slope = (scaled.clone() * normalized.clone()).mean_dim(2);
+        let diff_src = (scaled - normalized * slope) * scale;
+        vec![diff_src, diff_gamma]
+    }
+
+    fn batch_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+        let mean = self.channel_sum(src.clone()) / self.channel_count();
+        let centered = src - mean.clone();
+        let variance = self.channel_sum(square(&centered)) / self.channel_count();
+        let dst = centered * (self.gamma.clone() * scale(variance.clone())) + self.beta.clone();
+        vec![dst, mean, variance]
+    }
+
+    fn batch_norm_inference(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+        let scale = self.gamma.clone() * scale(self.variance.clone());
+        let shift = self.beta.clone() - self.mean.clone() * scale.clone();
+        vec![src * scale + shift]
+    }
+
+    fn layer_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+        let mean = src.clone().mean_dim(2);
+        let centered = src - mean.clone();
+        let variance = square(&centered).mean_dim(2);
+        let dst = centered * scale(variance.clone()) * self.gamma.clone() + self.beta.clone();
+        vec![dst, mean, variance]
+    }
+
+    fn rms_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+        let mean_square = square(&src).mean_dim(2);
+        let dst = src * scale(mean_square.clone()) * self.gamma.clone();
+        vec![dst, mean_square]
+    }
+
+    fn channel_sum(&self, tensor: Tensor<3>) -> Tensor<3> {
+        match self.grid {
+            [_, _, 1] => sum_middle(tensor),
+            _ => sum_last(tensor).sum_dim(0),
+        }
+    }
+
+    fn channel_count(&self) -> f64 {
+        let [outer, _, inner] = self.grid;
+        (outer * inner) as f64
     }
 }
 
-fn layer_norm(
-    src: Tensor<3>,
-    diff_dst: Tensor<3>,
-    mean: Tensor<3>,
-    scale: Tensor<3>,
-    gamma: Tensor<3>,
-) -> [Tensor<3>; 3] {
-    let normalized = (src - mean) * scale.clone();
-    let diff_beta = sum_middle(diff_dst.clone());
-    let diff_gamma = sum_middle(diff_dst.clone() * normalized.clone());
-    let scaled = diff_dst * gamma;
-    let offset = scaled.clone().mean_dim(2);
-    let slope = (scaled.clone() * normalized.clone()).mean_dim(2);
-    let diff_src = (scaled - offset - normalized * slope) * scale;
-    [diff_src, diff_gamma, diff_beta]
+fn scale(variance: Tensor<3>) -> Tensor<3> {
+    (variance + EPSILON).sqrt().recip()
+}
+
+fn square(tensor: &Tensor<3>) -> Tensor<3> {
+    tensor.clone() * tensor.clone()
 }
 
 /// The sum along the last axis. A long one goes in two steps: Burn gives few long sums to few
@@ -150,23 +198,11 @@ impl Contender for ClosedForm {
         "closed form"
     }
 
-    fn gradients(&mut self) -> Result<Gradients> {
-        let [diff_src, diff_gamma, diff_beta] = self.backward(0);
-        Ok(Gradients {
-            diff_src: read(diff_src)?,
-            diff_gamma: read(diff_gamma)?,
-            diff_beta: read(diff_beta)?,
-        })
+    fn results(&self) -> Result<Vec<Vec<f32>>> {
+        self.run(0).into_iter().map(read).collect()
     }
 
-    fn time(&mut self) -> Result<Duration> {
-        let set = self.next;
-        self.next = (set + 1) % self.sets.len();
-        let start = Instant::now();
-        let gradients = self.backward(set);
-        sync(&self.device)?;
-        let time = start.elapsed();
-        drop(gradients);
-        Ok(time)
+    fn time(&self, set: usize) -> Result<Duration> {
+        clock(|| Ok(self.run(set)), || sync(&self.device))
     }
 }

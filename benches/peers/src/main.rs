@@ -1,4 +1,4 @@
-//! Other libraries' normalization gradients beside wgpu-norm's: measured in one run, put into one table.
+//! Other libraries' normalization layers beside wgpu-norm's: measured in one run, put into one table.
 
 mod burn_peers;
 mod case;
@@ -7,7 +7,9 @@ mod gpu;
 mod measure;
 mod ours;
 mod report;
+mod set;
 mod table;
+mod tensors;
 
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -41,12 +43,11 @@ struct BurnArgs {
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// Only this operator.
+    /// This operator; may be repeated. By default the gradients.
     #[arg(long, value_enum)]
-    op: Option<case::Op>,
-    /// Only this shape, such as 32x64x56x56; may be repeated. One that is not in the default list
-    /// needs --op.
-    #[arg(long, value_name = "SHAPE")]
+    op: Vec<case::Op>,
+    /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.
+    #[arg(long, value_name = "SHAPE", requires = "op")]
     shape: Vec<case::Shape>,
     /// How many times the contenders take turns.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
@@ -81,7 +82,7 @@ fn main() -> ExitCode {
 }
 
 fn run_burn(args: &BurnArgs) -> Result<()> {
-    let cases = case::select(args.op, &args.shape)?;
+    let cases = case::cases(&args.op, &args.shape);
     let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
     println!("adapter: {}", gpu.name());
     println!("driver:  {}", gpu.driver());

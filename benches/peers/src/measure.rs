@@ -1,28 +1,36 @@
 //! Contenders take turns on one device; the clock runs from submission to completion.
 
-use crate::case::{Case, Op};
+use crate::case::Case;
 use crate::gpu::Gpu;
+use crate::tensors::{Results, Tensors};
 use crate::{Result, burn_peers, closed_form, ours};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The three gradients, read back.
-pub struct Gradients {
-    pub diff_src: Vec<f32>,
-    pub diff_gamma: Vec<f32>,
-    pub diff_beta: Vec<f32>,
-}
-
-/// One way to compute the gradients of one case, on the device, buffers at hand.
+/// One way to compute a case on the device, its tensors at hand in [`Case::sets`] sets.
 pub trait Contender {
     fn peer(&self) -> Peer;
 
     fn name(&self) -> &'static str;
 
-    /// Computes and reads back.
-    fn gradients(&mut self) -> Result<Gradients>;
+    /// Computes with the first set and reads back, in the order of [`Results`]. Statistics that it keeps to itself are
+    /// missing at the end.
+    fn results(&self) -> Result<Vec<Vec<f32>>>;
 
-    /// Computes once, on the next set of buffers; the time from enqueueing to the device's being done.
-    fn time(&mut self) -> Result<Duration>;
+    /// Computes once with a set; the time from enqueueing to the device's being done.
+    fn time(&self, set: usize) -> Result<Duration>;
+}
+
+/// The time of work that is enqueued, then waited for. Its results are dropped later.
+pub fn clock<T>(
+    enqueue: impl FnOnce() -> Result<T>,
+    wait: impl FnOnce() -> Result<()>,
+) -> Result<Duration> {
+    let start = Instant::now();
+    let results = enqueue()?;
+    wait()?;
+    let time = start.elapsed();
+    drop(results);
+    Ok(time)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -38,32 +46,32 @@ pub struct Time {
     pub ms: f64,
 }
 
-/// Largest error of a gradient, relative to its largest element.
+/// Largest error of a result, relative to its largest element.
 const TOLERANCE: f64 = 1e-3;
 
 /// Times every contender of a case whose results are right.
 pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
-    let tensors = case.tensors();
+    let tensors = Tensors::new(case);
     let mut contenders: Vec<Box<dyn Contender + '_>> = vec![
         Box::new(ours::Ours::new(gpu, case, &tensors)?),
         burn_peers::module(gpu, case, &tensors)?,
     ];
-    if case.op == Op::BatchNorm {
-        contenders.push(Box::new(burn_peers::Operator::new(gpu, case, &tensors)));
+    if let Some(operator) = burn_peers::Operator::new(gpu, case, &tensors) {
+        contenders.push(Box::new(operator));
     }
     contenders.push(Box::new(closed_form::ClosedForm::new(gpu, case, &tensors)));
-    let want = case.reference(&tensors);
+    let want = tensors.reference(case);
     drop(tensors);
 
     let mut right = Vec::new();
-    for mut contender in contenders {
-        match check(contender.as_mut(), &want) {
+    for contender in contenders {
+        match check(contender.as_ref(), &want) {
             Ok(()) => right.push(contender),
             Err(error) => println!("  {:<24} not timed: {error}", contender.name()),
         }
     }
     drop(want);
-    let mut contenders = right;
+    let contenders = right;
     let has = |peer| contenders.iter().any(|contender| contender.peer() == peer);
     if !has(Peer::Ours) || !has(Peer::Burn) {
         return Err("nothing to compare".into());
@@ -71,17 +79,19 @@ pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
 
     // Warm: kernels compiled, autotuning done, pools grown, clocks up. Then as many runs a round as
     // make it longer than the clock's and the scheduler's noise.
+    let time = |contender: &dyn Contender, turn: u32| contender.time(turn as usize % case.sets());
     let mut runs = Vec::new();
-    for contender in &mut contenders {
-        contender.time()?;
-        let warm = contender.time()?.min(contender.time()?);
+    for contender in &contenders {
+        let contender = contender.as_ref();
+        time(contender, 0)?;
+        let warm = time(contender, 1)?.min(time(contender, 2)?);
         runs.push((0.03 / warm.as_secs_f64()).clamp(1.0, 20.0) as u32);
     }
     let mut medians = vec![Vec::new(); contenders.len()];
-    for _ in 0..rounds {
-        for ((contender, runs), medians) in contenders.iter_mut().zip(&runs).zip(&mut medians) {
-            let times = (0..*runs)
-                .map(|_| Ok(contender.time()?.as_secs_f64() * 1e3))
+    for round in 0..rounds {
+        for ((contender, runs), medians) in contenders.iter().zip(&runs).zip(&mut medians) {
+            let times = (round * runs..(round + 1) * runs)
+                .map(|turn| Ok(time(contender.as_ref(), turn)?.as_secs_f64() * 1e3))
                 .collect::<Result<Vec<f64>>>()?;
             medians.push(median(times));
         }
@@ -101,19 +111,14 @@ pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
     Ok(times)
 }
 
-/// Which gradients of a contender are wrong, and by how much; times of wrong results mean nothing.
-fn check(contender: &mut dyn Contender, want: &Gradients) -> Result<()> {
-    let got = contender.gradients()?;
-    for (what, want, got) in [
-        ("diff_src", &want.diff_src, &got.diff_src),
-        ("diff_gamma", &want.diff_gamma, &got.diff_gamma),
-        ("diff_beta", &want.diff_beta, &got.diff_beta),
-    ] {
+/// Which result of a contender is wrong, and by how much; times of wrong results mean nothing.
+fn check(contender: &dyn Contender, want: &Results) -> Result<()> {
+    for ((what, want), got) in want.iter().zip(contender.results()?) {
         if want.len() != got.len() {
             let (want, got) = (want.len(), got.len());
             return Err(format!("{what} has {got} elements, not {want}").into());
         }
-        let difference = difference(want, got);
+        let difference = difference(want, &got);
         if difference.is_nan() || difference >= TOLERANCE {
             return Err(format!("{what} is wrong by {difference:.1e}").into());
         }

@@ -1,7 +1,7 @@
 //! Measurements as JSON: what every peer writes.
 
 use crate::Result;
-use crate::case::{Case, Op};
+use crate::case::{Case, Groups};
 use crate::gpu::Gpu;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -49,10 +49,10 @@ impl Report {
 
     pub fn add(&mut self, case: &Case, variant: &str, time_ms: f64) {
         self.results.push(Entry {
-            op: case.op.name().to_owned(),
+            op: case.op.to_string(),
             shape: case.shape.to_string(),
             dtype: "f32".to_owned(),
-            data_format: (case.op == Op::BatchNorm).then(|| "NCX".to_owned()),
+            data_format: (case.op.groups() == Groups::Channels).then(|| "NCX".to_owned()),
             time_ms,
             variant: variant.to_owned(),
         });
