@@ -1,5 +1,5 @@
-// oneDNN Graph's BatchNormTrainingBackward (NCX) and LayerNormBackward on the CPU: checked against
-// float64 loops on a small shape, then timed from submission to completion. Built and run by onednn.sh.
+// oneDNN Graph's operations on the CPU, batch norm over NCX: checked against float64 loops on a small shape,
+// then timed from submission to completion. Built and run by onednn.sh.
 
 #include <algorithm>
 #include <chrono>
@@ -25,10 +25,70 @@ namespace {
 
 constexpr float epsilon = 1e-5f;
 
-enum class kind { batch_norm, layer_norm };
+// The batch's part of running statistics is 1 - momentum.
+constexpr float momentum = 0.9f;
+
+// An operation's tensors.
+enum slot {
+    src,
+    diff_dst,
+    mean,
+    variance,
+    gamma,
+    beta,
+    running_mean,
+    running_variance,
+    dst,
+    diff_src,
+    diff_gamma,
+    diff_beta,
+    new_running_mean,
+    new_running_variance,
+    slots
+};
+
+struct operation {
+    std::string name;
+    dg::op::kind kind;
+    // In oneDNN's order; the first output is of src's size.
+    std::vector<slot> inputs, outputs;
+
+    bool gradient() const { return outputs[0] == diff_src; }
+    // Batch norm normalizes channels, the others normalize rows.
+    bool channels() const { return name.rfind("batch_norm", 0) == 0; }
+    // RMS norm subtracts no mean.
+    bool centers() const { return kind != dg::op::kind::RMSNorm; }
+};
+
+// oneDNN has no gradient of RMS norm.
+const std::vector<operation> operations = {
+        {"batch_norm", dg::op::kind::BatchNormTrainingBackward, {src, diff_dst, mean, variance, gamma},
+                {diff_src, diff_gamma, diff_beta}},
+        {"layer_norm", dg::op::kind::LayerNormBackward, {src, diff_dst, mean, variance, gamma, beta},
+                {diff_src, diff_gamma, diff_beta}},
+        {"batch_norm_forward", dg::op::kind::BatchNormForwardTraining,
+                {src, running_mean, running_variance, gamma, beta},
+                {dst, new_running_mean, new_running_variance, mean, variance}},
+        {"batch_norm_inference", dg::op::kind::BatchNormInference, {src, gamma, beta, mean, variance}, {dst}},
+        {"layer_norm_forward", dg::op::kind::LayerNorm, {src, gamma, beta}, {dst, mean, variance}},
+        {"rms_norm_forward", dg::op::kind::RMSNorm, {src, gamma}, {dst}},
+};
+
+// The same shapes as in src/case.rs.
+const std::vector<dims> channels_shapes = {
+        {32, 64, 56, 56},
+        {32, 256, 14, 14},
+        {4, 64, 112, 112},
+        {8, 512, 28, 28},
+        {16, 1024, 14, 14},
+        {2, 3, 512, 512},
+        {4096, 256},
+        {4, 32, 64, 64, 64},
+};
+const std::vector<dims> rows_shapes = {{4096, 768}, {512, 4096}, {65536, 64}};
 
 struct norm_case {
-    kind op;
+    operation op;
     dims shape;
 
     int64_t elements() const {
@@ -38,22 +98,19 @@ struct norm_case {
     }
     int64_t inner() const {
         int64_t product = 1;
-        for (size_t axis = 2; op == kind::batch_norm && axis < shape.size(); ++axis) product *= shape[axis];
+        for (size_t axis = 2; op.channels() && axis < shape.size(); ++axis) product *= shape[axis];
         return product;
     }
-    int64_t channels() const { return op == kind::batch_norm ? shape[1] : shape.back(); }
+    int64_t channels() const { return op.channels() ? shape[1] : shape.back(); }
     // Of mean and variance: a channel's, or a row's.
     dims statistics() const {
-        if (op == kind::batch_norm) return {shape[1]};
+        if (op.channels()) return {shape[1]};
         return dims(shape.begin(), shape.end() - 1);
     }
-    int64_t groups() const {
-        return op == kind::batch_norm ? channels() : elements() / channels();
-    }
+    int64_t groups() const { return op.channels() ? channels() : elements() / channels(); }
     int64_t channel(int64_t i) const { return i / inner() % channels(); }
-    int64_t group(int64_t i) const { return op == kind::batch_norm ? channel(i) : i / channels(); }
+    int64_t group(int64_t i) const { return op.channels() ? channel(i) : i / channels(); }
 
-    const char *op_name() const { return op == kind::batch_norm ? "batch_norm" : "layer_norm"; }
     std::string shape_name() const {
         std::string name;
         for (auto size : shape) name += (name.empty() ? "" : "x") + std::to_string(size);
@@ -61,42 +118,31 @@ struct norm_case {
     }
 };
 
-// The same list as in src/case.rs.
-const std::vector<norm_case> defaults = {
-        {kind::batch_norm, {32, 64, 56, 56}},
-        {kind::batch_norm, {32, 256, 14, 14}},
-        {kind::batch_norm, {4, 64, 112, 112}},
-        {kind::batch_norm, {8, 512, 28, 28}},
-        {kind::batch_norm, {16, 1024, 14, 14}},
-        {kind::batch_norm, {2, 3, 512, 512}},
-        {kind::batch_norm, {4096, 256}},
-        {kind::batch_norm, {4, 32, 64, 64, 64}},
-        {kind::layer_norm, {4096, 768}},
-        {kind::layer_norm, {512, 4096}},
-        {kind::layer_norm, {65536, 64}},
-};
-
-// The order of a case's tensors, inputs before outputs. beta is an input of layer norm only.
-enum slot { src, diff_dst, mean, variance, gamma, beta, diff_src, diff_gamma, diff_beta, slots };
-
 struct host_tensors {
     std::vector<float> of[slots];
 };
 
 host_tensors made_up(const norm_case &c) {
     uint64_t state = 1;
-    auto random = [&] {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        return static_cast<float>(state >> 40) / static_cast<float>(1u << 23) - 1.0f; // in [-1, 1)
+    auto random = [&](int64_t count, float low, float high) {
+        std::vector<float> values;
+        for (int64_t i = 0; i < count; ++i) {
+            state = state * 6364136223846793005u + 1442695040888963407u;
+            const float part = static_cast<float>(state >> 40) / static_cast<float>(1u << 24); // in [0, 1)
+            values.push_back(low + (high - low) * part);
+        }
+        return values;
     };
     host_tensors t;
-    for (int64_t i = 0; i < c.elements(); ++i) t.of[src].push_back(random() + 0.5f);
-    for (int64_t i = 0; i < c.elements(); ++i) t.of[diff_dst].push_back(random());
-    for (int64_t i = 0; i < c.channels(); ++i) t.of[gamma].push_back(1.0f + 0.5f * random());
-    t.of[beta].assign(c.channels(), 0.0f);
+    t.of[src] = random(c.elements(), -0.5f, 1.5f);
+    if (c.op.gradient()) t.of[diff_dst] = random(c.elements(), -1.0f, 1.0f);
+    t.of[gamma] = random(c.channels(), 0.5f, 1.5f);
+    t.of[beta] = c.op.centers() ? random(c.channels(), -1.0f, 1.0f) : std::vector<float>(c.channels());
+    t.of[running_mean] = random(c.channels(), -1.0f, 1.0f);
+    t.of[running_variance] = random(c.channels(), 0.5f, 1.5f);
     const double count = static_cast<double>(c.elements()) / static_cast<double>(c.groups());
     std::vector<double> m(c.groups()), v(c.groups());
-    for (int64_t i = 0; i < c.elements(); ++i) m[c.group(i)] += t.of[src][i] / count;
+    for (int64_t i = 0; c.op.centers() && i < c.elements(); ++i) m[c.group(i)] += t.of[src][i] / count;
     for (int64_t i = 0; i < c.elements(); ++i) {
         const double x = t.of[src][i] - m[c.group(i)];
         v[c.group(i)] += x * x / count;
@@ -106,7 +152,7 @@ host_tensors made_up(const norm_case &c) {
     return t;
 }
 
-// The three gradients in float64, by the operators' definitions.
+// What can be an output, in float64, by the operators' definitions.
 struct reference {
     std::vector<double> of[slots];
 
@@ -120,6 +166,19 @@ struct reference {
             const int64_t g = c.group(i);
             return (static_cast<double>(t.of[src][i]) - t.of[mean][g]) * scale[g];
         };
+        if (!c.op.gradient()) {
+            for (int64_t i = 0; i < n; ++i)
+                of[dst].push_back(normalized(i) * t.of[gamma][c.channel(i)] + t.of[beta][c.channel(i)]);
+            of[mean].assign(t.of[mean].begin(), t.of[mean].end());
+            of[variance].assign(t.of[variance].begin(), t.of[variance].end());
+            auto running = [&](slot old, slot batch, slot result) {
+                for (int64_t i = 0; c.op.channels() && i < c.channels(); ++i)
+                    of[result].push_back(momentum * t.of[old][i] + (1.0 - momentum) * t.of[batch][i]);
+            };
+            running(running_mean, mean, new_running_mean);
+            running(running_variance, variance, new_running_variance);
+            return;
+        }
         auto scaled = [&](int64_t i) {
             return static_cast<double>(t.of[diff_dst][i]) * t.of[gamma][c.channel(i)];
         };
@@ -144,29 +203,24 @@ public:
     layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets)
         : stream_(engine) {
         auto logical = [&](slot s) {
-            const bool whole = s == src || s == diff_dst || s == diff_src;
+            const bool whole = s == src || s == diff_dst || s == dst || s == diff_src;
             const bool statistic = s == mean || s == variance;
             return dg::logical_tensor(s, dg::logical_tensor::data_type::f32,
                     whole ? c.shape : statistic ? c.statistics() : dims {c.channels()},
                     dg::logical_tensor::layout_type::strided);
         };
-        std::vector<slot> inputs {src, diff_dst, mean, variance, gamma};
-        if (c.op == kind::layer_norm) inputs.push_back(beta);
-        const std::vector<slot> outputs {diff_src, diff_gamma, diff_beta};
         std::vector<dg::logical_tensor> ins, outs;
-        for (auto s : inputs) ins.push_back(logical(s));
-        for (auto s : outputs) outs.push_back(logical(s));
+        for (auto s : c.op.inputs) ins.push_back(logical(s));
+        for (auto s : c.op.outputs) outs.push_back(logical(s));
 
-        const bool batch = c.op == kind::batch_norm;
-        dg::op op(0, batch ? dg::op::kind::BatchNormTrainingBackward : dg::op::kind::LayerNormBackward,
-                ins, outs, "norm");
+        dg::op op(0, c.op.kind, ins, outs, "norm");
         op.set_attr<float>(dg::op::attr::epsilon, epsilon);
-        if (batch) {
+        if (c.op.channels())
             op.set_attr<std::string>(dg::op::attr::data_format, "NCX");
-        } else {
+        else
             op.set_attr<int64_t>(dg::op::attr::begin_norm_axis, -1);
-            op.set_attr<bool>(dg::op::attr::use_affine, true);
-        }
+        if (c.op.kind == dg::op::kind::BatchNormForwardTraining)
+            op.set_attr<float>(dg::op::attr::momentum, momentum);
         dg::graph graph(dnnl::engine::kind::cpu);
         graph.add_op(op);
         graph.finalize();
@@ -180,7 +234,7 @@ public:
             ins_.emplace_back();
             for (size_t i = 0; i < ins.size(); ++i) {
                 dg::tensor tensor(ins[i], engine);
-                const auto &values = t.of[inputs[i]];
+                const auto &values = t.of[c.op.inputs[i]];
                 std::memcpy(tensor.get_data_handle(), values.data(), 4 * values.size());
                 ins_.back().push_back(tensor);
             }
@@ -199,9 +253,9 @@ public:
         return time.count();
     }
 
-    // An output of the first set.
-    const float *output(slot s) const {
-        return static_cast<const float *>(outs_[0][s - diff_src].get_data_handle());
+    // An output of the first set, by its place.
+    const float *output(size_t place) const {
+        return static_cast<const float *>(outs_[0][place].get_data_handle());
     }
 
 private:
@@ -219,16 +273,17 @@ void check(norm_case c, const dnnl::engine &engine) {
     const reference want(c, tensors);
     layer one(c, tensors, engine, 1);
     one.run();
-    for (auto s : {diff_src, diff_gamma, diff_beta}) {
+    for (size_t place = 0; place < c.op.outputs.size(); ++place) {
+        const auto &wanted = want.of[c.op.outputs[place]];
         double scale = 0.0, difference = 0.0;
-        for (size_t i = 0; i < want.of[s].size(); ++i) {
-            const double d = std::abs(one.output(s)[i] - want.of[s][i]);
+        for (size_t i = 0; i < wanted.size(); ++i) {
+            const double d = std::abs(one.output(place)[i] - wanted[i]);
             if (!(d <= difference)) difference = d; // so that NaN stays
-            scale = std::max(scale, std::abs(want.of[s][i]));
+            scale = std::max(scale, std::abs(wanted[i]));
         }
         if (!(difference <= 1e-4 * scale))
-            throw std::runtime_error("output " + std::to_string(s - diff_src) + " of " + c.op_name() + " "
-                    + c.shape_name() + " is wrong by " + std::to_string(difference));
+            throw std::runtime_error("output " + std::to_string(place) + " of " + c.op.name + " " + c.shape_name()
+                    + " is wrong by " + std::to_string(difference));
     }
 }
 
@@ -239,7 +294,7 @@ double median(std::vector<double> values) {
 }
 
 double measure(const norm_case &c, const dnnl::engine &engine, int rounds) {
-    const auto sets = std::clamp<int64_t>((256ll << 20) / (12 * c.elements()), 1, 8);
+    const auto sets = std::clamp<int64_t>((256ll << 20) / ((c.op.gradient() ? 12 : 8) * c.elements()), 1, 8);
     layer timed(c, made_up(c), engine, static_cast<int>(sets));
     timed.run();
     const double warm = std::min(timed.run(), timed.run());
@@ -280,36 +335,34 @@ dims parse(const std::string &text) {
     return shape;
 }
 
-std::vector<norm_case> select(const std::string &op, const std::vector<dims> &shapes) {
-    std::vector<norm_case> listed, cases;
-    for (const auto &c : defaults)
-        if (op.empty() || op == c.op_name()) listed.push_back(c);
-    if (shapes.empty()) return listed;
-    for (const auto &shape : shapes) {
-        const auto found = std::find_if(
-                listed.begin(), listed.end(), [&](const norm_case &c) { return c.shape == shape; });
-        if (found != listed.end())
-            cases.push_back(*found);
-        else if (!op.empty())
-            cases.push_back({op == "batch_norm" ? kind::batch_norm : kind::layer_norm, shape});
-        else
-            throw std::invalid_argument("a shape that is not in the default list needs --op");
+// Each operation, or gradient where none is named, with each shape, or its default ones.
+std::vector<norm_case> cases_of(const std::vector<std::string> &names, const std::vector<dims> &shapes) {
+    std::vector<norm_case> cases;
+    for (const auto &op : operations) {
+        const bool named = std::find(names.begin(), names.end(), op.name) != names.end();
+        if (names.empty() ? !op.gradient() : !named) continue;
+        const auto &defaults = op.channels() ? channels_shapes : rows_shapes;
+        for (const auto &shape : shapes.empty() ? defaults : shapes) cases.push_back({op, shape});
     }
     return cases;
 }
 
 int run(int argc, char **argv) {
-    std::string json, op;
+    std::string json;
+    std::vector<std::string> ops;
     std::vector<dims> shapes;
     int rounds = 5;
+    const auto known = [](const std::string &name) {
+        return std::any_of(operations.begin(), operations.end(), [&](const operation &op) { return name == op.name; });
+    };
     for (int i = 1; i < argc; ++i) {
         const std::string option = argv[i];
-        if (i + 1 == argc) throw std::invalid_argument("usage: [--json FILE] [--op OP] [--shape SHAPE]... [--rounds N]");
+        if (i + 1 == argc) throw std::invalid_argument("usage: [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N]");
         const std::string value = argv[++i];
         if (option == "--json")
             json = value;
-        else if (option == "--op" && (value == "batch_norm" || value == "layer_norm"))
-            op = value;
+        else if (option == "--op" && known(value))
+            ops.push_back(value);
         else if (option == "--shape")
             shapes.push_back(parse(value));
         else if (option == "--rounds")
@@ -318,7 +371,8 @@ int run(int argc, char **argv) {
             throw std::invalid_argument("unknown option: " + option + " " + value);
     }
 
-    const auto cases = select(op, shapes);
+    if (ops.empty() && !shapes.empty()) throw std::invalid_argument("--shape needs --op");
+    const auto cases = cases_of(ops, shapes);
     const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     const auto *version = dnnl_version();
     std::ostringstream number;
@@ -331,7 +385,7 @@ int run(int argc, char **argv) {
     std::ostringstream results;
     bool failed = false;
     for (const auto &c : cases) {
-        std::cout << c.op_name() << ' ' << c.shape_name() << std::flush;
+        std::cout << c.op.name << ' ' << c.shape_name() << std::flush;
         double time = 0.0;
         try {
             check(c, engine);
@@ -342,9 +396,9 @@ int run(int argc, char **argv) {
             continue;
         }
         std::cout << "  " << time << " ms" << std::endl;
-        results << (results.tellp() > 0 ? ",\n    " : "\n    ") << "{\"op\": \"" << c.op_name()
+        results << (results.tellp() > 0 ? ",\n    " : "\n    ") << "{\"op\": \"" << c.op.name
                 << "\", \"shape\": \"" << c.shape_name() << "\", \"dtype\": \"f32\", \"data_format\": "
-                << (c.op == kind::batch_norm ? "\"NCX\"" : "null") << ", \"time_ms\": " << time
+                << (c.op.channels() ? "\"NCX\"" : "null") << ", \"time_ms\": " << time
                 << ", \"variant\": \"graph\"}";
     }
     if (!json.empty()) {
