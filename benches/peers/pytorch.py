@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Times PyTorch's gradients of batch norm and layer norm.
+"""Times PyTorch's batch norm, layer norm and RMS norm: their gradients and forward passes.
 
     python3 pytorch.py --like report.json [--device cuda|cpu] [--rounds N]
-    python3 pytorch.py [--json FILE] [--device cuda|cpu] [--op OP] [--shape SHAPE]... [--rounds N]
+    python3 pytorch.py [--json FILE] [--device cuda|cpu] [--op OP]... [--shape SHAPE]... [--rounds N]
 
 The first times the cases of a report of `wgpu-norm report`: the same shapes, layouts and element types. It adds
 them to the report after each, so that a run that is cut off leaves what it has; `wgpu-norm report DIR --redraw`
@@ -24,25 +24,22 @@ import platform
 import statistics
 import sys
 import time
+import types
 
 EPSILON = 1e-5
 
-OPERATORS = ("batch_norm", "layer_norm")
-
-# The same list as in src/case.rs.
-DEFAULTS = [
-    ("batch_norm", (32, 64, 56, 56)),
-    ("batch_norm", (32, 256, 14, 14)),
-    ("batch_norm", (4, 64, 112, 112)),
-    ("batch_norm", (8, 512, 28, 28)),
-    ("batch_norm", (16, 1024, 14, 14)),
-    ("batch_norm", (2, 3, 512, 512)),
-    ("batch_norm", (4096, 256)),
-    ("batch_norm", (4, 32, 64, 64, 64)),
-    ("layer_norm", (4096, 768)),
-    ("layer_norm", (512, 4096)),
-    ("layer_norm", (65536, 64)),
+# The same shapes as in src/case.rs.
+CHANNELS = [
+    (32, 64, 56, 56),
+    (32, 256, 14, 14),
+    (4, 64, 112, 112),
+    (8, 512, 28, 28),
+    (16, 1024, 14, 14),
+    (2, 3, 512, 512),
+    (4096, 256),
+    (4, 32, 64, 64, 64),
 ]
+ROWS = [(4096, 768), (512, 4096), (65536, 64)]
 
 
 def shape_of(text):
@@ -55,22 +52,18 @@ def shape_of(text):
     return shape
 
 
-def select(op, shapes):
-    """The default list, narrowed; other shapes are added where the operator is named."""
-    listed = [case for case in DEFAULTS if op in (None, case[0])]
-    if not shapes:
-        return listed
-    cases = []
-    for shape in shapes:
-        found = [case for case in listed if case[1] == shape]
-        if not found and op is None:
-            sys.exit("a shape that is not in the default list needs --op")
-        cases.append(found[0] if found else (op, shape))
-    return cases
+def select(ops, shapes):
+    """Each operator, or gradient where none is named, with each shape, or its default ones."""
+    ops = ops or [op for op, (_, work) in OPERATORS.items() if work == "backward"]
+    return [(op, shape) for op in ops for shape in shapes or (CHANNELS if of_channels(op) else ROWS)]
+
+
+def of_channels(op):
+    return OPERATORS[op][0] is BatchNorm
 
 
 def case_of(op, shape, dtype="f32", data_format="NCX"):
-    return {"op": op, "shape": shape, "dtype": dtype, "data_format": data_format if op == "batch_norm" else None}
+    return {"op": op, "shape": shape, "dtype": dtype, "data_format": data_format if of_channels(op) else None}
 
 
 def cases_of(report):
@@ -93,30 +86,36 @@ def dtypes(torch):
 
 
 class Layer:
-    """A gradient on several sets of tensors, which take turns so that they leave the caches: a gigabyte in all,
+    """A layer's pass on several sets of tensors, which take turns so that they leave the caches: a gigabyte in all,
     64 sets at most and 2 at least, one where a set is that large."""
 
+    # The axis of gamma and beta.
+    channel = -1
+    # Whether it subtracts a mean and has beta.
+    centers = True
+    # Whether its kernels take parameters of another type than the data's.
+    mixes = True
+
     def __init__(self, torch, case, device):
-        self.torch = torch
-        self.op, shape = case["op"], case["shape"]
-        self.columns = [shape[-1]]
-        self.channels = shape[1] if self.op == "batch_norm" else shape[-1]
+        self.torch, self.aten = torch, torch.ops.aten
+        self.shape, self.device = case["shape"], device
+        self.work = getattr(self, OPERATORS[case["op"]][1])
+        self.gradient = self.work == self.backward
         self.dtype = dtypes(torch)[case["dtype"]]
         size = torch.empty(0, dtype=self.dtype).element_size()
         self.tolerance = 5e-2 if size == 2 else 1e-3
         self.last = case["data_format"] == "NXC"
-        self.shape, self.device = shape, device
         torch.manual_seed(1)
         # The parameters' type is f32 where PyTorch can do that, as wgpu-norm's is; its CUDA layer norm cannot.
         accumulator = torch.float64 if self.dtype == torch.float64 else torch.float32
         try:
-            self.params_dtype = accumulator
+            self.params_dtype = accumulator if self.mixes else self.dtype
             self.sets = [self.tensors()]
-            self.backward(0)
+            self.work(self.sets[0])
         except RuntimeError:
             self.params_dtype = self.dtype
             self.sets = [self.tensors()]
-        whole = 3 * size * math.prod(shape)
+        whole = (3 if self.gradient else 2) * size * math.prod(self.shape)
         count = 1 if whole >= 1 << 30 else max(2, min(64, (1 << 30) // whole))
         while len(self.sets) < count:
             self.sets.append(self.tensors())
@@ -127,7 +126,7 @@ class Layer:
             self.step()
 
     def tensors(self):
-        """src, diff_dst, gamma, beta and, by PyTorch's own forward pass, mean and the inverse deviation."""
+        """A set."""
 
         def random(low):
             shape = self.shape
@@ -136,69 +135,130 @@ class Layer:
             values = (self.torch.rand(shape, device=self.device) * 2 + low).to(self.dtype)
             return values.movedim(-1, 1) if self.last else values
 
-        src, diff_dst = random(-0.5), random(-1.0)
-        gamma = (self.torch.rand(self.channels, device=self.device) + 0.5).to(self.params_dtype)
-        beta = self.torch.zeros_like(gamma)
-        _, mean, scale = self.normalize(src, gamma, beta)
-        return src, diff_dst, gamma, beta, mean, scale
+        def parameter(low):
+            values = self.torch.rand(self.shape[self.channel], device=self.device) + low
+            return values.to(self.params_dtype)
 
-    def normalize(self, src, gamma, beta):
-        aten = self.torch.ops.aten
-        if self.op == "batch_norm":
-            return aten.native_batch_norm(src, gamma, beta, None, None, True, 0.1, EPSILON)
-        return aten.native_layer_norm(src, self.columns, gamma, beta, EPSILON)
+        one = types.SimpleNamespace()
+        one.src, one.diff_dst = random(-0.5), random(-1.0) if self.gradient else None
+        one.gamma, one.beta = parameter(0.5), parameter(-0.5) if self.centers else None
+        self.prepare(one)
+        return one
 
-    def backward(self, index):
-        """diff_src, diff_gamma and diff_beta, enqueued."""
-        aten = self.torch.ops.aten
-        src, diff_dst, gamma, beta, mean, scale = self.sets[index]
-        if self.op == "batch_norm":
-            return aten.native_batch_norm_backward(
-                diff_dst, src, gamma, None, None, mean, scale, True, EPSILON, [True, True, True]
-            )
-        return aten.native_layer_norm_backward(
-            diff_dst, src, self.columns, mean, scale, gamma, beta, [True, True, True]
-        )
-
-    def forward(self, index):
-        src, _, gamma, beta, _, _ = self.sets[index]
-        return self.normalize(src, gamma, beta)
+    def prepare(self, one):
+        """Adds what a pass is given of PyTorch's own forward pass: mean and the inverse deviation."""
+        _, one.mean, one.scale = self.forward(one)
 
     def step(self, work=None):
-        """Enqueues the gradient, or other work, on the set whose turn it is."""
+        """Enqueues the work, or other work, on the set whose turn it is."""
         self.next = (self.next + 1) % len(self.sets)
         self.results[self.next] = None
-        self.results[self.next] = (work or self.backward)(self.next)
+        self.results[self.next] = (work or self.work)(self.sets[self.next])
+
+    def definition(self, one):
+        """The results in float64."""
+        axes = range(one.src.dim())
+        channel = axes[self.channel]
+        others = [axis for axis in axes if axis != channel]
+        group = others if isinstance(self, BatchNorm) else [channel]
+
+        def mean_of(values):
+            return values.mean(group, keepdim=True)
+
+        def along_channel(values):
+            return values.detach().double().view([-1 if axis == channel else 1 for axis in axes])
+
+        src, gamma = one.src.detach().double(), along_channel(one.gamma)
+        beta = along_channel(one.beta) if self.centers else 0.0
+        mean = mean_of(src) if self.centers else 0.0
+        scale = (mean_of((src - mean).square()) + EPSILON).rsqrt()
+        normalized = (src - mean) * scale
+        if not self.gradient:
+            return {"dst": normalized * gamma + beta, "mean": mean, "scale": scale}
+        diff_dst = one.diff_dst.double()
+        scaled = diff_dst * gamma
+        offset = mean_of(scaled) if self.centers else 0.0
+        slope = mean_of(scaled * normalized)
+        return {
+            "diff_src": scale * (scaled - offset - normalized * slope),
+            "diff_gamma": (diff_dst * normalized).sum(others),
+            "diff_beta": diff_dst.sum(others),
+        }
 
     def check(self):
-        """Compares the first set's gradients with the definition in float64."""
-        src, diff_dst, gamma, _, mean, scale = (tensor.double() for tensor in self.sets[0])
-        rank = src.dim()
-        if self.op == "batch_norm":
-            channel = [1, -1] + [1] * (rank - 2)
-            mean, scale, gamma = (tensor.view(channel) for tensor in (mean, scale, gamma))
-            group = [axis for axis in range(rank) if axis != 1]
-            params = group
-        else:
-            group, params = [rank - 1], list(range(rank - 1))
-        normalized = (src - mean) * scale
-        scaled = diff_dst * gamma
-        slope = (scaled * normalized).mean(group, keepdim=True)
-        want = (
-            scale * (scaled - scaled.mean(group, keepdim=True) - normalized * slope),
-            (diff_dst * normalized).sum(params),
-            diff_dst.sum(params),
-        )
-        for name, got, want in zip(("diff_src", "diff_gamma", "diff_beta"), self.backward(0), want):
-            difference = ((got.double() - want).abs().max() / want.abs().max()).item()
+        """Compares the first set's results, as many as there are, with the definition."""
+        one = self.sets[0]
+        for (name, want), got in zip(self.definition(one).items(), self.work(one)):
+            difference = ((got.double() - want.view(got.shape)).abs().max() / want.abs().max()).item()
             if not difference < self.tolerance:  # NaN fails too
                 raise RuntimeError(f"{name} is wrong by {difference:.1e}")
 
 
-def host_clock(torch, layer, cuda, work=None):
+class BatchNorm(Layer):
+    channel = 1
+
+    def prepare(self, one):
+        super().prepare(one)
+        one.variance = one.scale**-2 - EPSILON
+
+    def forward(self, one):
+        return self.aten.native_batch_norm(one.src, one.gamma, one.beta, None, None, True, 0.1, EPSILON)
+
+    def inference(self, one):
+        statistics = one.mean, one.variance
+        return self.aten.native_batch_norm(one.src, one.gamma, one.beta, *statistics, False, 0.1, EPSILON)[:1]
+
+    def backward(self, one):
+        return self.aten.native_batch_norm_backward(
+            one.diff_dst, one.src, one.gamma, None, None, one.mean, one.scale, True, EPSILON, [True, True, True]
+        )
+
+
+class LayerNorm(Layer):
+    def forward(self, one):
+        return self.aten.native_layer_norm(one.src, self.shape[-1:], one.gamma, one.beta, EPSILON)
+
+    def backward(self, one):
+        return self.aten.native_layer_norm_backward(
+            one.diff_dst, one.src, self.shape[-1:], one.mean, one.scale, one.gamma, one.beta, [True, True, True]
+        )
+
+
+class RmsNorm(Layer):
+    """PyTorch's function; the gradient is autograd's."""
+
+    centers = False
+    mixes = False
+
+    def prepare(self, one):
+        if self.gradient:
+            one.src.requires_grad_()
+            one.gamma.requires_grad_()
+            (one.dst,) = self.forward(one)
+
+    def forward(self, one):
+        return (self.torch.rms_norm(one.src, self.shape[-1:], one.gamma, EPSILON),)
+
+    def backward(self, one):
+        return self.torch.autograd.grad(one.dst, (one.src, one.gamma), one.diff_dst, retain_graph=True)
+
+
+# Each operator's layer and pass.
+OPERATORS = {
+    "batch_norm": (BatchNorm, "backward"),
+    "layer_norm": (LayerNorm, "backward"),
+    "rms_norm": (RmsNorm, "backward"),
+    "batch_norm_forward": (BatchNorm, "forward"),
+    "batch_norm_inference": (BatchNorm, "inference"),
+    "layer_norm_forward": (LayerNorm, "forward"),
+    "rms_norm_forward": (RmsNorm, "forward"),
+}
+
+
+def host_clock(torch, layer, work=None):
     start = time.perf_counter()
     layer.step(work)
-    if cuda:
+    if layer.device == "cuda":
         torch.cuda.synchronize()
     return (time.perf_counter() - start) * 1e3
 
@@ -214,15 +274,17 @@ def events(torch, layer, work=None):
     return begin.elapsed_time(end)
 
 
-def measure(torch, layer, rounds, cuda):
-    """The median of the rounds' medians, by each clock: `wall`, and `events` on CUDA; and `forward`, by the best clock."""
-    clocks = {"wall": lambda: host_clock(torch, layer, cuda)}
-    if cuda:
+def measure(torch, layer, rounds):
+    """The median of the rounds' medians, by each clock: `wall`, and `events` on CUDA; and, beside a gradient, `forward`
+    by the best clock."""
+    clocks = {"wall": lambda: host_clock(torch, layer)}
+    best = host_clock
+    if layer.device == "cuda":
         clocks["events"] = lambda: events(torch, layer)
-        clocks["forward"] = lambda: events(torch, layer, layer.forward)
-    else:
-        clocks["forward"] = lambda: host_clock(torch, layer, cuda, layer.forward)
-    warm = min(host_clock(torch, layer, cuda) for _ in range(5))
+        best = events
+    if layer.gradient:
+        clocks["forward"] = lambda: best(torch, layer, layer.forward)
+    warm = min(host_clock(torch, layer) for _ in range(5))
     runs = max(1, min(20, int(30 / warm)))
     medians = {name: [] for name in clocks}
     for _ in range(rounds):
@@ -233,9 +295,10 @@ def measure(torch, layer, rounds, cuda):
 
 def timed(torch, case, device, rounds):
     """The times of a case, and its parameters' type."""
-    layer = Layer(torch, case, device)
+    kind, _ = OPERATORS[case["op"]]
+    layer = kind(torch, case, device)
     layer.check()
-    times = measure(torch, layer, rounds, device == "cuda")
+    times = measure(torch, layer, rounds)
     names = {dtype: name for name, dtype in dtypes(torch).items()}
     return times, names[layer.params_dtype]
 
@@ -265,7 +328,7 @@ def add_to_report(torch, path, place, device, rounds):
                     "params_dtype": params_dtype,
                     "time_ms": time_ms,
                     "wall_ms": times["wall"],
-                    "forward_ms": times["forward"],
+                    "forward_ms": times.get("forward", time_ms),
                 }
             )
         if device == "cuda":
@@ -301,12 +364,14 @@ def main():
     parser.add_argument("--like", metavar="report.json", help="time this report's cases, and add them to it")
     parser.add_argument("--json", metavar="FILE")
     parser.add_argument("--device", choices=["cuda", "cpu"], help="by default cuda where there is one")
-    parser.add_argument("--op", choices=OPERATORS)
+    parser.add_argument("--op", action="append", choices=OPERATORS, default=[])
     parser.add_argument("--shape", action="append", type=shape_of, default=[])
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     if args.like and (args.json or args.op or args.shape):
         parser.error("--like takes its cases from the report")
+    if args.shape and not args.op:
+        parser.error("--shape needs --op")
     if args.rounds < 1:
         parser.error("--rounds must be at least 1")
 
