@@ -1,12 +1,10 @@
-//! Your own device, your own encoder: the gradients of two layers recorded into one submission, all
-//! tensors in one pooled buffer, nothing read back before the end.
+//! Your own device, your own encoder: a layer's forward pass and its gradient recorded into one submission, all
+//! tensors in one pooled buffer. The batch's statistics go from one to the other on the device; nothing is
+//! read back before the end.
 //!
 //! ```sh
 //! cargo run --example record
 //! ```
-//!
-//! The second layer's diff_src is the first layer's diff_dst, as in a network's backward pass, and the
-//! first layer's diff_src is written over it.
 
 mod common;
 
@@ -14,8 +12,9 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormOptions, BufferRange, DType,
-    DataFormat, DeviceOptions, GpuBatchNorm, GpuContext,
+    BatchNormBackwardBuffers, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormOptions,
+    BufferRange, DType, DataFormat, DeviceOptions, GpuBatchNorm, GpuContext, RunningUpdate,
+    RunningVariance, reference,
 };
 
 fn main() -> ExitCode {
@@ -48,23 +47,37 @@ async fn record() -> Result<(), Box<dyn Error>> {
     };
     let batch_norm = GpuBatchNorm::new(&gpu, options)?;
 
-    // 3. Stage one, `plan_backward`: once per shape, no GPU object is made. Both layers have this shape.
-    let mut first = Layer::made_up(&[4, 24, 17, 17], 1);
-    let second = Layer::made_up(&[4, 24, 17, 17], 2);
-    let plan = batch_norm.plan_backward(&first.shape, (DType::F32, DType::F32), true)?;
+    // 3. Stage one, plan: once per shape, no GPU object is made.
+    let mut layer = Layer::made_up(&[4, 24, 17, 17], 1);
+    let update = RunningUpdate {
+        weight: 0.1, // PyTorch's momentum
+        variance: RunningVariance::Unbiased,
+    };
+    let operands = BatchNormForwardOperands {
+        gamma: true,
+        beta: true,
+        running: Some(update),
+        ..Default::default()
+    };
+    let forward = batch_norm.plan_forward(&layer.shape, DType::F32, operands)?;
+    let backward = batch_norm.plan_backward(&layer.shape, DType::F32, true)?;
     println!(
-        "a layer takes {} dispatches and {} bytes of workspace",
-        plan.dispatches(),
-        plan.workspace_size()
+        "{} dispatches forward, {} backward",
+        forward.dispatches(),
+        backward.dispatches()
     );
 
-    // 4. One buffer for everything. Ranges begin at multiples of the device's alignment; the layers run
-    //    one after the other, so they share the workspace.
+    // 4. One buffer for everything. Ranges begin at multiples of the device's alignment. The passes run one after the
+    //    other, so they share the workspace. Where elements are no multiple of four, `padded_sizes` are better.
     let mut pool = Pool::new(&device);
-    let gradient = pool.reserve(plan.sizes().diff_dst); // of the second layer's output
-    let between = pool.reserve(plan.sizes().diff_src); // of what lies between the layers
-    let workspace = pool.reserve(plan.workspace_size());
-    let places = [pool.layer(&plan), pool.layer(&plan)];
+    let sizes = backward.sizes();
+    let [src, dst] = [0; 2].map(|_| pool.reserve(sizes.src));
+    // One number a channel each.
+    let [gamma, beta, running_mean, running_variance] = [0; 4].map(|_| pool.reserve(sizes.mean));
+    let [mean, variance, diff_gamma, diff_beta] = [0; 4].map(|_| pool.reserve(sizes.mean));
+    let diff_dst = pool.reserve(sizes.diff_dst);
+    let diff_src = diff_dst; // in place
+    let workspace = pool.reserve(forward.workspace_size().max(backward.workspace_size()));
     let buffer = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("pool"),
         size: pool.end,
@@ -78,41 +91,52 @@ async fn record() -> Result<(), Box<dyn Error>> {
     let upload = |range: Range, values: &[f32]| {
         queue.write_buffer(&buffer, range.offset, bytemuck::cast_slice(values));
     };
-    upload(gradient, &second.diff_dst);
-    for (layer, place) in [&first, &second].into_iter().zip(&places) {
-        upload(place.src, &layer.src);
-        upload(place.mean, &layer.mean);
-        upload(place.variance, &layer.variance);
-        upload(place.gamma, &layer.gamma);
-    }
+    let channels = layer.gamma.len();
+    upload(src, &layer.src);
+    upload(gamma, &layer.gamma);
+    upload(beta, &layer.beta);
+    upload(running_mean, &vec![0.0; channels]);
+    upload(running_variance, &vec![1.0; channels]);
+    upload(diff_dst, &layer.diff_dst);
 
-    // 6. Stage two, `bind`: once per set of buffers. Sizes, alignment, usages and overlaps are checked
+    // 6. Stage two, bind: once per set of buffers. Sizes, alignment, usages and overlaps are checked
     //    here, pipelines compiled and bind groups made; after this, recording cannot fail.
-    let bind = |plan: &BatchNormBackwardPlan, place: &Places, diff_dst: Range, diff_src: Range| {
-        plan.bind(
-            &gpu,
-            &BatchNormBackwardBuffers {
-                src: place.src.of(&buffer),
-                diff_dst: diff_dst.of(&buffer),
-                mean: place.mean.of(&buffer),
-                variance: place.variance.of(&buffer),
-                gamma: Some(place.gamma.of(&buffer)),
-                diff_src: diff_src.of(&buffer),
-                diff_gamma: Some(place.diff_gamma.of(&buffer)),
-                diff_beta: Some(place.diff_beta.of(&buffer)),
-                sums: None,
-                workspace: Some(workspace.of(&buffer)),
-            },
-        )
-    };
-    let bound_second = bind(&plan, &places[1], gradient, between)?;
-    let bound_first = bind(&plan, &places[0], between, between)?; // in place
+    let forward = forward.bind(
+        &gpu,
+        &BatchNormForwardBuffers {
+            src: src.of(&buffer),
+            gamma: Some(gamma.of(&buffer)),
+            beta: Some(beta.of(&buffer)),
+            running_mean: Some(running_mean.of(&buffer)),
+            running_variance: Some(running_variance.of(&buffer)),
+            dst: dst.of(&buffer),
+            mean: mean.of(&buffer),
+            variance: variance.of(&buffer),
+            sums: None,
+            workspace: Some(workspace.of(&buffer)),
+        },
+    )?;
+    let backward = backward.bind(
+        &gpu,
+        &BatchNormBackwardBuffers {
+            src: src.of(&buffer),
+            diff_dst: diff_dst.of(&buffer),
+            mean: mean.of(&buffer),
+            variance: variance.of(&buffer),
+            gamma: Some(gamma.of(&buffer)),
+            diff_src: diff_src.of(&buffer),
+            diff_gamma: Some(diff_gamma.of(&buffer)),
+            diff_beta: Some(diff_beta.of(&buffer)),
+            sums: None,
+            workspace: Some(workspace.of(&buffer)),
+        },
+    )?;
 
-    // 7. Stage three, `record`: every step of a training, into an encoder that may hold other work
-    //    too, also in between: it only writes commands, and wgpu orders passes by the buffers they share.
+    // 7. Stage three, record: every step of a training, into an encoder that may hold other work too, also in
+    //    between, as the rest of the network: it only writes commands, and wgpu orders passes by the buffers they share.
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    bound_second.record(&mut encoder);
-    bound_first.record(&mut encoder);
+    forward.record(&mut encoder);
+    backward.record(&mut encoder);
     let staging = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("staging"),
         size: pool.end,
@@ -135,44 +159,60 @@ async fn record() -> Result<(), Box<dyn Error>> {
         bytemuck::pod_collect_to_vec(bytes)
     };
 
-    // 9. Check the second layer; then the first, whose diff_dst is what the reference found for the
-    //    second.
-    let want = second.reference(&options)?;
-    let (diff_gamma, diff_beta) = (read(places[1].diff_gamma), read(places[1].diff_beta));
+    // 9. Check the forward pass; then the gradient, whose statistics are those that the forward pass left.
+    let want = layer.forward_reference(&options)?;
+    layer.mean = read(mean);
+    layer.variance = read(variance);
+    compare("dst", &read(dst), &want.dst, &want.dst_scale)?;
+    compare("mean", &layer.mean, &want.mean, &want.mean_scale)?;
     compare(
-        "layer 2: diff_gamma",
-        &diff_gamma,
-        &want.diff_gamma,
-        &want.diff_gamma_scale,
+        "variance",
+        &layer.variance,
+        &want.variance,
+        &want.variance_scale,
     )?;
+    let count = (layer.src.len() / channels) as u64;
+    for (what, range, old, batch, scale) in [
+        (
+            "running_mean",
+            running_mean,
+            0.0,
+            &want.mean,
+            &want.mean_scale,
+        ),
+        (
+            "running_variance",
+            running_variance,
+            1.0,
+            &want.variance,
+            &want.variance_scale,
+        ),
+    ] {
+        let unbiased = what == "running_variance";
+        let after =
+            |batch| reference::running(&vec![old; channels], batch, update.weight, count, unbiased);
+        compare(what, &read(range), &after(batch)?, &after(scale)?)?;
+    }
+    let want = layer.reference(&options)?;
     compare(
-        "layer 2: diff_beta",
-        &diff_beta,
-        &want.diff_beta,
-        &want.diff_beta_scale,
-    )?;
-    first.diff_dst = want.diff_src.iter().map(|&x| x as f32).collect();
-    let want = first.reference(&options)?;
-    let (diff_gamma, diff_beta) = (read(places[0].diff_gamma), read(places[0].diff_beta));
-    compare(
-        "layer 1: diff_src",
-        &read(between),
+        "diff_src",
+        &read(diff_src),
         &want.diff_src,
         &want.diff_src_scale,
     )?;
     compare(
-        "layer 1: diff_gamma",
-        &diff_gamma,
+        "diff_gamma",
+        &read(diff_gamma),
         &want.diff_gamma,
         &want.diff_gamma_scale,
     )?;
     compare(
-        "layer 1: diff_beta",
-        &diff_beta,
+        "diff_beta",
+        &read(diff_beta),
         &want.diff_beta,
         &want.diff_beta_scale,
     )?;
-    println!("two layers, one submission, one buffer: all within the tolerance");
+    println!("a layer forward and backward, one submission, one buffer: all within the tolerance");
     Ok(())
 }
 
@@ -191,16 +231,6 @@ impl Range {
             size: Some(self.size),
         }
     }
-}
-
-/// Where a layer's own tensors are.
-struct Places {
-    src: Range,
-    mean: Range,
-    variance: Range,
-    gamma: Range,
-    diff_gamma: Range,
-    diff_beta: Range,
 }
 
 /// The plainest allocator there is.
@@ -222,18 +252,5 @@ impl Pool {
         let offset = self.end;
         self.end = (offset + size).next_multiple_of(self.alignment);
         Range { offset, size }
-    }
-
-    fn layer(&mut self, plan: &BatchNormBackwardPlan) -> Places {
-        // Where elements are no multiple of four, `padded_sizes` are better.
-        let sizes = plan.sizes();
-        Places {
-            src: self.reserve(sizes.src),
-            mean: self.reserve(sizes.mean),
-            variance: self.reserve(sizes.variance),
-            gamma: self.reserve(sizes.mean), // one for each channel, like these
-            diff_gamma: self.reserve(sizes.mean),
-            diff_beta: self.reserve(sizes.mean),
-        }
     }
 }

@@ -13,6 +13,7 @@ pub struct Layer {
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
     pub gamma: Vec<f32>,
+    pub beta: Vec<f32>,
 }
 
 impl Layer {
@@ -32,6 +33,7 @@ impl Layer {
         let src: Vec<f32> = (0..elements).map(|_| 3.0 * random() + 1.0).collect();
         let diff_dst = (0..elements).map(|_| random()).collect();
         let gamma = (0..channels).map(|_| 1.0 + 0.5 * random()).collect();
+        let beta = (0..channels).map(|_| random()).collect();
 
         // What a forward pass would have kept: each channel's mean and biased variance.
         let count = (elements / channels) as f64;
@@ -51,7 +53,24 @@ impl Layer {
             mean: mean.iter().map(|&m| m as f32).collect(),
             variance: variance.iter().map(|&v| v as f32).collect(),
             gamma,
+            beta,
         }
+    }
+
+    /// The same forward pass in float64 on the CPU.
+    pub fn forward_reference(
+        &self,
+        options: &BatchNormOptions,
+    ) -> Result<reference::Forward, wgpu_norm::Error> {
+        reference::BatchNormForward {
+            shape: &self.shape,
+            channel_axes: &reference::channel_axes(self.shape.len(), options.data_format),
+            src: &f64s(&self.src),
+            gamma: Some(&f64s(&self.gamma)),
+            beta: Some(&f64s(&self.beta)),
+            epsilon: options.epsilon,
+        }
+        .train()
     }
 
     /// The same gradients in float64 on the CPU.
@@ -59,7 +78,6 @@ impl Layer {
         &self,
         options: &BatchNormOptions,
     ) -> Result<reference::Gradients, wgpu_norm::Error> {
-        let f64s = |values: &[f32]| -> Vec<f64> { values.iter().map(|&v| v.into()).collect() };
         reference::BatchNorm {
             shape: &self.shape,
             channel_axes: &reference::channel_axes(self.shape.len(), options.data_format),
@@ -74,6 +92,10 @@ impl Layer {
         }
         .backward()
     }
+}
+
+fn f64s(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|&v| v.into()).collect()
 }
 
 /// Prints how far a result is from the reference, in units of what is allowed; fails above 1.
