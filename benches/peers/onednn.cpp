@@ -357,7 +357,8 @@ int run(int argc, char **argv) {
     };
     for (int i = 1; i < argc; ++i) {
         const std::string option = argv[i];
-        if (i + 1 == argc) throw std::invalid_argument("usage: [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N]");
+        if (i + 1 == argc)
+            throw std::invalid_argument("usage: [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N]");
         const std::string value = argv[++i];
         if (option == "--json")
             json = value;
