@@ -134,7 +134,7 @@ fn across(sums: Sums) -> Record {
 }
 
 const in_blocks: bool = true;
-const block_vectors: u32 = 2;
+const block_vectors: u32 = 4;
 const block_rows: u32 = 16;
 
 struct Block {

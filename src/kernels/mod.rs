@@ -387,9 +387,15 @@ fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
     1 + u64::from(vector_vec4s) * (1 + 4 * u64::from(by_element))
 }
 
-/// Iterations of the loops over so many vectors in blocks of one or of two, each with so many more: whichever is more.
+/// Iterations of the loops over so many vectors in blocks of one or of `BLOCK_VECTORS`, each with so many more: whichever
+/// is more.
 fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
     let of_a_vector = of_a_vector(vector_vec4s, false);
     let of_ones = vectors * (1 + of_a_vector + more);
-    of_ones.max(vectors.div_ceil(2) * (1 + 2 * of_a_vector + more))
+    let of_blocks = vectors.div_ceil(BLOCK_VECTORS) * (1 + BLOCK_VECTORS * of_a_vector + more);
+    of_ones.max(of_blocks)
 }
+
+/// Vectors of a plane that make a block of a forward pass's statistics. Fewer cost merges, more are clamped and masked at
+/// the ends of planes.
+const BLOCK_VECTORS: u64 = 4;
