@@ -4,6 +4,7 @@
 use super::tensors::Tensors;
 use super::{Planner, Requirement};
 use crate::geometry::{Grid, Layout};
+use crate::kernels::Body;
 use crate::{Algorithm, Error};
 
 /// An algorithm of an operator's list.
@@ -127,7 +128,11 @@ impl Planner<'_> {
 
     /// The algorithm of an operator over rows.
     pub fn choose_rows(&self, problem: &RowsOf) -> Result<Algorithm, Error> {
-        self.choose("layer norm", ROWS.iter(), problem)
+        let operator = match self.body {
+            Body::RmsGradient | Body::RmsForward => "RMS norm",
+            _ => "layer norm",
+        };
+        self.choose(operator, ROWS.iter(), problem)
     }
 
     fn choose<'c, P: 'c>(
