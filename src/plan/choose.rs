@@ -19,6 +19,8 @@ struct Candidate<P> {
 pub(crate) struct Channels {
     pub layout: Layout,
     pub src: Requirement,
+    /// Channels side by side that share statistics.
+    pub group_channels: u32,
     /// Why the operator cannot be fused, if it cannot.
     pub not_fusible: Option<&'static str>,
 }
@@ -36,10 +38,16 @@ const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
         algorithm: Algorithm::FusedChannelsFirst,
         refusal: |planner, problem| {
             not_fusible(problem).or_else(|| {
-                planner.channels_first_fused_refusal(&problem.layout.grid, &problem.src)
+                planner.channels_first_fused_refusal(
+                    &problem.layout.grid,
+                    problem.group_channels,
+                    &problem.src,
+                )
             })
         },
-        pays: |planner, problem| planner.channels_first_fused_pay(&problem.layout),
+        pays: |planner, problem| {
+            planner.channels_first_fused_pay(&problem.layout, problem.group_channels)
+        },
     },
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
@@ -123,6 +131,15 @@ impl Planner<'_> {
     /// The algorithm of an elementwise pass alone.
     pub fn choose_split(&self, problem: &Channels) -> Result<Algorithm, Error> {
         self.choose("batch norm", SPLIT_BATCH_NORM.iter(), problem)
+    }
+
+    /// The algorithm of group norm: fused, of whole groups of channels first, or split.
+    pub fn choose_group_norm(&self, problem: &Channels) -> Result<Algorithm, Error> {
+        self.choose(
+            "group norm",
+            FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_BATCH_NORM),
+            problem,
+        )
     }
 
     /// The algorithm of an operator over rows.

@@ -7,9 +7,11 @@ mod channels_first_fused;
 mod channels_last;
 mod channels_last_fused;
 mod choose;
+mod combine_groups;
 mod compose;
 mod finish;
 mod forward;
+mod group_norm;
 mod pack;
 mod rounds;
 mod rows;
@@ -26,6 +28,7 @@ pub(crate) use forward::{
     BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward, batch_norm_inference,
     rows_forward,
 };
+pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AxisSizes, Body, Constant, Describe, Kernel, Tensor, Uniforms};
