@@ -56,6 +56,7 @@
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
 //! | oneDNN Graph | `LayerNorm` | [`operators::onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
+//! | oneDNN | group normalization | [`operators::onednn::GroupNormalization`], [`operators::onednn::GroupNormalizationBackward`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTraining`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`operators::directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationGrad`] |
@@ -68,9 +69,13 @@
 //! | PyTorch | `native_layer_norm` | [`operators::pytorch::NativeLayerNorm`] |
 //! | PyTorch | `native_layer_norm_backward` | [`operators::pytorch::NativeLayerNormBackward`] |
 //! | PyTorch | `rms_norm` | [`operators::pytorch::RmsNorm`] |
+//! | PyTorch | `native_group_norm` | [`operators::pytorch::NativeGroupNorm`] |
+//! | PyTorch | `native_group_norm_backward` | [`operators::pytorch::NativeGroupNormBackward`] |
 //! | ONNX | `BatchNormalization` | [`operators::onnx::BatchNormalization`] |
 //! | ONNX | `LayerNormalization` | [`operators::onnx::LayerNormalization`] |
 //! | ONNX | `RMSNormalization` | [`operators::onnx::RmsNormalization`] |
+//! | ONNX | `GroupNormalization` | [`operators::onnx::GroupNormalization`] |
+//! | ONNX | `InstanceNormalization` | [`operators::onnx::InstanceNormalization`] |
 //!
 //! # On device buffers
 //!
