@@ -92,5 +92,4 @@ pub(super) const ENTRY: Entry = Entry {
     uniforms: ChannelsFirstFusedUniforms::KIND,
     statistics_length: "statistics",
     gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
 };

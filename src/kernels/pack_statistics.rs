@@ -41,5 +41,4 @@ pub(super) const ENTRY: Entry = Entry {
     uniforms: PackStatisticsUniforms::KIND,
     statistics_length: "statistics",
     gamma_length: "parameters",
-    ..Entry::OVER_CHANNELS
 };

@@ -11,7 +11,7 @@ use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes,
 
 /// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
 /// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
-const LONE_PLANE: u32 = 8;
+pub(super) const LONE_PLANE: u32 = 8;
 
 /// How a workgroup of the fused channels-first kernel divides its block.
 struct Block {

@@ -1,6 +1,7 @@
 //! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
 //! the profile forces.
 
+use super::channels_first_fused::LONE_PLANE;
 use super::tensors::Tensors;
 use super::{Planner, Requirement};
 use crate::geometry::{Grid, Layout};
@@ -83,6 +84,18 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
     },
 ];
 
+/// Group norm by a reduction and an elementwise pass. Where planes are in a row, a column would be a sum of its own.
+const SPLIT_GROUP_NORM: [Candidate<Channels>; 3] = {
+    let [general, columns, planes] = SPLIT_BATCH_NORM;
+    let columns = Candidate {
+        pays: |_, problem: &Channels| {
+            problem.layout.grid.outer > 1 || problem.layout.grid.inner < LONE_PLANE
+        },
+        ..columns
+    };
+    [general, columns, planes]
+};
+
 const ROWS: [Candidate<RowsOf>; 2] = [
     Candidate {
         algorithm: Algorithm::RowsInRegisters,
@@ -137,7 +150,7 @@ impl Planner<'_> {
     pub fn choose_group_norm(&self, problem: &Channels) -> Result<Algorithm, Error> {
         self.choose(
             "group norm",
-            FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_BATCH_NORM),
+            FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_GROUP_NORM),
             problem,
         )
     }

@@ -138,12 +138,13 @@ fn special_cases_are_other_norms() {
             param_grads: ParamGrads::Both,
         };
         let wanted = gradient.backward().unwrap();
+        let (mean32, variance32) = (f32s(&want.mean), f32s(&want.variance));
         let grads = layer.backward(GroupNormBackwardArgs {
             shape: &[1, 8, 15],
             src: &src32,
             diff_dst: &diff32,
-            mean: &f32s(&want.mean),
-            variance: &f32s(&want.variance),
+            mean: &mean32,
+            variance: &variance32,
             gamma: Some(&gamma32),
         });
         let grads = block_on(grads).unwrap();
@@ -261,15 +262,15 @@ fn groups_that_fit_a_workgroup_take_one_dispatch_and_the_sums() {
 }
 
 fn lengths_of(subject: &Subject, lengths: [usize; 5]) -> Result<(), Error> {
-    let ones = |index: usize| vec![1.0_f32; lengths[index]];
+    let [src, diff_dst, mean, variance, gamma] = lengths.map(|length| vec![1.0_f32; length]);
     let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
     let grads = layer.backward(GroupNormBackwardArgs {
         shape: &[2, 4, 3],
-        src: &ones(0),
-        diff_dst: &ones(1),
-        mean: &ones(2),
-        variance: &ones(3),
-        gamma: Some(&ones(4)),
+        src: &src,
+        diff_dst: &diff_dst,
+        mean: &mean,
+        variance: &variance,
+        gamma: Some(&gamma),
     });
     block_on(grads).map(drop)
 }
