@@ -66,6 +66,14 @@ pub(crate) struct GeneralAxes {
     pub keeps_last: bool,
 }
 
+impl GeneralAxes {
+    /// Whether the elements with one index over the kept leading axes are in one piece: the first axis is the only one of
+    /// these.
+    pub fn batches_in_one_piece(&self) -> bool {
+        self.keeps_last && self.kept == 1
+    }
+}
+
 pub(crate) fn check_rank(
     tensor: &'static str,
     allowed: RangeInclusive<usize>,
@@ -195,6 +203,78 @@ pub(crate) fn batch_norm_grid(shape: &[usize], format: DataFormat) -> Result<Gri
         outer: product(outer)?,
         channels: product(channels)?,
         inner: product(inner)?,
+    })
+}
+
+/// A group-norm tensor: samples of channels, some of which, side by side, share statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// The channels of all samples, each for itself, as channels.
+    pub layout: Layout,
+    /// How many they are.
+    pub cells: u32,
+    /// Channels of a sample, and of a group.
+    pub channels: u32,
+    pub group_channels: u32,
+    /// Groups of all samples.
+    pub count: u32,
+    pub samples: u32,
+}
+
+impl Groups {
+    /// Elements of a group.
+    pub fn group_elements(&self) -> u64 {
+        u64::from(self.group_channels) * self.layout.grid.count()
+    }
+}
+
+/// The groups of a tensor's samples, so many of each.
+pub(crate) fn group_norm_layout(
+    shape: &[usize],
+    format: DataFormat,
+    groups: usize,
+) -> Result<Groups, Error> {
+    check_rank("src", 2..=MAX_RANK, shape.len())?;
+    elements("src", shape)?;
+    let axis = match format {
+        DataFormat::Ncx => 1,
+        DataFormat::Nxc => shape.len() - 1,
+    };
+    let size = |axis: usize| shape.get(axis).copied().unwrap_or(1);
+    let (samples, channels) = (size(0), size(axis));
+    let inner = shape.iter().enumerate();
+    let inner = inner.filter(|&(at, _)| at > 0 && at != axis);
+    let inner: Vec<_> = inner.map(|(_, &size)| size).collect();
+    let cells = product(&[samples, channels])?;
+    let inner = product(&inner)?;
+    let layout = match format {
+        DataFormat::Ncx => Grid {
+            outer: 1,
+            channels: cells,
+            inner,
+        }
+        .into(),
+        DataFormat::Nxc => {
+            let inner = inner as usize;
+            broadcast_layout(&[samples, inner, channels], &[samples, 1, channels])?
+        }
+    };
+    // No groups divide no channels.
+    if !channels.is_multiple_of(groups) {
+        return Err(Error::Argument {
+            argument: "groups",
+            expected: format!("a number from 1 on that divides the {channels} channels"),
+            got: groups.to_string(),
+        });
+    }
+    let group_channels = channels.checked_div(groups).unwrap_or(0);
+    Ok(Groups {
+        layout,
+        cells,
+        channels: product(&[channels])?,
+        group_channels: product(&[group_channels])?,
+        count: product(&[samples, groups])?,
+        samples: product(&[samples])?,
     })
 }
 

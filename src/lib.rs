@@ -32,6 +32,8 @@
 //! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
 //! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
+//! | group norm | [`GpuGroupNorm`] with [`GroupNormOptions`]: `forward` takes [`GroupNormForwardArgs`] and gives [`GroupNormOutput`], `infer` takes [`GroupNormInferenceArgs`], `backward` [`GroupNormBackwardArgs`]; on device buffers [`GroupNormForwardPlan`], [`GroupNormInferencePlan`] and [`GroupNormBackwardPlan`] |
+//! | instance norm | [`GpuInstanceNorm`] with [`InstanceNormOptions`], and group norm's arguments |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
 //! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`RmsNormBackwardArgs`]; all give [`Grads`] |
@@ -54,6 +56,7 @@
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
 //! | oneDNN Graph | `LayerNorm` | [`operators::onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
+//! | oneDNN | group normalization | [`operators::onednn::GroupNormalization`], [`operators::onednn::GroupNormalizationBackward`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTraining`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`operators::directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`operators::directml::BatchNormalizationGrad`] |
@@ -66,9 +69,13 @@
 //! | PyTorch | `native_layer_norm` | [`operators::pytorch::NativeLayerNorm`] |
 //! | PyTorch | `native_layer_norm_backward` | [`operators::pytorch::NativeLayerNormBackward`] |
 //! | PyTorch | `rms_norm` | [`operators::pytorch::RmsNorm`] |
+//! | PyTorch | `native_group_norm` | [`operators::pytorch::NativeGroupNorm`] |
+//! | PyTorch | `native_group_norm_backward` | [`operators::pytorch::NativeGroupNormBackward`] |
 //! | ONNX | `BatchNormalization` | [`operators::onnx::BatchNormalization`] |
 //! | ONNX | `LayerNormalization` | [`operators::onnx::LayerNormalization`] |
 //! | ONNX | `RMSNormalization` | [`operators::onnx::RmsNormalization`] |
+//! | ONNX | `GroupNormalization` | [`operators::onnx::GroupNormalization`] |
+//! | ONNX | `InstanceNormalization` | [`operators::onnx::InstanceNormalization`] |
 //!
 //! # On device buffers
 //!
@@ -88,7 +95,7 @@
 //! |---|---|
 //! | `operators` | other libraries' names for the operators |
 //! | `verify` | cases of every kind, their data, and what they assert |
-//! | `batch_norm`, `layer_norm`, `rms_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
@@ -120,7 +127,9 @@ mod context;
 mod element;
 mod error;
 mod geometry;
+mod group_norm;
 mod host;
+mod instance_norm;
 mod kernels;
 mod layer_norm;
 mod memory;
@@ -145,7 +154,15 @@ pub use bound::{Bound, BufferRange};
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
+pub use group_norm::{
+    GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormBackwardPlan,
+    GroupNormBackwardSizes, GroupNormForwardArgs, GroupNormForwardBuffers,
+    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormForwardSizes, GroupNormInferenceArgs,
+    GroupNormInferenceBuffers, GroupNormInferencePlan, GroupNormInferenceSizes, GroupNormOptions,
+    GroupNormOutput,
+};
 pub use host::Grads;
+pub use instance_norm::{GpuInstanceNorm, InstanceNormOptions};
 pub use layer_norm::{
     GpuLayerNorm, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan,
     LayerNormBackwardSizes, LayerNormForwardArgs, LayerNormForwardBuffers,

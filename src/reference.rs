@@ -6,7 +6,7 @@
 //! * diff_beta = S1 = Σ diff_dst, diff_gamma = S2 = Σ diff_dst·x̂
 //! * batch norm, [`Statistics::Batch`]: diff_src = g·r·((diff_dst − S1/m) − x̂·(S2/m))
 //! * batch norm, [`Statistics::Constant`]: diff_src = g·r·diff_dst
-//! * layer norm, per row, d = diff_dst·gamma: diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m))
+//! * layer norm, per row, and group norm, per group, d = diff_dst·gamma: diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m))
 //!
 //! The gradients take mean and variance (biased) as given, and never recompute them. Nothing but sizes is
 //! checked: NaN, infinity and variance + epsilon ≤ 0 give what the formula gives. An empty tensor has an empty
@@ -14,7 +14,7 @@
 //!
 //! The forward passes, with x = src, or src + residual where layer and RMS norm have one:
 //!
-//! * batch norm and layer norm: dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
+//! * batch norm, group norm and layer norm: dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * RMS norm, per row: dst = gamma·x·r, r = 1/√(mean_square + epsilon), mean_square = Σx²/m
 //!
 //! x is the sum in float64, never rounded to the type that it is stored in. An empty tensor has an empty dst, and zeros as statistics.
@@ -29,7 +29,7 @@
 //! | gradient | its scale |
 //! |---|---|
 //! | diff_src, batch statistics | r·\|g\|·(max\|diff_dst\| + Σ\|diff_dst\|/m + max\|x̂\|·Σ\|diff_dst·x̂\|/m), the channel's |
-//! | diff_src, layer norm | r·(max\|d\| + Σ\|d\|/m + max\|x̂\|·Σ\|d·x̂\|/m), the row's |
+//! | diff_src, layer norm and group norm | r·(max\|d\| + Σ\|d\|/m + max\|x̂\|·Σ\|d·x̂\|/m), the row's or group's |
 //! | diff_src, constant statistics | r·\|g\|·\|diff_dst\|, the element's own: nothing is subtracted |
 //! | diff_gamma, diff_beta | Σ\|diff_dst·x̂\|, Σ\|diff_dst\| |
 //!
@@ -40,8 +40,8 @@
 //! |---|---|
 //! | mean | \|mean\| + σ |
 //! | variance | 2.6·variance: a relative error of 1e-5 in f32 |
-//! | dst, batch norm's `train` and layer norm | \|gamma\|·(1.3·\|x̂\| + σ·r) + \|beta\|: r has half the variance's relative error, and what the mean's error adds is of σ's size |
-//! | dst, batch norm's `infer` | \|gamma·x̂\| + \|beta\|, the element's own |
+//! | dst, batch norm's `train`, group norm and layer norm | \|gamma\|·(1.3·\|x̂\| + σ·r) + \|beta\|: r has half the variance's relative error, and what the mean's error adds is of σ's size |
+//! | dst, `infer` of batch norm and group norm | \|gamma·x̂\| + \|beta\|, the element's own |
 //! | mean_square, dst of RMS norm, sum | \|mean_square\|, \|dst\|, \|sum\|: nothing is subtracted |
 //! | layer norm with a residual, X = √(mean² + variance) | variance: also X·(2·σ + X/2²⁴)/64; dst: also \|gamma\|·X·r·(\|x̂\| + 2)/64 |
 //!
@@ -59,9 +59,11 @@
 //! forward passes' sums keep what they round off.
 
 mod forward;
+mod group_norm;
 mod rms_norm;
 
 pub use forward::{BatchNormForward, Forward, LayerNormForward, RmsNormForward, running};
+pub use group_norm::{GroupNorm, GroupNormForward};
 pub use rms_norm::RmsNorm;
 
 use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics, memory};

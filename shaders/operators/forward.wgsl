@@ -1,4 +1,4 @@
-// Batch norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta, where x is src,
+// Batch norm, group norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta, where x is src,
 // or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
 // Mean and variance take one reading. Elements come in blocks of at most 16, each with a shift of its own, an element of
 // it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
@@ -70,6 +70,12 @@ fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
     return Words(cell.shift, cell.delta, cell.r * cell.gamma, cell.beta);
 }
 
+// The same of cells that share statistics with others.
+fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
+    let all = with_sums(cell, group, scalars);
+    return Words(all.shift, all.delta, all.r * all.gamma, all.beta);
+}
+
 fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     return Cell(
         select(f.shift, t.shift, condition),
@@ -124,6 +130,11 @@ fn merge_records(a: Record, b: Record) -> Record {
     let m2 = (a.w + b.w) + step * (step * (a.x * (b.x / total)));
     let take_b = a.x == 0.0 || (abs(from_b) < abs(from_a) && b.x > 0.0);
     return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
+}
+
+// What a cell adds to its group: statistics are of src, whatever gamma is.
+fn weigh(sums: Sums, gamma: real4) -> Sums {
+    return sums;
 }
 
 fn across(sums: Sums) -> Record {

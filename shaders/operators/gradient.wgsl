@@ -1,4 +1,4 @@
-// The gradient of batch norm and of layer norm, four elements at a time.
+// The gradient of batch norm, of group norm and of layer norm, four elements at a time.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean.
@@ -48,8 +48,9 @@ fn record_of_cell(cell: Cell, i: u32) -> real4 {
     return real4(cell.mean[i], cell.r[i], cell.gamma[i], 0.0);
 }
 
-// The same with what follows from the means of the sums.
+// The same with what follows from the means of the sums. Those of a group's cells are weighted with gamma already.
 fn combine(cell: Cell, means: Words) -> Cell {
+    if of_groups { return Cell(cell.mean, cell.r, cell.gamma, means.z, means.w); }
     return Cell(cell.mean, cell.r, cell.gamma, cell.gamma * means.x, cell.gamma * means.y);
 }
 
@@ -108,7 +109,7 @@ fn sum_of(element: Element) -> real4 {
     return real4();
 }
 
-// The sums with gamma, where it varies between the elements of a row.
+// The sums with gamma, where it varies between the elements of a row, or between the cells of a group.
 fn weigh(sums: Sums, gamma: real4) -> Sums {
     return Sums(sums.d * gamma, sums.d_xhat * gamma);
 }
@@ -136,14 +137,20 @@ fn end_block(sums: Sums, block: Block) -> Sums {
     return merge(sums, block);
 }
 
-// A cell with what follows from its sums.
+// A cell with what follows from its sums, or from those of its group.
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+    if of_groups { return combine(cell, derived_of_group(cell, sums, sums, scalars)); }
     return combine(cell, derived(0u, sums, scalars));
 }
 
 // What `combine` asks for, as records side by side: the means of sums.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
     return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
+}
+
+// The same of cells that share statistics with others: the cell's own sums, then the means of the group's.
+fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
+    return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
 }
 
 // Sums as records of the workspace (Σ diff_dst, Σ diff_dst · x̂, 0, 0), and back.
@@ -163,8 +170,8 @@ fn sums_of(words: Words) -> Sums {
     return Sums(words.x, words.y);
 }
 
-// Two cells share a record.
-const paired_records: bool = true;
+// Two cells share a record, unless those of a group are looked for one by one.
+const paired_records: bool = !of_groups;
 
 fn pair_of(sums: Sums, pair: u32) -> real4 {
     return real4(sums.d[2u * pair], sums.d_xhat[2u * pair], sums.d[2u * pair + 1u], sums.d_xhat[2u * pair + 1u]);

@@ -9,13 +9,17 @@
 // `in_turns`, of the channels that were just read. At every index of N a block begins with a whole vector, so that
 // no other workgroup writes to its vectors.
 //
+// Group norm's channels are those of all samples, and N has one index (`of_groups`). A block is made of whole groups of
+// `group_channels` channels: what a channel's elements need is of its group, whose sums are put together behind a
+// barrier. The channels' own sums go to workspace[sums + c], for finish.wgsl to derive from them what else is written.
+//
 // Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
-// place; diff_gamma, diff_beta (optional) written.
+// place; diff_gamma, diff_beta (optional) written. Of groups none of these two, and workspace (optional).
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
-// (optional) read and written; dst, mean, variance written.
+// (optional) read and written; dst, mean, variance written. Of groups no statistics, and workspace.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 //
-// Needs: tiles, threads, body, records, params, scalars, vectors, plane_reduce, plane_apply.
+// Needs: tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_cell.
 
 var<workgroup> scratch: array<Record, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of cells
@@ -41,9 +45,7 @@ fn channels_first_fused(
     // barriers for divergent.
     if local < uniforms.block {
         let channel = min(first + local, uniforms.channels - 1u);
-        let of_four = statistics_of(channel / 4u, uniforms.epsilon);
-        let cell = with_params(of_four, load_params(channel / 4u));
-        stats[local] = record_of_cell(cell, channel % 4u);
+        stats[local] = record_of_channel(channel, uniforms.epsilon);
     }
     workgroupBarrier();
 
@@ -71,7 +73,24 @@ fn channels_first_fused(
         }
     }
 
-    for (var vec4_index = local; vec4_index < (present + 3u) / 4u; vec4_index += workgroup_size) {
+    if of_groups {
+        let i = min(local, uniforms.block - 1u);
+        let own = totals[i];
+        let group_start = i - i % uniforms.group_channels;
+        var total = Record();
+        for (var k = 0u; k < uniforms.group_channels; k++) {
+            total = merge_records(total, in_group(group_start + k));
+        }
+        if local < present {
+            store_workspace(uniforms.sums + first + local, words_of_record(own));
+        }
+        workgroupBarrier();
+        if local < uniforms.block {
+            totals[local] = total;
+        }
+        workgroupBarrier();
+    }
+    for (var vec4_index = local; !of_groups && vec4_index < (present + 3u) / 4u; vec4_index += workgroup_size) {
         let count = min(4u, present - 4u * vec4_index);
         let i = 4u * vec4_index;
         let sums = sums_of(side_by_side(
@@ -109,6 +128,12 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
         }
     }
     return across(sums);
+}
+
+// What the block's channel i adds to its group.
+fn in_group(i: u32) -> Record {
+    let sums = sums_of(splat(words_of_record(totals[i])));
+    return record_of(weigh(sums, cell_of(splat(stats[i])).gamma), 0u);
 }
 
 // Of the block's channel i; past the last there is nothing to write, so any will do.

@@ -2,12 +2,13 @@
 // (mean, r, gamma, 0) with r = 1 / sqrt(variance + epsilon), for inference (mean, 0, r · gamma, beta). An invocation does
 // four. Where an adapter binds too few buffers for all of that, a second dispatch takes gamma and beta into the records
 // (`again`).
+// Group norm's channels are those of all samples, each with the statistics of its group (`of_groups`).
 //
 // Bindings: mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written, and
 // `again` read.
 // Moves up to 4 C elements in, 4 C out.
 //
-// Needs: tiles, body, params, records.
+// Needs: tiles, body, params, records, one_cell.
 
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(
@@ -16,7 +17,20 @@ fn pack_statistics(
 ) {
     let vec4_index = tile_of(workgroup) * workgroup_size + local;
     if vec4_index >= (uniforms.channels + 3u) / 4u { return; }
+    let count = min(4u, uniforms.channels - 4u * vec4_index);
 
+    if of_groups {
+        for (var i = 0u; i < count; i++) {
+            let channel = 4u * vec4_index + i;
+            var record = record_of_channel(channel, uniforms.epsilon);
+            if again {
+                let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
+                record = record_of_cell(with_params(cell, params_of(channel)), 0u);
+            }
+            store_workspace(uniforms.stats + channel, record);
+        }
+        return;
+    }
     var cell = statistics_of(vec4_index, uniforms.epsilon);
     if again {
         // Past the last group, that one stands in.
@@ -24,7 +38,7 @@ fn pack_statistics(
         cell = cell_of(load_records(vec4(uniforms.stats) + group));
     }
     cell = with_params(cell, load_params(vec4_index));
-    for (var i = 0u; i < min(4u, uniforms.channels - 4u * vec4_index); i++) {
+    for (var i = 0u; i < count; i++) {
         store_workspace(uniforms.stats + 4u * vec4_index + i, record_of_cell(cell, i));
     }
 }

@@ -19,6 +19,12 @@ pub(crate) enum Body {
     RowsForward,
     /// RMS norm forward.
     RmsForward,
+    /// The gradient of group norm.
+    GroupGradient,
+    /// Group norm forward, by statistics of what it reads.
+    GroupForward,
+    /// Group norm forward, by statistics that are given.
+    GroupInference,
 }
 
 /// What there is to say of a body.
@@ -48,13 +54,16 @@ const FORWARD: &str = include_str!("../../shaders/operators/forward.wgsl");
 
 impl Body {
     #[cfg(test)]
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 9] = [
         Self::Gradient,
         Self::RmsGradient,
         Self::Forward,
         Self::Inference,
         Self::RowsForward,
         Self::RmsForward,
+        Self::GroupGradient,
+        Self::GroupForward,
+        Self::GroupInference,
     ];
 
     const fn entry(self) -> Entry {
@@ -142,6 +151,22 @@ impl Body {
                 shared_reals: 8,
                 block_rows: 64,
             },
+            Self::GroupGradient => Entry {
+                name: "group_gradient",
+                pairs: false,
+                ..Self::Gradient.entry()
+            },
+            Self::GroupForward => Entry {
+                name: "group_forward",
+                second: None,
+                inputs: &[Tensor::Gamma, Tensor::Beta],
+                outputs: &[Tensor::Mean, Tensor::Variance],
+                ..Self::Forward.entry()
+            },
+            Self::GroupInference => Entry {
+                name: "group_inference",
+                ..Self::Inference.entry()
+            },
         }
     }
 
@@ -200,6 +225,14 @@ impl Body {
         self.entry().block_rows
     }
 
+    /// Whether several channels of a sample share statistics.
+    pub const fn of_groups(self) -> bool {
+        matches!(
+            self,
+            Self::GroupGradient | Self::GroupForward | Self::GroupInference
+        )
+    }
+
     /// How often it takes the sums of a row that registers hold.
     pub fn rounds(self) -> u64 {
         match self {
@@ -213,7 +246,7 @@ impl Body {
     pub fn fits(self, kernel: Kernel) -> bool {
         use Kernel::*;
         match self {
-            Self::Gradient => true,
+            Self::Gradient => kernel != CombineGroups,
             Self::RmsGradient => matches!(
                 kernel,
                 PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
@@ -230,7 +263,28 @@ impl Body {
                     | RowsApply
                     | Finish
             ),
-            Self::Inference => matches!(
+            Self::GroupGradient => matches!(
+                kernel,
+                PackStatistics
+                    | ChannelsFirstReduce
+                    | ChannelsFirstApply
+                    | ChannelsFirstFused
+                    | ChannelsLastReduce
+                    | ChannelsLastApply
+                    | CombineGroups
+                    | Finish
+            ),
+            Self::GroupForward => matches!(
+                kernel,
+                ChannelsFirstReduce
+                    | ChannelsFirstApply
+                    | ChannelsFirstFused
+                    | ChannelsLastReduce
+                    | ChannelsLastApply
+                    | CombineGroups
+                    | Finish
+            ),
+            Self::Inference | Self::GroupInference => matches!(
                 kernel,
                 PackStatistics | ChannelsFirstApply | ChannelsLastApply
             ),

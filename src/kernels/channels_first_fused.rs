@@ -1,7 +1,7 @@
 //! The whole gradient or forward pass, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
-use super::groups::{Scalars, TileRange};
+use super::groups::{GroupSizes, Scalars, TileRange};
 use super::{Body, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
 
 constants! {
@@ -19,8 +19,8 @@ constants! {
 uniforms! {
     struct ChannelsFirstFusedUniforms {
         outer: u32,
-        /// Also the length of mean, variance and the parameter gradients.
         channels: u32,
+        groups: GroupSizes,
         inner: u32,
         /// Channels of a workgroup, at most `workgroup_size`.
         block: u32,
@@ -29,6 +29,8 @@ uniforms! {
         /// Groups of them on a channel's planes, at most `outer`.
         planes_at_once: u32,
         range: TileRange,
+        /// Where groups' channels leave their sums in the workspace.
+        sums: u32,
         scalars: Scalars,
     }
 }
@@ -52,7 +54,7 @@ impl Describe for ChannelsFirstFused {
     const KERNEL: Kernel = Kernel::ChannelsFirstFused;
     type Uniforms = ChannelsFirstFusedUniforms;
 
-    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let group = u64::from(uniforms.threads_per_plane.max(1))
             * u64::from(uniforms.planes_at_once.max(1));
         let block = u64::from(uniforms.block);
@@ -61,13 +63,15 @@ impl Describe for ChannelsFirstFused {
         let reduce = planes * (1 + in_blocks(touched, self.vector_vec4s, 0));
         let apply = planes * (1 + begun * of_a_vector(self.vector_vec4s, self.narrow));
         let stores = block.div_ceil(4).div_ceil(workgroup_size);
-        turns * (1 + tree(group) + reduce) + stores + turns * (1 + apply)
+        let of_groups = u64::from(body.of_groups()) * u64::from(uniforms.groups.group_channels);
+        turns * (1 + tree(group) + reduce) + of_groups + stores + turns * (1 + apply)
     }
 
     /// A plane's neighbours count as 0.
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn serial_adds(&self, body: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let (planes, _, begun) = self.walk(uniforms);
-        planes * begun * u64::from(self.vector_vec4s)
+        let of_groups = u64::from(body.of_groups()) * u64::from(uniforms.groups.group_channels);
+        (planes * begun * u64::from(self.vector_vec4s)).max(of_groups)
     }
 }
 
@@ -81,10 +85,11 @@ pub(super) const ENTRY: Entry = Entry {
         Operand::Params,
         Operand::Running,
         Operand::Result,
-        Operand::Outputs,
+        Operand::OutputsOfCells,
     ],
-    optional: &[Operand::Params, Operand::Running, Operand::Outputs],
+    optional: &[Operand::Params, Operand::Running, Operand::OutputsOfCells],
     constants: ChannelsFirstFused::SAMPLES,
     uniforms: ChannelsFirstFusedUniforms::KIND,
-    ..Entry::OVER_CHANNELS
+    statistics_length: "statistics",
+    gamma_length: "parameters",
 };

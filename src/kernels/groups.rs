@@ -45,6 +45,28 @@ uniforms! {
 }
 
 uniforms! {
+    /// How channels share statistics and parameters: group norm's channels are those of all samples.
+    struct GroupSizes {
+        /// Channels side by side that share statistics.
+        group_channels: u32,
+        /// The lengths of mean and variance, and of gamma and beta.
+        statistics: u32,
+        parameters: u32,
+    }
+}
+
+impl GroupSizes {
+    /// Each of so many channels has its own.
+    pub fn none(channels: u32) -> Self {
+        Self {
+            group_channels: 1,
+            statistics: channels,
+            parameters: channels,
+        }
+    }
+}
+
+uniforms! {
     /// Tiles of planes.
     struct PlaneTiles {
         channels: u32,

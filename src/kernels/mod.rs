@@ -8,6 +8,8 @@
 //!   channels-last kernels it is one outer index or several side by side, with the channels alternating along it. A
 //!   *column* is a position in rows.
 //! * A *cell* is what an element's result depends on beside the element: statistics, gamma, means of sums.
+//! * A *group* is group norm's: channels of one sample that share statistics. Its plans take the channels of all samples
+//!   for channels, of which each has a cell.
 //! * A *tile* is what a workgroup does: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a
 //!   channel's reduction is *split*, each split has a *partial* sum. A *part* is a share of a row, or of the partial sums.
 //! * A *record* is four reals of the workspace: a cell, or a partial sum.
@@ -44,10 +46,13 @@
 //!
 //! Parameters, workspace, sums:
 //! * Parameters are read by vec4s below ⌈length / 4⌉, bound whole, padded or through `exact` accessors; the length
-//!   is `channels`, or where they lie along rows or columns `rows` or `columns`.
+//!   is `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics are of groups, mean and
+//!   variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at
+//!   channel mod `parameters`.
 //! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
 //!   kernels index a part below the size that the plan reserved:
-//!   statistics and means by channel or row;
+//!   statistics and means by channel or row, as are the sums of groups' channels: in `combine_groups` channel k below
+//!   `group_channels` of a group that is clamped to the last;
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
 //!   (split, channel) where they are `by_channel`, or by (row, part);
 //!   weights by vec4 of columns;
@@ -59,7 +64,8 @@
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
-//!   loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4 and at most `workgroup_size`).
+//!   loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4 and at most `workgroup_size`;
+//!   where statistics are of groups it is one of `group_channels`, too).
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
 //!   `threads_per_part` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
 //!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
@@ -67,7 +73,7 @@
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. They return
-//!   at once; in `finish` and `channels_last_fused` they first compute for the last channel or of no parts, and store
+//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute for the last channel or of no parts, and store
 //!   nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
@@ -80,6 +86,7 @@ mod channels_first_reduce;
 mod channels_last_apply;
 mod channels_last_fused;
 mod channels_last_reduce;
+mod combine_groups;
 mod describe;
 mod finish;
 mod groups;
@@ -101,11 +108,14 @@ pub(crate) use channels_first_reduce::{ChannelsFirstReduce, ChannelsFirstReduceU
 pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniforms};
 pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
 pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
+pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 #[cfg(test)]
 pub(crate) use describe::Value;
 pub(crate) use describe::{Constant, Describe};
 pub(crate) use finish::{Finish, FinishUniforms};
-pub(crate) use groups::{AxisSizes, ColumnTiles, PlaneTiles, RowTiles, Scalars, TileRange};
+pub(crate) use groups::{
+    AxisSizes, ColumnTiles, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
@@ -229,6 +239,8 @@ pub(crate) enum Operand {
     NewStatistics,
     /// What the body writes of each cell: parameter gradients, statistics.
     Outputs,
+    /// The same; where statistics are of groups, the workspace for it.
+    OutputsOfCells,
     Sums,
     Workspace,
 }
@@ -246,7 +258,7 @@ impl Operand {
             Self::Residual => of(&[Tensor::Residual], Body::reads),
             Self::Statistics => body.statistics().to_vec(),
             Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
-            Self::ParamsOfCells if body != Body::Forward => vec![],
+            Self::ParamsOfCells if !matches!(body, Body::Forward | Body::GroupForward) => vec![],
             Self::ParamsOfCells => Self::Params.tensors(body),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
             Self::Result => vec![body.result()],
@@ -266,6 +278,8 @@ impl Operand {
                 Body::writes,
             ),
             Self::Sums => vec![Tensor::Sums],
+            Self::OutputsOfCells if body.of_groups() => Self::Workspace.tensors(body),
+            Self::OutputsOfCells => Self::Outputs.tensors(body),
             Self::Workspace => vec![Tensor::Workspace],
         }
     }
@@ -278,6 +292,7 @@ pub(crate) enum Kernel {
     PackWeights,
     ChannelsFirstReduce,
     ChannelsLastReduce,
+    CombineGroups,
     Finish,
     ChannelsFirstApply,
     ChannelsLastApply,
@@ -328,11 +343,12 @@ impl Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ChannelsFirstReduce,
         Self::ChannelsLastReduce,
+        Self::CombineGroups,
         Self::Finish,
         Self::ChannelsFirstApply,
         Self::ChannelsLastApply,
@@ -349,6 +365,7 @@ impl Kernel {
             Self::PackWeights => &pack_weights::ENTRY,
             Self::ChannelsFirstReduce => &channels_first_reduce::ENTRY,
             Self::ChannelsLastReduce => &channels_last_reduce::ENTRY,
+            Self::CombineGroups => &combine_groups::ENTRY,
             Self::Finish => &finish::ENTRY,
             Self::ChannelsFirstApply => &channels_first_apply::ENTRY,
             Self::ChannelsLastApply => &channels_last_apply::ENTRY,

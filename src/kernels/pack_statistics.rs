@@ -1,6 +1,7 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::GroupSizes;
 use super::{Body, Entry, Kernel, Operand};
 
 constants! {
@@ -13,6 +14,7 @@ constants! {
 uniforms! {
     struct PackStatisticsUniforms {
         channels: u32,
+        groups: GroupSizes,
         /// Where the records begin in the workspace.
         stats: u32,
         /// Workgroups along x.
@@ -37,5 +39,6 @@ pub(super) const ENTRY: Entry = Entry {
     optional: &[Operand::Statistics, Operand::Params],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,
-    ..Entry::OVER_CHANNELS
+    statistics_length: "statistics",
+    gamma_length: "parameters",
 };

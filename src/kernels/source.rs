@@ -217,6 +217,7 @@ impl Variant {
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
         let given = !self.body.statistics().is_empty();
         parts.push(Constant::Flag(given).declaration("statistics_given"));
+        parts.push(Constant::Flag(self.body.of_groups()).declaration("of_groups"));
         for (name, value) in &self.constants {
             parts.push(value.declaration(name));
         }

@@ -1,6 +1,7 @@
 //! Find your operator: the documents' own operators, with their attributes, argument names and index
-//! order, over [`GpuBatchNorm`](crate::GpuBatchNorm), [`GpuLayerNorm`](crate::GpuLayerNorm) and
-//! [`GpuRmsNorm`](crate::GpuRmsNorm).
+//! order, over [`GpuBatchNorm`](crate::GpuBatchNorm), [`GpuLayerNorm`](crate::GpuLayerNorm),
+//! [`GpuRmsNorm`](crate::GpuRmsNorm), [`GpuGroupNorm`](crate::GpuGroupNorm) and
+//! [`GpuInstanceNorm`](crate::GpuInstanceNorm).
 //!
 //! | document | operator | here |
 //! |---|---|---|
@@ -9,6 +10,7 @@
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`onednn::BatchNormTrainingBackward`] |
 //! | oneDNN Graph | `LayerNorm` | [`onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`onednn::LayerNormBackward`] |
+//! | oneDNN | group normalization | [`onednn::GroupNormalization`], [`onednn::GroupNormalizationBackward`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`directml::BatchNormalizationTraining`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`directml::BatchNormalization`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_GRAD_OPERATOR_DESC` | [`directml::BatchNormalizationGrad`] |
@@ -21,9 +23,13 @@
 //! | PyTorch | `native_layer_norm` | [`pytorch::NativeLayerNorm`] |
 //! | PyTorch | `native_layer_norm_backward` | [`pytorch::NativeLayerNormBackward`] |
 //! | PyTorch | `rms_norm` | [`pytorch::RmsNorm`] |
+//! | PyTorch | `native_group_norm` | [`pytorch::NativeGroupNorm`] |
+//! | PyTorch | `native_group_norm_backward` | [`pytorch::NativeGroupNormBackward`] |
 //! | ONNX | `BatchNormalization` | [`onnx::BatchNormalization`] |
 //! | ONNX | `LayerNormalization` | [`onnx::LayerNormalization`] |
 //! | ONNX | `RMSNormalization` | [`onnx::RmsNormalization`] |
+//! | ONNX | `GroupNormalization` | [`onnx::GroupNormalization`] |
+//! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
 //!
 //! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host
 //! memory. `plan` is the first of the three stages on the caller's buffers, and gives the plan types
@@ -43,7 +49,7 @@
 //! DirectML and nGraph have no running statistics.
 //!
 //! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
-//! types, constant statistics, a frozen layer, a residual) finds it in the three types above.
+//! types, constant statistics, a frozen layer, a residual) finds it in the types above.
 //!
 //! # On device buffers
 //!

@@ -66,6 +66,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let (whole, halves) = planner.choose_batch_norm(&Channels {
         layout: problem.layout,
         src: tensors.src,
+        group_channels: 1,
         not_fusible: match problem.statistics {
             Statistics::Batch => None,
             Statistics::Constant => Some("mean and variance are constants"),

@@ -1,21 +1,24 @@
 //! The fused channels-first kernel: when it fits, its blocks and windows.
 
+use super::combine_groups::group_sizes;
 use super::tensors::Tensors;
 use super::windows::windows;
+use super::workspace::Part;
 use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::{Grid, Layout};
-use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, Kernel, Scalars};
+use crate::geometry::{Grid, Groups, Layout};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Kernel, Scalars};
 
 /// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
 /// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
-const LONE_PLANE: u32 = 8;
+pub(super) const LONE_PLANE: u32 = 8;
 
 /// How a workgroup of the fused channels-first kernel divides its block.
 struct Block {
     workgroup_size: u32,
     vector_vec4s: u32,
-    /// A multiple of four, and as many as fill whole vectors, with which blocks begin.
+    /// A multiple of four, and as many as fill whole vectors, with which blocks begin. Of groups as many as fill whole
+    /// groups and whole vectors.
     channels: u64,
     threads_per_plane: u32,
     planes_at_once: u32,
@@ -35,7 +38,7 @@ impl Block {
 
 impl Planner<'_> {
     /// How blocks are made by loads of so many vec4s.
-    fn block_by(&self, grid: &Grid, vector_vec4s: u32) -> Block {
+    fn block_by(&self, grid: &Grid, group_channels: u32, vector_vec4s: u32) -> Block {
         let tuning = &self.profile.tuning;
         let widest = self.workgroup(tuning.fused_workgroup);
         let vector = 4 * vector_vec4s;
@@ -43,10 +46,19 @@ impl Planner<'_> {
         let threads_per_plane = self.threads_per_plane(widest, u64::from(grid.inner), vector_vec4s);
         let aligned = grid.inner.is_multiple_of(vector);
         // Fewer do not fill whole vectors, nor whole vec4s of the parameters' gradients.
-        let fewest = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2())).max(4);
+        let whole = u64::from(vector >> grid.inner.trailing_zeros().min(vector.ilog2()));
+        let of_groups = self.body.of_groups();
+        let fewest = match of_groups {
+            // Channels that fill vectors are a power of two.
+            true => {
+                let shared = group_channels.trailing_zeros().min(31);
+                u64::from(group_channels) * (whole >> shared).max(1)
+            }
+            false => whole.max(4),
+        };
         let divided = |workgroup_size, planes_at_once| {
             let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
-            let channels = side.max(fewest);
+            let channels = div_ceil(side, fewest).max(1) * fewest;
             let fits = |channels, most| channels * grid.count() <= u64::from(most);
             let whole = fits(channels, tuning.fused_block);
             Block {
@@ -55,9 +67,12 @@ impl Planner<'_> {
                 channels,
                 threads_per_plane,
                 planes_at_once,
-                in_turns: aligned && !whole,
+                in_turns: aligned && !whole && !of_groups,
                 cached: whole
-                    || (aligned && self.cheap_barriers() && fits(side, tuning.fused_block)),
+                    || (aligned
+                        && !of_groups
+                        && self.cheap_barriers()
+                        && fits(side, tuning.fused_block)),
                 adds: div_ceil(u64::from(grid.outer), u64::from(planes_at_once))
                     * u64::from(vector_vec4s)
                     * div_ceil(u64::from(grid.inner), u64::from(vector * threads_per_plane)),
@@ -77,18 +92,18 @@ impl Planner<'_> {
     }
 
     /// Blocks by the widest loads that suit them.
-    fn block(&self, grid: &Grid) -> Block {
+    fn block(&self, grid: &Grid, group_channels: u32) -> Block {
         let sample = u64::from(grid.channels) * u64::from(grid.inner);
         let vector_vec4s = match sample.is_multiple_of(8) {
             true => self.vector_of_planes(grid),
             false => 1, // blocks do not end with vectors of two
         };
-        let block = self.block_by(grid, vector_vec4s);
+        let block = self.block_by(grid, group_channels, vector_vec4s);
         // The kernel keeps statistics of a channel for each invocation.
         let kept = block.channels <= u64::from(block.workgroup_size);
         match vector_vec4s == 1 || (kept && self.pays(grid, &block)) {
             true => block,
-            false => self.block_by(grid, 1),
+            false => self.block_by(grid, group_channels, 1),
         }
     }
 
@@ -110,7 +125,12 @@ impl Planner<'_> {
     }
 
     /// Why the kernel cannot take a tensor, if it cannot.
-    pub fn channels_first_fused_refusal(&self, grid: &Grid, src: &Requirement) -> Option<String> {
+    pub fn channels_first_fused_refusal(
+        &self,
+        grid: &Grid,
+        group_channels: u32,
+        src: &Requirement,
+    ) -> Option<String> {
         if grid.elements() == 0 {
             return Some("the tensor is empty".to_owned());
         }
@@ -120,7 +140,10 @@ impl Planner<'_> {
                 "the {sample} elements of an index of N are no multiple of 4"
             ));
         }
-        let block = self.block(grid);
+        if self.body.of_groups() && grid.outer > 1 {
+            return Some("the channels of a sample are no planes".to_owned());
+        }
+        let block = self.block(grid, group_channels);
         // What one binding has to hold: all, or, where windows can begin at blocks, one with its surroundings.
         let bound = match grid.outer {
             1 => {
@@ -132,7 +155,13 @@ impl Planner<'_> {
         if bound > self.profile.max_binding {
             return Some(format!("{bound} bytes do not fit one binding"));
         }
-        if block.channels > u64::from(block.workgroup_size) || block.adds > MAX_SERIAL {
+        let most = u64::from(block.workgroup_size);
+        if self.body.of_groups() && block.channels > most.min(MAX_SERIAL) {
+            return Some(format!(
+                "groups of {group_channels} channels are too large for a workgroup"
+            ));
+        }
+        if block.channels > most || block.adds > MAX_SERIAL {
             return Some(format!(
                 "{} elements of a channel are too many for a workgroup",
                 grid.count()
@@ -142,11 +171,11 @@ impl Planner<'_> {
     }
 
     /// Whether the tensor is so small, or planes are so long, that blocks of channels suit the adapter.
-    pub fn channels_first_fused_pay(&self, layout: &Layout) -> bool {
+    pub fn channels_first_fused_pay(&self, layout: &Layout, group_channels: u32) -> bool {
         let grid = &layout.grid;
         let small = grid.inner >= 4 && self.is_small(grid);
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
-        let block = self.block(grid);
+        let block = self.block(grid, group_channels);
         (small || lone || self.reads_planes(layout))
             && (small || grid.outer == 1 || self.bound_at_once(grid))
             && self.suits(&block)
@@ -161,14 +190,43 @@ impl Planner<'_> {
         u64::from(grid.outer) <= self.most_apart(sample) && grid.elements() <= MOST
     }
 
-    /// The whole gradient over a grid's planes.
+    /// The whole gradient or forward pass over a grid's planes.
     pub fn channels_first_fused(
         &self,
         grid: &Grid,
         tensors: &Tensors,
         scalars: Scalars,
     ) -> Result<Vec<Dispatch>, Error> {
-        let block = self.block(grid);
+        let groups = GroupSizes::none(grid.channels);
+        self.fused_planes(grid, groups, tensors, scalars, None)
+    }
+
+    /// The same of groups of channels. What is written of each channel or group follows from the sums of the channels,
+    /// which are left in a part of the workspace.
+    pub fn channels_first_fused_groups(
+        &self,
+        groups: &Groups,
+        tensors: &Tensors,
+        scalars: Scalars,
+        sums: Option<Part>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let tensors = Tensors {
+            outputs: vec![],
+            ..tensors.clone()
+        };
+        let grid = &groups.layout.grid;
+        self.fused_planes(grid, group_sizes(groups), &tensors, scalars, sums)
+    }
+
+    fn fused_planes(
+        &self,
+        grid: &Grid,
+        groups: GroupSizes,
+        tensors: &Tensors,
+        scalars: Scalars,
+        sums: Option<Part>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let block = self.block(grid, groups.group_channels);
         let blocks = block.count(grid);
         // Blocks of rows can be cut apart; at several outer indices a block is spread over the tensor.
         let (units, unit_blocks) = if grid.outer == 1 {
@@ -200,7 +258,8 @@ impl Planner<'_> {
                     true => window.bind(tensor),
                     false => Binding::whole(tensor),
                 };
-                let bindings = tensors.bound_at_once().iter().map(bind).collect();
+                let mut bindings: Vec<_> = tensors.bound_at_once().iter().map(bind).collect();
+                bindings.extend(sums.map(|_| Binding::workspace()));
                 Ok(self.dispatch(
                     kernel,
                     block.workgroup_size,
@@ -208,11 +267,13 @@ impl Planner<'_> {
                     &ChannelsFirstFusedUniforms {
                         outer: grid.outer,
                         channels: grid.channels,
+                        groups,
                         inner: grid.inner,
                         block: word(block.channels),
                         threads_per_plane: block.threads_per_plane,
                         planes_at_once: block.planes_at_once,
                         range: window.tile_range(&tensors.src, first..end, workgroups),
+                        sums: sums.map_or(0, |part| part.first),
                         scalars,
                     },
                     workgroups,
@@ -264,7 +325,7 @@ mod tests {
                     body: crate::kernels::Body::Gradient,
                     data,
                 };
-                let block = planner.block(&grid);
+                let block = planner.block(&grid, 1);
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
                 let vector = 4 * u64::from(block.vector_vec4s);
                 let workgroup = u64::from(block.workgroup_size);
@@ -288,8 +349,10 @@ mod tests {
                     dtype: data,
                     elements: grid.elements(),
                 };
-                planner.channels_first_fused_refusal(&grid, &src).is_none()
-                    && planner.channels_first_fused_pay(&grid.into())
+                planner
+                    .channels_first_fused_refusal(&grid, 1, &src)
+                    .is_none()
+                    && planner.channels_first_fused_pay(&grid.into(), 1)
             });
             // One choice for all types.
             assert_eq!(fused, [fused[0]; 3], "{grid:?} {:?}", profile.tuning);
@@ -320,8 +383,10 @@ mod tests {
                     dtype: data,
                     elements: grid.elements(),
                 };
-                planner.channels_first_fused_refusal(&grid, &src).is_none()
-                    && planner.channels_first_fused_pay(&grid.into())
+                planner
+                    .channels_first_fused_refusal(&grid, 1, &src)
+                    .is_none()
+                    && planner.channels_first_fused_pay(&grid.into(), 1)
             };
             assert!(fused(1, 65536, 8) && fused(1, 300_001, 25));
             assert!(!fused(1, 300_001, 7) && !fused(4, 65536, 8));

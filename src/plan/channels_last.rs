@@ -248,18 +248,24 @@ impl Planner<'_> {
         blocks: Range<u64>,
     ) -> Result<Vec<Share>, Error> {
         let grid = &layout.grid;
-        if layout.general.is_some() {
-            // Rows of a batch are not in one piece, so nothing can be cut.
+        if let Some(general) = &layout.general {
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
-            let tiles = 0..columns.batches * div_ceil(columns.rows, block) * column_tiles;
-            let whole = windows(self.profile, tensor, 0..1, |unit| unit * grid.elements())?;
-            let whole = whole.into_iter().map(|window| Share {
-                tiles: tiles.clone(),
+            // Nothing can be cut where the rows of a batch are not in one piece.
+            let units = match general.batches_in_one_piece() {
+                true => columns.batches,
+                false => 1,
+            };
+            let unit_elements = grid.elements() / units.max(1);
+            let unit_tiles =
+                columns.batches / units.max(1) * div_ceil(columns.rows, block) * column_tiles;
+            let cut = windows(self.profile, tensor, 0..units, |unit| unit * unit_elements)?;
+            let shares = cut.into_iter().map(|window| Share {
+                tiles: window.units.start * unit_tiles..window.units.end * unit_tiles,
                 vectors: 0..columns.width_vectors,
                 column_tiles,
                 window,
             });
-            return Ok(whole.collect());
+            return Ok(shares.collect());
         }
         let width = columns.width();
         // Units between two cuts: blocks of whole rows, or segments of one.

@@ -1,6 +1,7 @@
 //! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
 //! the profile forces.
 
+use super::channels_first_fused::LONE_PLANE;
 use super::tensors::Tensors;
 use super::{Planner, Requirement};
 use crate::geometry::{Grid, Layout};
@@ -20,6 +21,8 @@ struct Candidate<P> {
 pub(crate) struct Channels {
     pub layout: Layout,
     pub src: Requirement,
+    /// Channels side by side that share statistics.
+    pub group_channels: u32,
     /// Why the operator cannot be fused, if it cannot.
     pub not_fusible: Option<&'static str>,
 }
@@ -37,10 +40,16 @@ const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
         algorithm: Algorithm::FusedChannelsFirst,
         refusal: |planner, problem| {
             not_fusible(problem).or_else(|| {
-                planner.channels_first_fused_refusal(&problem.layout.grid, &problem.src)
+                planner.channels_first_fused_refusal(
+                    &problem.layout.grid,
+                    problem.group_channels,
+                    &problem.src,
+                )
             })
         },
-        pays: |planner, problem| planner.channels_first_fused_pay(&problem.layout),
+        pays: |planner, problem| {
+            planner.channels_first_fused_pay(&problem.layout, problem.group_channels)
+        },
     },
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
@@ -75,6 +84,18 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
         pays: |_, _| true,
     },
 ];
+
+/// Group norm by a reduction and an elementwise pass. Where planes are in a row, a column would be a sum of its own.
+const SPLIT_GROUP_NORM: [Candidate<Channels>; 3] = {
+    let [general, columns, planes] = SPLIT_BATCH_NORM;
+    let columns = Candidate {
+        pays: |_, problem: &Channels| {
+            problem.layout.grid.outer > 1 || problem.layout.grid.inner < LONE_PLANE
+        },
+        ..columns
+    };
+    [general, columns, planes]
+};
 
 const ROWS: [Candidate<RowsOf>; 2] = [
     Candidate {
@@ -124,6 +145,15 @@ impl Planner<'_> {
     /// The algorithm of an elementwise pass alone.
     pub fn choose_split(&self, problem: &Channels) -> Result<Algorithm, Error> {
         self.choose("batch norm", SPLIT_BATCH_NORM.iter(), problem)
+    }
+
+    /// The algorithm of group norm: fused, of whole groups of channels first, or split.
+    pub fn choose_group_norm(&self, problem: &Channels) -> Result<Algorithm, Error> {
+        self.choose(
+            "group norm",
+            FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_GROUP_NORM),
+            problem,
+        )
     }
 
     /// The algorithm of an operator over rows.

@@ -47,6 +47,11 @@ impl Partials {
         }
     }
 
+    /// Whether they are the channels' sums themselves, side by side.
+    pub fn is_sums(&self) -> bool {
+        self.parts == 1 && self.channel_stride == 1 && !self.paired
+    }
+
     /// No partial sums: every sum is 0. `part` is any place in the workspace.
     pub fn none(channels: u32, part: Part) -> Self {
         Self::plain(part, channels, 0, 0)

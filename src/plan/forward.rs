@@ -94,6 +94,7 @@ pub(crate) fn batch_norm_forward(
     let (whole, halves) = planner.choose_batch_norm(&Channels {
         layout: problem.layout,
         src: tensors.src,
+        group_channels: 1,
         not_fusible: None,
     })?;
     let fused = planner.fused(whole, grid, &tensors, problem.scalars())?;
@@ -140,6 +141,7 @@ pub(crate) fn batch_norm_inference(
     let algorithm = planner.choose_split(&Channels {
         layout: *layout,
         src: tensors.src,
+        group_channels: 1,
         not_fusible: None,
     })?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());

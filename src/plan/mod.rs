@@ -7,9 +7,11 @@ mod channels_first_fused;
 mod channels_last;
 mod channels_last_fused;
 mod choose;
+mod combine_groups;
 mod compose;
 mod finish;
 mod forward;
+mod group_norm;
 mod pack;
 mod rounds;
 mod rows;
@@ -26,6 +28,7 @@ pub(crate) use forward::{
     BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward, batch_norm_inference,
     rows_forward,
 };
+pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{AxisSizes, Body, Constant, Describe, Kernel, Tensor, Uniforms};
@@ -316,10 +319,11 @@ impl Planner<'_> {
         groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
     }
 
-    /// The same as far as a binding holds them beside two others of each channel or row.
+    /// The same as far as a binding holds them beside two others of each channel or row, of groups' channels three.
     fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
         let allowed = self.allowed_records(src, groups);
-        allowed.min(self.held_records(2 * groups)).max(1)
+        let others = if self.body.of_groups() { 3 } else { 2 };
+        allowed.min(self.held_records(others * groups)).max(1)
     }
 
     /// Records of partial sums that a binding holds beside so many others, and beside the sums of groups of them.

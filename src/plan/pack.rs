@@ -1,11 +1,13 @@
 //! The dispatches that gather parameters in the workspace.
 
+use super::combine_groups::group_sizes;
 use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
 use crate::Error;
+use crate::geometry::Groups;
 use crate::kernels::{
-    PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms, Tensor,
+    GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms, Tensor,
 };
 
 /// Invocations of a workgroup where each has work of its own and shares nothing.
@@ -22,26 +24,55 @@ impl Planner<'_> {
         stats: Part,
     ) -> Result<Vec<Dispatch>, Error> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
-        let all = [&statistics, params].concat();
+        let none = GroupSizes::none(word(tensors.statistics.groups));
+        self.pack_lines(none.statistics, none, [&statistics, params], epsilon, stats)
+    }
+
+    /// The same of channels that share statistics in groups.
+    pub fn pack_groups(
+        &self,
+        groups: &Groups,
+        tensors: &Tensors,
+        epsilon: f64,
+        stats: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let statistics: Vec<_> = tensors.statistics.all().collect();
+        let params: Vec<_> = tensors.params().copied().collect();
+        let read = [&statistics[..], &params];
+        self.pack_lines(groups.cells, group_sizes(groups), read, epsilon, stats)
+    }
+
+    fn pack_lines(
+        &self,
+        channels: u32,
+        groups: GroupSizes,
+        [statistics, params]: [&[Requirement]; 2],
+        epsilon: f64,
+        stats: Part,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let all = [statistics, params].concat();
         if all.len() < self.profile.max_storage_buffers as usize {
-            return Ok(vec![self.pack(tensors, &all, epsilon, stats, false)?]);
+            return Ok(vec![
+                self.pack(channels, groups, &all, epsilon, stats, false)?,
+            ]);
         }
         Ok(vec![
-            self.pack(tensors, &statistics, epsilon, stats, false)?,
-            self.pack(tensors, params, epsilon, stats, true)?,
+            self.pack(channels, groups, statistics, epsilon, stats, false)?,
+            self.pack(channels, groups, params, epsilon, stats, true)?,
         ])
     }
 
     fn pack(
         &self,
-        tensors: &Tensors,
+        channels: u32,
+        groups: GroupSizes,
         read: &[Requirement],
         epsilon: f64,
         stats: Part,
         again: bool,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
-        let tiles = div_ceil(tensors.statistics.groups, 4 * u64::from(workgroup_size));
+        let tiles = div_ceil(u64::from(channels), 4 * u64::from(workgroup_size));
         let workgroups = self.workgroups(tiles)?;
         let mut bindings: Vec<_> = read.iter().map(Binding::whole).collect();
         bindings.push(Binding::workspace());
@@ -50,7 +81,8 @@ impl Planner<'_> {
             workgroup_size,
             bindings,
             &PackStatisticsUniforms {
-                channels: word(tensors.statistics.groups),
+                channels,
+                groups,
                 stats: stats.first,
                 grid_width: workgroups[0],
                 epsilon,

@@ -5,10 +5,10 @@ mod counted;
 mod statistics;
 
 use super::*;
-use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout};
+use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout, group_norm_layout};
 use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{ParamGrads, Shards, Statistics, Tuning};
+use crate::{DataFormat, ParamGrads, Shards, Statistics, Tuning};
 use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
@@ -192,6 +192,31 @@ impl Random {
         }
     }
 
+    /// Group norm of a shape, by any pass.
+    fn group_norm(&mut self, grid: Grid, format: DataFormat) -> GroupNormProblem {
+        let [n, c, x] = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
+        let shape = match format {
+            DataFormat::Ncx => [n, c, x],
+            DataFormat::Nxc => [n, x, c],
+        };
+        let wanted = self.of(&[1, 2, 3, 8, 32, 1 << 32]).min(c);
+        let groups = (1..=wanted).rev().take(1000).find(|groups| c % groups == 0);
+        let param_grads = self.of(&[ParamGrads::Both, ParamGrads::Frozen]);
+        let has_beta = self.flag();
+        let pass = self.of(&[
+            GroupNormPass::Backward { param_grads },
+            GroupNormPass::Forward { has_beta },
+            GroupNormPass::Inference { has_beta },
+        ]);
+        GroupNormProblem {
+            groups: group_norm_layout(&shape, format, groups.unwrap_or(1)).unwrap(),
+            types: self.types(),
+            has_gamma: self.flag(),
+            epsilon: 1e-5,
+            pass,
+        }
+    }
+
     fn rows_forward(&mut self, of: &LayerNormProblem) -> RowsForward {
         let body = self.of(&[Body::Forward, Body::RmsForward]);
         RowsForward {
@@ -310,6 +335,7 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
     let mut random = Random(1);
     let (mut batch_norms, mut layer_norms) = (0, 0);
     let (mut forwards, mut inferences, mut rows_forwards) = (0, 0, 0);
+    let mut group_norms = 0;
     for _ in 0..cases() {
         let mut profile = random.profile();
         if random.below(2) == 0 {
@@ -335,6 +361,11 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
         let problem = random.rows_forward(&problem);
         let plan = check_loops(rows_forward(&profile, &problem), &problem, &profile);
         rows_forwards += u64::from(plan.is_some());
+        let grid = random.grid();
+        let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
+        let problem = random.group_norm(grid, format);
+        let plan = check_loops(group_norm(&profile, &problem), &problem, &profile);
+        group_norms += u64::from(plan.is_some());
     }
     for planned in [
         batch_norms,
@@ -342,6 +373,7 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
         inferences,
         layer_norms,
         rows_forwards,
+        group_norms,
     ] {
         assert!(planned > cases() / 8, "{planned}");
     }
@@ -414,6 +446,16 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         if params_fit && (held || records_fit) {
             let plan = rows_forward(&profile, &forward);
             check_workspace(plan, rows, &forward, &profile);
+        }
+        let grid = random.grid();
+        let problem = random.group_norm(grid, DataFormat::Ncx);
+        let cells = u64::from(problem.groups.cells);
+        let record = 4 * problem.types.data.accumulator().size();
+        // A record more of each channel, for the sums of groups; and a workgroup adds those of one up.
+        let records_fit = 5 * cells * record + (1 << 22) <= profile.max_binding;
+        if records_fit && problem.groups.group_channels <= 1 << 14 {
+            let plan = group_norm(&profile, &problem);
+            check_workspace(plan, cells * 4 / 3, &problem, &profile);
         }
     }
 }

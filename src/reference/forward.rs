@@ -318,20 +318,20 @@ pub fn running(
 
 /// gamma and beta.
 #[derive(Clone, Copy)]
-struct Affine<'a> {
-    gamma: Option<&'a [f64]>,
-    beta: Option<&'a [f64]>,
+pub(super) struct Affine<'a> {
+    pub gamma: Option<&'a [f64]>,
+    pub beta: Option<&'a [f64]>,
 }
 
 impl Affine<'_> {
-    fn check(&self, expected: usize) -> Result<(), Error> {
+    pub fn check(&self, expected: usize) -> Result<(), Error> {
         let length = |of: Option<&[f64]>| of.map_or(expected, <[f64]>::len);
         check_length("gamma", expected, length(self.gamma))?;
         check_length("beta", expected, length(self.beta))
     }
 
     /// An element of dst and its scale, from x̂ and the scale of x̂.
-    fn apply(&self, parameter: usize, (x_hat, scale): (f64, f64)) -> (f64, f64) {
+    pub fn apply(&self, parameter: usize, (x_hat, scale): (f64, f64)) -> (f64, f64) {
         let gamma = self.gamma.map_or(1.0, |gamma| gamma[parameter]);
         let beta = self.beta.map_or(0.0, |beta| beta[parameter]);
         (gamma * x_hat + beta, gamma.abs() * scale + beta.abs())
@@ -364,7 +364,7 @@ impl Sum {
 
 /// Sums over one group of elements: of x − shift for the mean, then of d = x − mean and of d².
 #[derive(Clone, Default)]
-struct Moments {
+pub(super) struct Moments {
     count: f64,
     shift: f64,
     shifted: Sum,
@@ -407,7 +407,7 @@ impl Moments {
 }
 
 /// Mean and variance of the elements of each group, in two passes.
-fn moments(
+pub(super) fn moments(
     x: &[f64],
     group: impl Fn(usize) -> usize,
     groups: usize,
@@ -424,7 +424,7 @@ fn moments(
 }
 
 /// What one channel or row is normalized with.
-struct Group {
+pub(super) struct Group {
     /// The mean in two parts: one number would be off by much of what f64 holds of a deviation that is small beside it.
     mean: f64,
     correction: f64,
@@ -434,7 +434,11 @@ struct Group {
     rounded: f64,
 }
 
-fn groups(moments: &[Moments], epsilon: f64, x_is_sum: bool) -> Result<Vec<Group>, Error> {
+pub(super) fn groups(
+    moments: &[Moments],
+    epsilon: f64,
+    x_is_sum: bool,
+) -> Result<Vec<Group>, Error> {
     let group = |moments: &Moments| {
         let (mean, variance) = (moments.first_mean(), moments.variance());
         Group {
@@ -453,7 +457,7 @@ fn groups(moments: &[Moments], epsilon: f64, x_is_sum: bool) -> Result<Vec<Group
 
 impl Group {
     /// x̂ and its scale. r has half the relative error of the variance.
-    fn x_hat(&self, x: f64) -> (f64, f64) {
+    pub fn x_hat(&self, x: f64) -> (f64, f64) {
         let x_hat = ((x - self.mean) - self.correction) * self.r;
         let of_statistics = VARIANCE / 2.0 * x_hat.abs() + self.variance.sqrt() * self.r;
         let of_rounding = self.rounded * self.r * (x_hat.abs() + 2.0) / SUM_ULPS;
@@ -476,7 +480,7 @@ impl Group {
 }
 
 impl Forward {
-    fn new(
+    pub(super) fn new(
         dst: impl ExactSizeIterator<Item = (f64, f64)>,
         groups: &[Group],
     ) -> Result<Self, Error> {
@@ -512,7 +516,7 @@ fn added(src: &[f64], residual: Option<&[f64]>) -> Result<Option<Vec<f64>>, Erro
 }
 
 /// Values and their scales.
-fn unzip(
+pub(super) fn unzip(
     what: &'static str,
     pairs: impl ExactSizeIterator<Item = (f64, f64)>,
 ) -> Result<(Vec<f64>, Vec<f64>), Error> {

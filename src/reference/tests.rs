@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use safetensors::{Dtype, SafeTensors};
 
 mod forward;
+mod group_norm;
 
 type Slice<'a> = &'a [f64];
 type Index<'a> = &'a dyn Fn(usize) -> usize; // an element's group

@@ -223,6 +223,40 @@ layer_norm_forward/1000x255/f32/rows_read_twice/tiny/max_binding=65536
 layer_norm_forward/9000x68/f32/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_forward/60x2001/f32/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 layer_norm_forward/21x30/residual/f32/{repeats,checked}
+
+# Group norm by each algorithm: groups of one channel and of all, planes that begin anywhere, channels last of any number.
+group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_2,2x12x520/groups_3}/ncx/f32/channels_first/{gpu,tiny}
+group_norm_{backward,forward}/{4x6x20/groups_6,2x40x3/groups_1}/ncx/{f16,bf16-f32}/channels_first/software
+group_norm_{backward,forward}/5x6x27/ncx/groups_3/{f16-f16-f32,f64}/channels_first
+group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,7x12x9/groups_3,3x4x91/groups_1}/ncx/f32/fused_channels_first/{gpu,software}
+group_norm_{backward,forward}/2x6x27/groups_2/ncx/f32/fused_channels_first/gpu
+group_norm_{backward,forward}/{5x6x12/groups_3,3x10x9/groups_5}/ncx/{f16,bf16-bf16-f32,f64}/fused_channels_first
+group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7}/nxc/f32/general/{gpu,tiny}
+group_norm_{backward,forward}/{3x20x12/groups_4,2x9x6/groups_2,3x7x5/groups_5}/nxc/{f16-f32,bf16}/general
+group_norm_{backward,forward}/{1x70x12/groups_3,1x61x6/groups_2,3x1x12/groups_4}/nxc/f32/channels_last
+group_norm_{backward,forward}/{3x12/groups_4,2x5/groups_1}/ncx/f32
+instance_norm_{backward,forward}/{3x5x27,4x8x40}/ncx/f32/{channels_first,fused_channels_first}/gpu
+instance_norm_{backward,forward}/{3x50x8,2x9x5}/nxc/f16-f32/general
+instance_norm_{backward,forward}/2x3x16x17/ncx/bf16
+group_norm_inference/{3x8x40/groups_2/ncx/f32/channels_first,2x6x27/groups_2/ncx/f16-f32,2x37x28/groups_7/nxc/f32/general,1x61x6/groups_2/nxc/bf16}
+# Options, few buffers, buffers.
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_3/{frozen,neither,no_gamma}/f32
+group_norm_backward/4x6x20/ncx/groups_3/{frozen,no_gamma}/f32/channels_first
+group_norm_forward/4x6x20/ncx/groups_3/{no_gamma,no_beta,no_gamma/no_beta}/f32/{channels_first,fused_channels_first}
+group_norm_{backward,forward,inference}/{4x6x20/ncx,3x20x12/nxc}/groups_3/f32/max_storage_buffers=4
+group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32,f16}/{exact,pooled}
+group_norm_backward/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc}/groups_3/{f32,f16}/exact/in_place
+# Numbers that nearly cancel, long sums, windows, what is not a number, the same bits again, empty tensors.
+group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc}/groups_3/f32/{huge_mean,equal}
+group_norm_backward/4x6x50/ncx/groups_3/f32/{tiny_variance,large_mean}
+group_norm_{backward,forward}/{2x2x300001/groups_1/equal,1x5000x3/groups_1/equal,3000x8x4/groups_4}/ncx/f32/channels_first
+group_norm_{backward,forward}/6x32x729/ncx/groups_4/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+group_norm_{backward,forward}/40x12x200/ncx/groups_6/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=65536
+group_norm_{backward,forward}/9x300x32/nxc/groups_4/f32/general/software/max_workgroups=255/windows=65536
+group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc,3x5x6/nxc}/groups_3/f32/{nan,infinite}
+group_norm_{backward,forward}/{5x6x27/ncx,3x9x12/nxc}/groups_2/f32/{repeats,checked}
+group_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/{ncx,nxc}/f32
+instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
 ";
 
 /// The others.
@@ -380,6 +414,29 @@ batch_norm_inference/{3x5x7/ncx,9x7/nxc}/{f32,f16,bf16-f32,f64}/{nan,infinite}
 batch_norm_forward/{2x64x19x19,64x3x100,3x2x5001,70x132x1}/ncx/running/{f32,f16}/{repeats,checked}
 batch_norm_forward/{5x27x33,3001x5,70x132}/nxc/running/{f32,bf16-f32}/{repeats,checked}
 {layer,rms}_norm_forward/{3000x33,500x130,3x20001,4000x1}/residual/{f32,bf16-f32}/{repeats,checked}
+
+# Group norm: shapes of every kind, types, choices.
+group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_2,2x12x517/groups_3,9x30x1/groups_5,5x12x3/groups_12,1x1x1/groups_1}/ncx/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}
+group_norm_{backward,forward}/{3x8x40/groups_4,2x6x27/groups_3,7x12x9/groups_3,3x4x91/groups_1,5x7x31/groups_7,9x15x6/groups_5}/ncx/{f32,f16,f16-f16-f32,bf16-f32,f64}/fused_channels_first/{gpu,software}
+group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7,5x9x12/groups_1,3x7x5/groups_5,2x30x6/groups_3}/nxc/{f32,f16,f16-f16-f32,bf16-f32,f64}/general/{gpu,software,tiny}
+group_norm_{backward,forward}/{1x70x12/groups_3,1x61x6/groups_2,3x1x12/groups_4}/nxc/{f32,f16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+group_norm_inference/{3x8x40/groups_2/ncx,2x6x27/groups_3/ncx,2x37x28/groups_7/nxc,3x7x5/groups_5/nxc}/{,no_gamma}/{,no_beta}/{f32,f16,bf16-bf16-f32,f64}{,/max_storage_buffers=4}
+instance_norm_{backward,forward}/{3x5x27,4x8x40,2x3x16x17,9x4x1}/ncx/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{gpu,software}
+instance_norm_{backward,forward}/{3x50x8,2x9x5,2x6x7x12}/nxc/{f32,f16,bf16-f32,f64}/{gpu,software,tiny}
+group_norm_backward/{4x6x20/ncx,5x6x27/ncx,3x20x12/nxc,2x9x6/nxc}/groups_{1,2,6}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32}
+group_norm_forward/{4x6x20/ncx,5x6x27/ncx,3x20x12/nxc,2x9x6/nxc}/groups_{1,2,6}/{,no_gamma}/{,no_beta}/{f32,f16}{,/max_storage_buffers=4}
+group_norm_{backward,forward}/{2x256x32x32/groups_32/ncx,4x64x56x56/groups_32/ncx,2x320x16x16/groups_32/ncx,2x32x32x256/groups_32/nxc}/{f32,f16-f32,bf16}
+instance_norm_{backward,forward}/{2x64x64x64/ncx,2x64x64x32/nxc}/{f32,f16-f32,bf16}
+group_norm_{backward,forward}/{3x6x7,4x6x20,2x6x513}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{exact,pooled}
+group_norm_backward/{3x6x7,4x6x20,2x6x513}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{in_place,exact/in_place,pooled/in_place}
+group_norm_{backward,forward}/{3x9x6,3x9x12}/nxc/groups_2/{f32,f16,bf16-f32,f64}/{exact,pooled}
+group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc/general,4x51x6/nxc/general}/groups_3/{f32,f64}/{tiny_variance,large_mean,huge_mean,vast,equal}
+group_norm_{backward,forward}/{1x300000x3,1x20000x64,2x40x60001}/ncx/groups_1/f32/equal/{gpu,software}
+group_norm_{backward,forward}/{6x32x729,2x4x30003,500x8x40}/ncx/groups_4/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
+group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{f32,f64}/general/software/windows=131072
+group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{nan,infinite}
+group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite}
+group_norm_{backward,forward}/{2x64x400/ncx,3x200x64/nxc,3x201x6/nxc}/groups_2/{f32,f16}/{repeats,checked}
 ";
 
 /// The list of cases: a share that takes under a minute on a software driver and seconds on a GPU, or the `full` one.

@@ -31,8 +31,10 @@
 //!
 //! | part | means |
 //! |---|---|
-//! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward` | the gradient of an operator |
+//! | `batch_norm_backward`, `layer_norm_backward`, `rms_norm_backward`, `group_norm_backward`, `instance_norm_backward` | the gradient of an operator |
 //! | `batch_norm_forward`, `batch_norm_inference`, `layer_norm_forward`, `rms_norm_forward` | the operator: batch norm in training, or by given statistics |
+//! | `group_norm_forward`, `group_norm_inference`, `instance_norm_forward` | the operator: by the statistics of src, or by given ones |
+//! | `groups_4` | group norm: groups of a sample's channels, one where it is left out; with `ncx` or `nxc` |
 //! | `ncx`, `nxc`, `params_4x1x6` | batch norm: the layout, or the shape of parameters of src's rank |
 //! | `constant` | gradient of batch norm: [`Statistics::Constant`](crate::Statistics::Constant) |
 //! | `running`, `running_unbiased=0.1` | batch norm in training: running statistics, of which variance, and the batch's weight, 0.25 where it is left out |
@@ -86,6 +88,9 @@ mod batch_norm_inference;
 mod case;
 mod channels;
 mod expected;
+mod group_norm;
+mod group_norm_forward;
+mod groups;
 mod layer_norm;
 mod layer_norm_forward;
 mod list;

@@ -4,6 +4,9 @@ use super::batch_norm::BatchNormBackward;
 use super::batch_norm_forward::BatchNormForward;
 use super::batch_norm_inference::BatchNormInference;
 use super::expected::Expected;
+use super::group_norm::GroupNormBackward;
+use super::group_norm_forward::GroupNormForward;
+use super::groups::Groups;
 use super::layer_norm::LayerNormBackward;
 use super::layer_norm_forward::LayerNormForward;
 use super::numbers::Numbers;
@@ -76,11 +79,14 @@ pub(super) enum Problem {
     LayerForward(LayerNormForward),
     RmsBackward(RmsNormBackward),
     RmsForward(RmsNormForward),
+    /// Of group norm or instance norm.
+    GroupBackward(GroupNormBackward),
+    GroupForward(GroupNormForward),
 }
 
 impl Problem {
     /// The names of all operators.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 12] = [
         BatchNormBackward::NAME,
         BatchNormForward::NAME,
         BatchNormInference::NAME,
@@ -88,6 +94,11 @@ impl Problem {
         LayerNormForward::NAME,
         RmsNormBackward::NAME,
         RmsNormForward::NAME,
+        GroupNormBackward::NAME,
+        GroupNormBackward::INSTANCE,
+        GroupNormForward::NAME,
+        GroupNormForward::INFERENCE,
+        GroupNormForward::INSTANCE,
     ];
 
     pub fn new(operator: &str, shape: &[usize]) -> Option<Self> {
@@ -99,6 +110,19 @@ impl Problem {
             LayerNormForward::NAME => Self::LayerForward(LayerNormForward::new(shape)),
             RmsNormBackward::NAME => Self::RmsBackward(RmsNormBackward::new(shape)),
             RmsNormForward::NAME => Self::RmsForward(RmsNormForward::new(shape)),
+            GroupNormBackward::NAME => {
+                Self::GroupBackward(GroupNormBackward::new(Groups::new(shape)))
+            }
+            GroupNormBackward::INSTANCE => {
+                Self::GroupBackward(GroupNormBackward::new(Groups::of_channels(shape)))
+            }
+            GroupNormForward::NAME => Self::GroupForward(GroupNormForward::new(Groups::new(shape))),
+            GroupNormForward::INFERENCE => {
+                Self::GroupForward(GroupNormForward::inference(Groups::new(shape)))
+            }
+            GroupNormForward::INSTANCE => {
+                Self::GroupForward(GroupNormForward::new(Groups::of_channels(shape)))
+            }
             _ => return None,
         })
     }
@@ -112,6 +136,8 @@ impl Problem {
             Self::LayerForward(operator) => operator,
             Self::RmsBackward(operator) => operator,
             Self::RmsForward(operator) => operator,
+            Self::GroupBackward(operator) => operator,
+            Self::GroupForward(operator) => operator,
         }
     }
 
@@ -124,6 +150,8 @@ impl Problem {
             Self::LayerForward(operator) => operator,
             Self::RmsBackward(operator) => operator,
             Self::RmsForward(operator) => operator,
+            Self::GroupBackward(operator) => operator,
+            Self::GroupForward(operator) => operator,
         }
     }
 

@@ -12,6 +12,7 @@ mod determinism;
 mod devices;
 mod forward;
 mod forward_operators;
+mod group_norm;
 mod layer_norm;
 mod operators;
 mod oracles;

@@ -2,7 +2,7 @@
 
 use super::sets::Case;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use wgpu_norm::{BatchNormOptions, LayerNormOptions, RmsNormOptions};
+use wgpu_norm::{BatchNormOptions, GroupNormOptions, LayerNormOptions, RmsNormOptions};
 
 /// Added to variances, and to means of squares.
 const EPSILON: f64 = 1e-5;
@@ -17,6 +17,10 @@ pub enum Op {
     BatchNormInference,
     LayerNormForward,
     RmsNormForward,
+    GroupNorm,
+    GroupNormForward,
+    InstanceNorm,
+    InstanceNormForward,
 }
 
 /// What an operator normalizes together.
@@ -24,10 +28,12 @@ pub enum Op {
 pub enum Groups {
     Channels,
     Rows,
+    /// Some channels of one sample.
+    OfSamples,
 }
 
 impl Op {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::BatchNorm,
         Self::LayerNorm,
         Self::RmsNorm,
@@ -35,10 +41,14 @@ impl Op {
         Self::BatchNormInference,
         Self::LayerNormForward,
         Self::RmsNormForward,
+        Self::GroupNorm,
+        Self::GroupNormForward,
+        Self::InstanceNorm,
+        Self::InstanceNormForward,
     ];
 
     /// Those that are measured where none is named: results of other versions stay comparable.
-    pub const GRADIENTS: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
+    pub const USUAL: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -49,6 +59,10 @@ impl Op {
             Self::BatchNormInference => "batch-norm-inference",
             Self::LayerNormForward => "layer-norm-forward",
             Self::RmsNormForward => "rms-norm-forward",
+            Self::GroupNorm => "group-norm",
+            Self::GroupNormForward => "group-norm-forward",
+            Self::InstanceNorm => "instance-norm",
+            Self::InstanceNormForward => "instance-norm-forward",
         }
     }
 
@@ -58,11 +72,15 @@ impl Op {
             Self::LayerNorm | Self::LayerNormForward | Self::RmsNorm | Self::RmsNormForward => {
                 Groups::Rows
             }
+            Self::GroupNorm
+            | Self::GroupNormForward
+            | Self::InstanceNorm
+            | Self::InstanceNormForward => Groups::OfSamples,
         }
     }
 
     pub fn is_gradient(self) -> bool {
-        Self::GRADIENTS.contains(&self)
+        Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
     }
 
     /// Tensors of src's size that it reads or writes.
@@ -107,6 +125,16 @@ pub fn layer_norm_options(case: &Case) -> LayerNormOptions {
         epsilon: EPSILON,
         param_grads: case.param_grads,
         ..LayerNormOptions::default()
+    }
+}
+
+/// Of instance norm, too, which has a group for each channel.
+pub fn group_norm_options(case: &Case) -> GroupNormOptions {
+    GroupNormOptions {
+        epsilon: EPSILON,
+        data_format: case.data_format.unwrap_or_default(),
+        param_grads: case.param_grads,
+        ..GroupNormOptions::new(case.channel_groups())
     }
 }
 

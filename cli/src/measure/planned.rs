@@ -1,13 +1,17 @@
 //! A case's plan, bound to buffers.
 
-use super::operators::{Op, batch_norm_options, layer_norm_options, rms_norm_options};
+use super::operators::{
+    Op, batch_norm_options, group_norm_options, layer_norm_options, rms_norm_options,
+};
 use super::sets::Case;
 use super::subject::Tensors;
 use wgpu_norm::{
     BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormForwardBuffers,
     BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceBuffers,
-    BatchNormInferencePlan, Bound, BufferRange, Error, GpuBatchNorm, GpuContext, GpuLayerNorm,
-    GpuRmsNorm, LayerNormBackwardBuffers, LayerNormBackwardPlan, LayerNormForwardBuffers,
+    BatchNormInferencePlan, Bound, BufferRange, Error, GpuBatchNorm, GpuContext, GpuGroupNorm,
+    GpuLayerNorm, GpuRmsNorm, GroupNormBackwardBuffers, GroupNormBackwardPlan,
+    GroupNormForwardBuffers, GroupNormForwardOperands, GroupNormForwardPlan,
+    LayerNormBackwardBuffers, LayerNormBackwardPlan, LayerNormForwardBuffers,
     LayerNormForwardOperands, LayerNormForwardPlan, RmsNormBackwardBuffers, RmsNormBackwardPlan,
     RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan,
 };
@@ -31,6 +35,8 @@ enum Plan {
     LayerNormForward(Box<LayerNormForwardPlan>),
     RmsNorm(Box<RmsNormBackwardPlan>),
     RmsNormForward(Box<RmsNormForwardPlan>),
+    GroupNorm(Box<GroupNormBackwardPlan>),
+    GroupNormForward(Box<GroupNormForwardPlan>),
 }
 
 /// Plans of different types say the same of themselves.
@@ -52,6 +58,7 @@ impl Planned {
         let batch_norm = || GpuBatchNorm::new(gpu, batch_norm_options(case));
         let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
         let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
+        let group_norm = || GpuGroupNorm::new(gpu, group_norm_options(case));
         Ok(match case.op {
             Op::BatchNorm => planned!(BatchNorm, batch_norm()?.plan_backward(&dims, types, true)?),
             Op::BatchNormForward => {
@@ -86,6 +93,17 @@ impl Planned {
                 };
                 let plan = rms_norm()?.plan_forward(&dims, types, operands)?;
                 planned!(RmsNormForward, plan)
+            }
+            Op::GroupNorm | Op::InstanceNorm => {
+                planned!(GroupNorm, group_norm()?.plan_backward(&dims, types, true)?)
+            }
+            Op::GroupNormForward | Op::InstanceNormForward => {
+                let operands = GroupNormForwardOperands {
+                    gamma: true,
+                    beta: true,
+                };
+                let plan = group_norm()?.plan_forward(&dims, types, operands)?;
+                planned!(GroupNormForward, plan)
             }
         })
     }
@@ -191,6 +209,32 @@ impl Planned {
                     dst: result,
                     sum: None,
                     mean_square: Some(variance),
+                    workspace: None,
+                },
+            ),
+            Plan::GroupNorm(plan) => plan.bind(
+                gpu,
+                &GroupNormBackwardBuffers {
+                    src,
+                    diff_dst,
+                    mean,
+                    variance,
+                    gamma,
+                    diff_src: result,
+                    diff_gamma,
+                    diff_beta,
+                    workspace: None,
+                },
+            ),
+            Plan::GroupNormForward(plan) => plan.bind(
+                gpu,
+                &GroupNormForwardBuffers {
+                    src,
+                    gamma,
+                    beta,
+                    dst: result,
+                    mean,
+                    variance,
                     workspace: None,
                 },
             ),

@@ -9,7 +9,7 @@ use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
 #[derive(Debug, Args)]
 pub struct Selection {
     /// The operators, separated by commas: gradients by the layer's name alone, forward passes, or all [default: the
-    /// gradients; batch-norm with --shape]
+    /// gradients of batch, layer and RMS norm; batch-norm with --shape]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops())]
     pub op: Vec<Ops>,
     /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
@@ -17,7 +17,7 @@ pub struct Selection {
         value_parser = choice::<DataFormat>(), ignore_case = true)]
     pub data_format: Vec<DataFormat>,
     /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224;
-    /// for layer and RMS norm the last axis is normalized
+    /// for layer and RMS norm the last axis is normalized; group norm has 32 groups, or the most below that share C
     #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
     pub shape: Vec<Shape>,
     /// Of batch norm's gradient: whether the gradient flows through mean and variance
@@ -58,7 +58,7 @@ impl Selection {
         dtypes: &[DType],
     ) -> Vec<Case> {
         let ops: Vec<Op> = match (self.op.as_slice(), self.shape.as_slice()) {
-            ([], []) => Op::GRADIENTS.into(),
+            ([], []) => Op::USUAL.into(),
             ([], _) => vec![Op::BatchNorm],
             (ops, _) => ops.iter().flat_map(Ops::iter).collect(),
         };
@@ -105,8 +105,8 @@ impl Selection {
         let formats = formats.iter().copied().map(Some);
         match (op.groups(), shape.0.len()) {
             (Groups::Rows, _) => vec![None],
-            (Groups::Channels, 2) => formats.take(1).collect(),
-            (Groups::Channels, _) => formats.collect(),
+            (Groups::Channels | Groups::OfSamples, 2) => formats.take(1).collect(),
+            (Groups::Channels | Groups::OfSamples, _) => formats.collect(),
         }
     }
 }

@@ -94,6 +94,21 @@ impl Set {
                 &[&[8192, 4096], &[65536, 768], &[1048576, 64], &[512, 50257]]
             }
             (Self::Small, Groups::Rows) => &[&[257, 768], &[128, 1, 1024]],
+            // Diffusion models, detectors, style transfer.
+            (Self::Software, Groups::OfSamples) => &[
+                &[8, 256, 64, 64],
+                &[32, 64, 56, 56],
+                &[2, 320, 64, 64],
+                &[8, 1280, 16, 16],
+            ],
+            (Self::Gpu, Groups::OfSamples) => &[
+                &[8, 256, 64, 64],
+                &[32, 64, 56, 56],
+                &[16, 320, 64, 64],
+                &[16, 1280, 16, 16],
+                &[2, 128, 512, 512],
+            ],
+            (Self::Small, Groups::OfSamples) => &[&[1, 320, 32, 32], &[1, 64, 57, 57]],
         }
     }
 
@@ -116,6 +131,9 @@ impl Set {
                 &[65536, 64],
             ],
             (Self::Gpu, Groups::Rows) => &[&[8192, 4096], &[65536, 768]],
+            (Self::Software | Self::Gpu, Groups::OfSamples) => {
+                &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
+            }
             // Few enough.
             (Self::Small, _) => self.shapes(op),
         }
@@ -199,7 +217,26 @@ impl Case {
                 let columns = shape.last().map_or(1, |&c| c as u64);
                 (self.elements() / columns.max(1), columns)
             }
+            Groups::OfSamples => {
+                let samples = shape.first().map_or(1, |&n| n as u64);
+                let channels = shape.get(1).map_or(1, |&c| c as u64);
+                (samples * self.channel_groups() as u64, channels)
+            }
         }
+    }
+
+    /// Groups of a sample's channels: of instance norm one for each, of group norm 32, as most networks have it, or the
+    /// most below that divide the channels.
+    pub fn channel_groups(&self) -> usize {
+        let channels = self.shape.0.get(1).map_or(1, |&c| c.max(1));
+        let most = match self.op {
+            Op::InstanceNorm | Op::InstanceNormForward => channels,
+            _ => channels.min(32),
+        };
+        let mut groups = (1..=most).rev();
+        groups
+            .find(|&groups| channels.is_multiple_of(groups))
+            .unwrap_or(1)
     }
 
     /// The parameters' element type.
@@ -301,6 +338,8 @@ mod tests {
             (Op::BatchNormForward, batch, 3),
             (Op::BatchNormInference, batch, 2),
             (Op::LayerNormForward, batch, 3),
+            (Op::GroupNorm, batch, 5),
+            (Op::InstanceNormForward, batch, 3),
         ] {
             assert_eq!(case(op, statistics).copied_bytes(), times * 64, "{op:?}");
         }

@@ -1,11 +1,14 @@
 //! Calls with a case's tensors in host memory.
 
-use super::operators::{Op, batch_norm_options, layer_norm_options, rms_norm_options};
+use super::operators::{
+    Op, batch_norm_options, group_norm_options, layer_norm_options, rms_norm_options,
+};
 use super::sets::Case;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs, Element, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardArgs,
-    LayerNormForwardArgs, ParamOf, RmsNormBackwardArgs, RmsNormForwardArgs,
+    GpuBatchNorm, GpuContext, GpuGroupNorm, GpuLayerNorm, GpuRmsNorm, GroupNormBackwardArgs,
+    GroupNormForwardArgs, LayerNormBackwardArgs, LayerNormForwardArgs, ParamOf,
+    RmsNormBackwardArgs, RmsNormForwardArgs,
 };
 
 /// A case's tensors.
@@ -29,6 +32,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
         let batch_norm = || GpuBatchNorm::new(gpu, batch_norm_options(case));
         let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
         let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
+        let group_norm = || GpuGroupNorm::new(gpu, group_norm_options(case));
         match case.op {
             Op::BatchNorm => pollster::block_on(batch_norm()?.backward(BatchNormBackwardArgs {
                 shape,
@@ -97,6 +101,26 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                 keep_statistics: true,
             }))
             .map(drop),
+            Op::GroupNorm | Op::InstanceNorm => {
+                pollster::block_on(group_norm()?.backward(GroupNormBackwardArgs {
+                    shape,
+                    src,
+                    diff_dst,
+                    mean,
+                    variance,
+                    gamma,
+                }))
+                .map(drop)
+            }
+            Op::GroupNormForward | Op::InstanceNormForward => {
+                pollster::block_on(group_norm()?.forward(GroupNormForwardArgs {
+                    shape,
+                    src,
+                    gamma,
+                    beta,
+                }))
+                .map(drop)
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | module | knows |
 //! |---|---|
-//! | `batch_norm`, `layer_norm`, `rms_norm` | an operator's passes: their flags, their tensors and what shapes they have |
+//! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm` (and instance norm) | an operator's passes: their flags, their tensors and what shapes they have |
 //! | `rows` | what the operators over rows share |
 //! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
 //! | `operator`, `tensors` | what all share, from tensors in the file to results |
@@ -10,6 +10,7 @@
 mod batch_norm;
 mod forward;
 mod gradients;
+mod group_norm;
 mod layer_norm;
 mod operator;
 mod rms_norm;
@@ -29,6 +30,10 @@ pub enum Operators {
     LayerNormForward(layer_norm::forward::LayerNormForward),
     RmsNormBackward(rms_norm::backward::RmsNormBackward),
     RmsNormForward(rms_norm::forward::RmsNormForward),
+    GroupNormBackward(group_norm::backward::GroupNormBackward),
+    GroupNormForward(group_norm::forward::GroupNormForward),
+    InstanceNormBackward(group_norm::backward::InstanceNormBackward),
+    InstanceNormForward(group_norm::forward::InstanceNormForward),
 }
 
 impl Operators {
@@ -42,6 +47,10 @@ impl Operators {
             Self::LayerNormForward(command) => layer_norm::forward::run(command, gpu),
             Self::RmsNormBackward(command) => rms_norm::backward::run(command, gpu),
             Self::RmsNormForward(command) => rms_norm::forward::run(command, gpu),
+            Self::GroupNormBackward(command) => group_norm::backward::run(command, gpu),
+            Self::GroupNormForward(command) => group_norm::forward::run(command, gpu),
+            Self::InstanceNormBackward(command) => group_norm::backward::run_instance(command, gpu),
+            Self::InstanceNormForward(command) => group_norm::forward::run_instance(command, gpu),
         }
     }
 }

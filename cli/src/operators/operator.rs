@@ -22,6 +22,11 @@ pub trait Operator {
         vec![]
     }
 
+    /// The shape of parameters' gradients among the results.
+    fn params_shape(&self, arguments: &Arguments) -> Vec<usize> {
+        arguments.params_shape().to_vec()
+    }
+
     /// Refuses what cannot be computed, by shapes and element types alone.
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error>;
 
@@ -93,8 +98,9 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         None
     };
     let statistics_shape = operator.statistics_shape(arguments);
+    let params_shape = operator.params_shape(arguments);
     let outputs: Vec<_> = outputs(&results.data, shape)
-        .chain(outputs(&results.params, arguments.params_shape()))
+        .chain(outputs(&results.params, &params_shape))
         .chain(outputs(&results.statistics, &statistics_shape))
         .collect();
     let attributes = operator.attributes();

@@ -67,7 +67,7 @@ mod tests {
             kinds.len()
         };
         // Two formats of batch norm, and one of each operator over rows.
-        let formats = 1 + Op::GRADIENTS.len();
+        let formats = 1 + Op::USUAL.len();
         assert_eq!(kinds(&all[..5]), formats);
         // But for small shapes of the other types, these are all.
         assert_eq!(kinds(&all[..50]), 4 * formats);

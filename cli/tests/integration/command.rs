@@ -11,6 +11,7 @@ use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 mod batch_norm_forward;
 mod broadcast;
 mod files;
+mod group_norm;
 mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less

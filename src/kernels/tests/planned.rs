@@ -1,14 +1,14 @@
 //! Kernels as plans ask for them, of a set of shapes that takes every kernel: for the compilers of GPUs, which are too
 //! slow for every variant there is.
 
-use crate::geometry::Grid;
+use crate::geometry::{Grid, group_norm_layout};
 use crate::kernels::{Access, Body, Variant};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::plan::{
-    self, BatchNormForward, BatchNormInference, BatchNormProblem, LayerNormProblem, Phases, Plan,
-    RowsForward,
+    self, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass, GroupNormProblem,
+    LayerNormProblem, Phases, Plan, RowsForward,
 };
-use crate::{DType, DTypes, ParamGrads, Profile, Shards, Statistics, Tuning};
+use crate::{DType, DTypes, DataFormat, ParamGrads, Profile, Shards, Statistics, Tuning};
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
 pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {
@@ -168,8 +168,41 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
     let over_rows = shapes.into_iter().flat_map(|shape| by_rows(shape, profile));
     let with_few_bindings = by_rows((4096, 769), &few_bindings);
     let batch_norms = grids.into_iter().flat_map(batch_norm);
+    let group_norm = |(shape, format): (&[usize], DataFormat)| {
+        let groups = group_norm_layout(shape, format, 32).unwrap();
+        let param_grads = ParamGrads::Both;
+        [
+            ("group norm", GroupNormPass::Backward { param_grads }),
+            (
+                "group norm forward",
+                GroupNormPass::Forward { has_beta: true },
+            ),
+            (
+                "group norm inference",
+                GroupNormPass::Inference { has_beta: true },
+            ),
+        ]
+        .map(|(operator, pass)| {
+            let problem = GroupNormProblem {
+                groups,
+                types,
+                has_gamma: true,
+                epsilon: 1e-5,
+                pass,
+            };
+            let what = format!("{operator} {shape:?} {format}");
+            (what, plan::group_norm(profile, &problem).unwrap())
+        })
+    };
+    let group_norms = [
+        (&[8, 256, 64, 64][..], DataFormat::Ncx),
+        (&[32, 64, 56, 56], DataFormat::Ncx),
+        (&[32, 64, 35, 35], DataFormat::Ncx),
+        (&[8, 64, 64, 256], DataFormat::Nxc),
+    ];
     batch_norms
         .chain(over_rows)
         .chain(with_few_bindings)
+        .chain(group_norms.into_iter().flat_map(group_norm))
         .collect()
 }

@@ -5,11 +5,16 @@
 //! beside f64. So are running statistics, although PyTorch converts those of a whole model in f16 or bf16, too.
 
 mod batch_norm;
+mod group_norm;
 mod layer_norm;
 
 pub use batch_norm::{
     NativeBatchNorm, NativeBatchNormBackward, NativeBatchNormBackwardInputs, NativeBatchNormInputs,
     NativeBatchNormOutputs,
+};
+pub use group_norm::{
+    NativeGroupNorm, NativeGroupNormBackward, NativeGroupNormBackwardInputs, NativeGroupNormInputs,
+    NativeGroupNormOutputs,
 };
 pub use layer_norm::{
     NativeLayerNorm, NativeLayerNormBackward, NativeLayerNormBackwardInputs, NativeLayerNormInputs,
@@ -19,7 +24,7 @@ pub use layer_norm::{
 use crate::operators::given;
 use crate::{Error, Grads, ParamGrads};
 
-/// The outputs of [`NativeBatchNormBackward`] and [`NativeLayerNormBackward`], in host memory: those of the output mask.
+/// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory: those of the output mask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradOutputs<T, P> {
     /// Gradient with respect to input, of its shape.

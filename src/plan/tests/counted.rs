@@ -3,9 +3,10 @@
 use super::{Random, check_loops, is_set};
 use crate::kernels::{Access, Body, Kernel, Variant};
 use crate::plan::{
-    Dispatch, Plan, batch_norm, batch_norm_forward, batch_norm_inference, layer_norm, rows_forward,
+    Dispatch, GroupNormProblem, Plan, batch_norm, batch_norm_forward, batch_norm_inference,
+    group_norm, layer_norm, rows_forward,
 };
-use crate::{Algorithm, DeviceOptions, GpuContext, Profile};
+use crate::{Algorithm, DType, DataFormat, DeviceOptions, GpuContext, Profile};
 use std::collections::{BTreeMap, HashMap};
 
 /// A kernel's text in which every loop counts, and the largest count of all invocations is left in a buffer.
@@ -267,6 +268,13 @@ fn kernels_make_no_more_iterations_than_plans_say() {
         let forward = random.forward(&of_batch);
         let inference = random.inference(&of_batch);
         let rows = random.rows_forward(&of_layer);
+        let grid = random.grid_of(1 << 20);
+        let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
+        let of_groups = random.group_norm(grid, format);
+        let of_groups = GroupNormProblem {
+            types: DType::F32.into(),
+            ..of_groups
+        };
         let plans = [
             check_loops(batch_norm(&profile, &of_batch), &of_batch, &profile),
             check_loops(batch_norm_forward(&profile, &forward), &forward, &profile),
@@ -277,6 +285,7 @@ fn kernels_make_no_more_iterations_than_plans_say() {
             ),
             check_loops(layer_norm(&profile, &of_layer), &of_layer, &profile),
             check_loops(rows_forward(&profile, &rows), &rows, &profile),
+            check_loops(group_norm(&profile, &of_groups), &of_groups, &profile),
         ];
         for plan in plans.iter().flatten() {
             for (dispatch, made) in counter.count(plan) {

@@ -170,10 +170,14 @@ fn statistics_are_exact() {
 }
 
 /// A forward pass, as far as its derivatives go.
-type Pass<'a> = &'a dyn Fn(Slice, Slice, Slice) -> Vec<f64>; // dst of src, gamma, beta
+pub(super) type Pass<'a> = &'a dyn Fn(Slice, Slice, Slice) -> Vec<f64>; // dst of src, gamma, beta
 
 /// Central differences of Σ diff_dst·dst. An empty diff_beta means that there is no beta.
-fn check_derivatives(g: &Gradients, pass: Pass, [src, diff_dst, gamma, beta]: [Slice; 4]) {
+pub(super) fn check_derivatives(
+    g: &Gradients,
+    pass: Pass,
+    [src, diff_dst, gamma, beta]: [Slice; 4],
+) {
     let loss = |at: [Slice; 3]| -> f64 {
         let dst = pass(at[0], at[1], at[2]);
         dst.iter().zip(diff_dst).map(|(y, dy)| y * dy).sum()

@@ -1,0 +1,141 @@
+//! `wgpu-norm group-norm-forward` and `instance-norm-forward`.
+
+use super::super::forward;
+use super::super::operator::{self, Operator};
+use super::super::tensors::{Arguments, Values};
+use super::{GroupArgs, LayerArgs};
+use crate::args::GpuArgs;
+use crate::check::Expected;
+use crate::failure::Failure;
+use crate::input::Input;
+use crate::job::Job;
+use clap::Args;
+use wgpu_norm::{
+    Element, Error, GpuContext, GpuGroupNorm, GroupNormForwardArgs, GroupNormForwardOperands,
+    GroupNormOptions, ParamOf, reference,
+};
+
+/// Group normalization
+///
+/// IN holds the tensor src and, optionally, gamma and beta; tensors of other names are ignored. OUT receives dst, which is
+/// gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type, and mean and variance (biased) of each
+/// group, as group-norm-backward takes them. mean and variance are of shape [N, G], gamma and beta of [C].
+///
+/// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon. There, op other than
+/// group_norm_forward is a warning.
+#[derive(Debug, Args)]
+pub struct GroupNormForward {
+    #[command(flatten)]
+    group: GroupArgs,
+}
+
+/// Instance normalization
+///
+/// IN holds the tensor src and, optionally, gamma and beta; tensors of other names are ignored. OUT receives dst, which is
+/// gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type, and mean and variance (biased) of each
+/// channel of each sample, as instance-norm-backward takes them. mean and variance are of shape [N, C], gamma and beta of
+/// [C].
+///
+/// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon. There, op other than
+/// instance_norm_forward is a warning.
+#[derive(Debug, Args)]
+pub struct InstanceNormForward {
+    #[command(flatten)]
+    layer: LayerArgs,
+}
+
+/// The operator with its attributes; of instance norm there is a group for each channel.
+struct Forward<const INSTANCE: bool>(GroupNormOptions);
+
+/// Runs the subcommand of group norm.
+pub fn run(command: &GroupNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.group.layer.files, Forward::<false>::NAME)?;
+    let options = command.group.options(&job.input)?;
+    let arguments = arguments(&job.input)?;
+    super::check_shapes(&arguments, &options)?;
+    operator::run(job, gpu, &Forward::<false>(options), &arguments)
+}
+
+/// Runs the subcommand of instance norm.
+pub fn run_instance(command: &InstanceNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Forward::<true>::NAME)?;
+    let arguments = arguments(&job.input)?;
+    let options = command.layer.of_channels(&job.input, &arguments)?;
+    super::check_shapes(&arguments, &options)?;
+    operator::run(job, gpu, &Forward::<true>(options), &arguments)
+}
+
+fn arguments(input: &Input) -> Result<Arguments, Failure> {
+    let mut arguments = Arguments::find(input, &[], &[])?;
+    arguments.params.extend(input.optional("gamma")?);
+    arguments.params.extend(input.optional("beta")?);
+    Ok(arguments)
+}
+
+impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
+    const NAME: &'static str = match INSTANCE {
+        true => "instance_norm_forward",
+        false => "group_norm_forward",
+    };
+
+    fn attributes(&self) -> String {
+        super::attributes(&self.0)
+    }
+
+    fn statistics_shape(&self, arguments: &Arguments) -> Vec<usize> {
+        let [statistics, _] = super::shapes(arguments.src.shape(), &self.0);
+        statistics
+    }
+
+    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
+        let layer = GpuGroupNorm::new(gpu, self.0)?;
+        let operands = GroupNormForwardOperands {
+            gamma: arguments.has("gamma"),
+            beta: arguments.has("beta"),
+        };
+        let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
+        plan.map(drop)
+    }
+
+    fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+    ) -> Result<Values<T, P, S>, Error> {
+        let layer = GpuGroupNorm::new(gpu, self.0)?;
+        let output = layer.forward_with_statistics(GroupNormForwardArgs {
+            shape,
+            src: values.data("src"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+        });
+        let output = pollster::block_on(output)?;
+        Ok(Values {
+            data: vec![("dst", output.dst)],
+            params: vec![],
+            statistics: vec![("mean", output.mean), ("variance", output.variance)],
+        })
+    }
+
+    fn reference(
+        &self,
+        shape: &[usize],
+        values: &Values<f64, f64, f64>,
+    ) -> Result<Vec<Expected>, Error> {
+        let layer = reference::GroupNormForward {
+            shape,
+            data_format: self.0.data_format,
+            groups: self.0.groups,
+            src: values.data("src"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+            epsilon: self.0.epsilon,
+        };
+        layer.forward().map(forward::expected)
+    }
+}

@@ -1,0 +1,81 @@
+// Puts the sums of channels together that share statistics: groups of `group_channels` channels, side by side, of all
+// samples. For the elementwise pass it writes what a channel c needs of its group:
+// of a gradient workspace[means + c] = (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and
+// b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
+// of a forward pass workspace[means + c] = (shift, δ, r · gamma, beta), where the statistics are the group's.
+//
+// `threads` invocations, a constant of the text and a power of two, share four groups. The sums of channel c are
+// workspace[sums + c]; the gradient's cell is workspace[stats + c].
+//
+// Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass read; workspace read and written.
+// Moves a record of each channel in, of a gradient two, and one out.
+//
+// Needs: tiles, body, records, scalars, one_cell.
+
+var<workgroup> shared_sums: array<Sums, workgroup_size>;
+
+@compute @workgroup_size(workgroup_size)
+fn combine_groups(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let vec4_index = tile_of(workgroup) * (workgroup_size / threads) + local / threads;
+    // Past the last group, that one stands in.
+    let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.groups - 1u));
+    let first = group * uniforms.group_channels;
+
+    // In two tiers, as finish.wgsl does it.
+    var total = Sums();
+    var some = Sums();
+    var count_added = 0u;
+    for (var k = local % threads; k < uniforms.group_channels; k += threads) {
+        let channel = first + vec4(k);
+        some = merge(some, weigh(own_sums(channel), cell_at(channel).gamma));
+        count_added++;
+        if count_added % 32u == 0u {
+            total = merge(total, some);
+            some = Sums();
+        }
+    }
+    total = merge(total, some);
+
+    if threads > 1u {
+        shared_sums[local] = total;
+        workgroupBarrier();
+        for (var stride = threads / 2u; stride > 0u; stride /= 2u) {
+            if local % threads < stride {
+                shared_sums[local] = merge(shared_sums[local], shared_sums[local + stride]);
+            }
+            workgroupBarrier();
+        }
+        total = shared_sums[local - local % threads];
+    }
+    if 4u * vec4_index >= uniforms.groups { return; }
+
+    let count = min(4u, uniforms.groups - 4u * vec4_index);
+    for (var k = local % threads; k < uniforms.group_channels; k += threads) {
+        let channel = first + vec4(k);
+        let words = derived_of_group(cell_at(channel), own_sums(channel), total, scalars());
+        for (var i = 0u; i < count; i++) {
+            store_workspace(uniforms.means + channel[i], real4(words.x[i], words.y[i], words.z[i], words.w[i]));
+        }
+    }
+}
+
+fn own_sums(channel: vec4<u32>) -> Sums {
+    return sums_of(load_records(vec4(uniforms.sums) + channel));
+}
+
+// What is known of four channels before their sums.
+fn cell_at(channel: vec4<u32>) -> Cell {
+    if statistics_given { return cell_of(load_records(vec4(uniforms.stats) + channel)); }
+    let a = params_of(channel.x);
+    let b = params_of(channel.y);
+    let c = params_of(channel.z);
+    let d = params_of(channel.w);
+    let params = Params(
+        real4(a.gamma.x, b.gamma.x, c.gamma.x, d.gamma.x),
+        real4(a.beta.x, b.beta.x, c.beta.x, d.beta.x),
+    );
+    return with_params(statistics_of(0u, uniforms.epsilon), params);
+}

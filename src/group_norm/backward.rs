@@ -1,0 +1,111 @@
+//! The gradient of group normalization.
+
+use super::GpuGroupNorm;
+use crate::element::types;
+use crate::kernels::Tensor;
+use crate::operands::operands;
+use crate::plan::GroupNormPass;
+use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+
+/// Tensors of a group-norm gradient, in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNormBackwardArgs<'a, T, P, S = P> {
+    /// Shape of src, diff_dst and diff_src: rank 2 to 8. With an axis of size 0 there are no elements, and the parameter
+    /// gradients are 0.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of each group, `[N, G]`.
+    pub mean: &'a [S],
+    /// Biased variance of each group, `[N, G]`. From a saved rstd = 1/√(variance + epsilon) it is 1/rstd² − epsilon.
+    pub variance: &'a [S],
+    /// Scale of each channel, `[C]`. Without it gamma is 1.
+    pub gamma: Option<&'a [P]>,
+}
+
+impl GpuGroupNorm {
+    /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and [`Error::Argument`] if the groups do not
+    /// divide the channels.
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: GroupNormBackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.backward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
+    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        args: GroupNormBackwardArgs<'_, T, P, S>,
+    ) -> Result<Grads<T, P>, Error> {
+        let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
+        let epsilon = self.options.epsilon;
+        host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
+        let inputs = [
+            Some(host::Input::new(Tensor::Src, args.src)),
+            Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),
+            Some(host::Input::new(Tensor::Mean, args.mean)),
+            Some(host::Input::new(Tensor::Variance, args.variance)),
+            host::Input::given(Tensor::Gamma, args.gamma),
+        ];
+        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
+        host::backward(&self.gpu, &plan.plan, &inputs).await
+    }
+
+    /// Plans the gradient of device buffers: the first of the three stages that
+    /// [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan) describes.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward) that follow from shapes and types.
+    pub fn plan_backward(
+        &self,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        has_gamma: bool,
+    ) -> Result<GroupNormBackwardPlan, Error> {
+        let param_grads = self.options.param_grads;
+        let pass = GroupNormPass::Backward { param_grads };
+        let plan = self.plan(shape, types.into(), has_gamma, pass)?;
+        Ok(GroupNormBackwardPlan { plan })
+    }
+}
+
+operands! {
+    /// What a group-norm gradient dispatches for one shape and its element types.
+    ///
+    /// variance + epsilon is not checked here, for nothing is read back: a group where it is not above 0 becomes NaN or
+    /// infinite.
+    plan GroupNormBackwardPlan;
+    /// The caller's buffers of a group-norm gradient.
+    ///
+    /// Ranges must not overlap where one of them is written, with one exception: diff_src may be exactly diff_dst.
+    buffers GroupNormBackwardBuffers;
+    sizes GroupNormBackwardSizes;
+    /// The layer's input.
+    src: Src always;
+    /// Gradient of the loss with respect to the layer's output.
+    diff_dst: DiffDst always;
+    /// Mean of each group.
+    mean: Mean always;
+    /// Biased variance of each group.
+    variance: Variance always;
+    /// Scale of each channel; given exactly if the plan was made with gamma.
+    gamma: Gamma maybe;
+    /// Written: gradient with respect to src.
+    diff_src: DiffSrc always;
+    /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
+    diff_gamma: DiffGamma maybe;
+    /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
+    diff_beta: DiffBeta maybe;
+}

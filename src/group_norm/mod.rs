@@ -1,0 +1,145 @@
+//! Group normalization.
+
+mod backward;
+mod forward;
+mod inference;
+
+pub use backward::{
+    GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormBackwardPlan, GroupNormBackwardSizes,
+};
+pub use forward::{
+    GroupNormForwardArgs, GroupNormForwardBuffers, GroupNormForwardOperands, GroupNormForwardPlan,
+    GroupNormForwardSizes, GroupNormOutput,
+};
+pub use inference::{
+    GroupNormInferenceArgs, GroupNormInferenceBuffers, GroupNormInferencePlan,
+    GroupNormInferenceSizes,
+};
+
+use crate::options::check_epsilon;
+use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
+use crate::{DType, DTypes, DataFormat, Error, GpuContext, ParamGrads, geometry};
+
+/// What a [`GpuGroupNorm`] computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupNormOptions {
+    /// Groups of a sample's channels, each of channels side by side; they divide the channels.
+    pub groups: usize,
+    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    pub epsilon: f64,
+    /// Where the channel axis stands. Axis 0 is that of the samples in both formats.
+    pub data_format: DataFormat,
+    /// Which parameter gradients are computed; no forward pass depends on it. For none of them take
+    /// [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the gradient ignores a given gamma.
+    pub param_grads: ParamGrads,
+}
+
+impl GroupNormOptions {
+    /// The defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`], unlike batch norm's here; both parameter
+    /// gradients.
+    pub const fn new(groups: usize) -> Self {
+        Self {
+            groups,
+            epsilon: 1e-5,
+            data_format: DataFormat::Ncx,
+            param_grads: ParamGrads::Both,
+        }
+    }
+}
+
+/// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) by given
+/// statistics, and the gradient, [`backward`](Self::backward).
+///
+/// The C channels of a sample are divided into G groups of C/G channels side by side; mean and biased variance, `[N, G]`,
+/// are those of the elements of a group, gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r,
+/// dst = gamma · x̂ + beta. The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
+/// [`ParamGrads::Neither`]) and means taken over the elements of a group:
+///
+/// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
+/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel
+///
+/// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit whenever
+/// the same input is given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
+/// variance as given, and never recomputes them. NaN and infinities in a group stay in that group, but for the
+/// parameter gradients of its channels.
+///
+/// A tensor of [`DataFormat::Nxc`] must fit one storage binding where C is no multiple of 4 and there are several samples
+/// of several elements a channel; any other tensor may be larger.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormOptions};
+///
+/// let gpu = match GpuContext::new().await {
+///     Ok(gpu) => gpu,
+///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+///     Err(error) => return Err(error),
+/// };
+/// let layer = GpuGroupNorm::new(&gpu, GroupNormOptions::new(2))?;
+/// let grads = layer
+///     .backward(GroupNormBackwardArgs {
+///         shape: &[1, 4, 1], // one sample of four channels
+///         src: &[1.0_f32, 3.0, 10.0, 30.0],
+///         diff_dst: &[1.0, 0.0, 0.0, 4.0],
+///         mean: &[2.0, 20.0], // of two groups
+///         variance: &[1.0, 100.0],
+///         gamma: Some(&[1.0, 1.0, 0.5, 1.0]),
+///     })
+///     .await?;
+/// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
+/// assert_eq!(grads.diff_src.len(), 4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuGroupNorm {
+    gpu: GpuContext,
+    options: GroupNormOptions,
+}
+
+impl GpuGroupNorm {
+    /// An operator on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
+    /// the element type is known.
+    pub fn new(gpu: &GpuContext, options: GroupNormOptions) -> Result<Self, Error> {
+        check_epsilon(options.epsilon, DType::F64)?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            options,
+        })
+    }
+
+    /// What it computes.
+    pub const fn options(&self) -> &GroupNormOptions {
+        &self.options
+    }
+
+    fn plan(
+        &self,
+        shape: &[usize],
+        types: DTypes,
+        has_gamma: bool,
+        pass: GroupNormPass,
+    ) -> Result<Plan, Error> {
+        let GroupNormOptions {
+            groups,
+            epsilon,
+            data_format,
+            ..
+        } = self.options;
+        self.gpu.check_fit()?;
+        let profile = self.gpu.profile();
+        profile.check_dtypes(types)?;
+        check_epsilon(epsilon, types.data)?;
+        let problem = GroupNormProblem {
+            groups: geometry::group_norm_layout(shape, data_format, groups)?,
+            types,
+            has_gamma,
+            epsilon,
+            pass,
+        };
+        plan::group_norm(profile, &problem)
+    }
+}

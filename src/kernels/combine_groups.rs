@@ -1,0 +1,60 @@
+//! The kernel that puts the sums of a group's channels together.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::Scalars;
+use super::{Body, Entry, Kernel, Operand, tree};
+
+constants! {
+    struct CombineGroups {
+        /// Invocations that share four groups, a power of two.
+        threads: u32,
+    }
+}
+
+uniforms! {
+    struct CombineGroupsUniforms {
+        /// Of all samples.
+        groups: u32,
+        group_channels: u32,
+        /// Channels of a sample.
+        parameters: u32,
+        /// Workgroups along x.
+        grid_width: u32,
+        /// Where the channels' cells, their sums and the records to write begin in the workspace.
+        stats: u32,
+        sums: u32,
+        means: u32,
+        scalars: Scalars,
+    }
+}
+
+/// Channels whose sums are added before the sum is added to others.
+pub(crate) const TIER: u64 = 32;
+
+impl Describe for CombineGroups {
+    const KERNEL: Kernel = Kernel::CombineGroups;
+    type Uniforms = CombineGroupsUniforms;
+
+    fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        let channels = uniforms.group_channels.div_ceil(self.threads.max(1));
+        u64::from(channels) * (2 + 4) + tree(self.threads)
+    }
+
+    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+        let threads = u64::from(self.threads.max(1));
+        u64::from(uniforms.group_channels)
+            .div_ceil(threads * TIER)
+            .max(TIER)
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "combine_groups",
+    text: include_str!("../../shaders/traversals/combine_groups.wgsl"),
+    operands: &[Operand::ParamsOfCells, Operand::Workspace],
+    optional: &[Operand::ParamsOfCells],
+    constants: CombineGroups::SAMPLES,
+    uniforms: CombineGroupsUniforms::KIND,
+    gamma_length: "parameters",
+    ..Entry::OVER_CHANNELS
+};

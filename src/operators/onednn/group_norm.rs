@@ -1,0 +1,375 @@
+//! Group normalization, a primitive.
+
+use crate::operators::given;
+use crate::{
+    DataFormat, Element, Error, GpuContext, GpuGroupNorm, Grads, GroupNormBackwardArgs,
+    GroupNormBackwardPlan, GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan,
+    GroupNormInferenceArgs, GroupNormInferencePlan, GroupNormOptions, ParamGrads, ParamOf,
+};
+
+/// The inputs of [`GroupNormalization`], in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNormalizationInputs<'a, T, P> {
+    /// Shape of src: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// `src`: the layer's input.
+    pub src: &'a [T],
+    /// `mean` of each group, `(N, G)`: given exactly with use_global_stats.
+    pub mean: Option<&'a [P]>,
+    /// `variance` of each group, `(N, G)`: given exactly with use_global_stats.
+    pub variance: Option<&'a [P]>,
+    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    pub scale: Option<&'a [P]>,
+    /// `shift` of each channel, with the flag use_shift. Without it it is 0.
+    pub shift: Option<&'a [P]>,
+}
+
+/// The outputs of [`GroupNormalization`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupNormalizationOutputs<T, P> {
+    /// `dst`: the layer's output, of src's shape.
+    pub dst: Vec<T>,
+    /// `mean` of each group; none with use_global_stats, where it is an input.
+    pub mean: Option<Vec<P>>,
+    /// `variance` of each group, the biased one; none with use_global_stats.
+    pub variance: Option<Vec<P>>,
+}
+
+/// oneDNN's primitive [group normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html), its
+/// forward propagation.
+///
+/// dst = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of C/G channels of a
+/// sample, side by side, or are given. forward_training and forward_inference give the same dst.
+///
+/// | argument | shape | in plans and errors |
+/// |---|---|---|
+/// | `src` | `(N, C, …)` or `(N, …, C)` | `src` |
+/// | `mean`, `variance`: outputs, or with use_global_stats inputs | `(N, G)` | `mean`, `variance` |
+/// | `scale`, optional | `(C)` | `gamma` |
+/// | `shift`, optional | `(C)` | `beta` |
+/// | `dst` | src's | `dst` |
+///
+/// # What differs
+///
+/// * mean and variance are computed in forward_inference, too.
+/// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
+///   too. There are no integers here.
+/// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onednn::{GroupNormalization, GroupNormalizationInputs};
+///
+/// let op = GroupNormalization::new(2, 1e-5);
+/// let inputs = GroupNormalizationInputs {
+///     shape: &[1, 4, 1],
+///     src: &[1.0_f32, 3.0, 10.0, 30.0],
+///     mean: None,
+///     variance: None,
+///     scale: Some(&[1.0, 1.0, 1.0, 2.0]),
+///     shift: Some(&[0.0, 0.0, 0.0, 5.0]),
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.mean, Some(vec![2.0, 20.0]));
+/// assert!((outputs.dst[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupNormalization {
+    /// `groups` of a sample's channels, which they divide.
+    pub groups: usize,
+    /// `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// The flag `use_global_stats`: mean and variance are inputs.
+    pub use_global_stats: bool,
+    /// Where the channels are in memory.
+    pub data_format: DataFormat,
+}
+
+impl GroupNormalization {
+    /// Without flags, channels first.
+    pub const fn new(groups: usize, epsilon: f32) -> Self {
+        Self {
+            groups,
+            epsilon,
+            use_global_stats: false,
+            data_format: DataFormat::Ncx,
+        }
+    }
+
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] if statistics are not given exactly with use_global_stats, and those of
+    /// [`GpuGroupNorm::forward`].
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GroupNormalizationInputs<'_, T, P>,
+    ) -> Result<GroupNormalizationOutputs<T, P>, Error> {
+        let layer = self.layer(gpu)?;
+        let (shape, src) = (inputs.shape, inputs.src);
+        let (gamma, beta) = (inputs.scale, inputs.shift);
+        for (argument, tensor) in [("mean", inputs.mean), ("variance", inputs.variance)] {
+            if tensor.is_some() != self.use_global_stats {
+                return Err(Error::Argument {
+                    argument,
+                    expected: format!(
+                        "{}, as use_global_stats is {}",
+                        given(self.use_global_stats),
+                        self.use_global_stats
+                    ),
+                    got: given(tensor.is_some()).to_owned(),
+                });
+            }
+        }
+        if let (Some(mean), Some(variance)) = (inputs.mean, inputs.variance) {
+            let args = GroupNormInferenceArgs {
+                shape,
+                src,
+                mean,
+                variance,
+                gamma,
+                beta,
+            };
+            return Ok(GroupNormalizationOutputs {
+                dst: layer.infer(args).await?,
+                mean: None,
+                variance: None,
+            });
+        }
+        let args = GroupNormForwardArgs {
+            shape,
+            src,
+            gamma,
+            beta,
+        };
+        let output = layer.forward(args).await?;
+        Ok(GroupNormalizationOutputs {
+            dst: output.dst,
+            mean: Some(output.mean),
+            variance: Some(output.variance),
+        })
+    }
+
+    /// Plans the operator on device buffers, without use_global_stats whatever the flag says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
+    pub fn plan<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<GroupNormForwardPlan, Error> {
+        let operands = GroupNormForwardOperands {
+            gamma: use_scale,
+            beta: use_shift,
+        };
+        self.layer(gpu)?
+            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+    }
+
+    /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_inference`].
+    pub fn plan_with_global_stats<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<GroupNormInferencePlan, Error> {
+        self.layer(gpu)?
+            .plan_inference(shape, (T::DTYPE, P::DTYPE), use_scale, use_shift)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
+        layer(
+            gpu,
+            self.groups,
+            self.epsilon,
+            self.data_format,
+            ParamGrads::Both,
+        )
+    }
+}
+
+/// The inputs of [`GroupNormalizationBackward`], in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNormalizationBackwardInputs<'a, T, P> {
+    /// Shape of src and diff_dst: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// `src`: the layer's input.
+    pub src: &'a [T],
+    /// `mean` of each group, `(N, G)`.
+    pub mean: &'a [P],
+    /// `variance` of each group, `(N, G)`.
+    pub variance: &'a [P],
+    /// `diff_dst`: gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    pub scale: Option<&'a [P]>,
+}
+
+/// The outputs of [`GroupNormalizationBackward`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupNormalizationBackwardOutputs<T, P> {
+    /// `diff_src`: gradient with respect to src.
+    pub diff_src: Vec<T>,
+    /// `diff_scale`; none of backward_data.
+    pub diff_scale: Option<Vec<P>>,
+    /// `diff_shift`; none of backward_data.
+    pub diff_shift: Option<Vec<P>>,
+}
+
+/// oneDNN's primitive [group normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html), its
+/// backward propagation.
+///
+/// | argument | shape | in plans and errors |
+/// |---|---|---|
+/// | `src` | `(N, C, …)` or `(N, …, C)` | `src` |
+/// | `mean`, `variance` | `(N, G)` | `mean`, `variance` |
+/// | `diff_dst` | src's | `diff_dst` |
+/// | `scale`, optional | `(C)` | `gamma` |
+/// | `diff_src` | src's | `diff_src` |
+/// | `diff_scale`, `diff_shift`: not of backward_data | `(C)` | `diff_gamma`, `diff_beta` |
+///
+/// # What differs
+///
+/// * mean and variance are those of src: a gradient with use_global_stats is not there.
+/// * diff_scale and diff_shift are both computed by backward, without the flags use_scale and use_shift, too.
+/// * Element types, epsilon and memory are those of [`GroupNormalization`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onednn::{GroupNormalizationBackward, GroupNormalizationBackwardInputs};
+///
+/// let op = GroupNormalizationBackward::new(2, 1e-5);
+/// let inputs = GroupNormalizationBackwardInputs {
+///     shape: &[1, 4, 1],
+///     src: &[1.0_f32, 3.0, 10.0, 30.0],
+///     mean: &[2.0, 20.0],
+///     variance: &[1.0, 100.0],
+///     diff_dst: &[1.0, 0.0, 0.0, 4.0],
+///     scale: None,
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.diff_shift, Some(vec![1.0, 0.0, 0.0, 4.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupNormalizationBackward {
+    /// `groups` of a sample's channels, which they divide.
+    pub groups: usize,
+    /// `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// Whether this is `backward_data`, which has no gradients of scale and shift, and not `backward`.
+    pub data_alone: bool,
+    /// Where the channels are in memory.
+    pub data_format: DataFormat,
+}
+
+impl GroupNormalizationBackward {
+    /// backward, channels first.
+    pub const fn new(groups: usize, epsilon: f32) -> Self {
+        Self {
+            groups,
+            epsilon,
+            data_alone: false,
+            data_format: DataFormat::Ncx,
+        }
+    }
+
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::backward`].
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GroupNormalizationBackwardInputs<'_, T, P>,
+    ) -> Result<GroupNormalizationBackwardOutputs<T, P>, Error> {
+        let args = GroupNormBackwardArgs {
+            shape: inputs.shape,
+            src: inputs.src,
+            diff_dst: inputs.diff_dst,
+            mean: inputs.mean,
+            variance: inputs.variance,
+            gamma: inputs.scale,
+        };
+        let Grads {
+            diff_src,
+            diff_gamma,
+            diff_beta,
+        } = self.layer(gpu)?.backward(args).await?;
+        Ok(GroupNormalizationBackwardOutputs {
+            diff_src,
+            diff_scale: diff_gamma,
+            diff_shift: diff_beta,
+        })
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
+    pub fn plan<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+    ) -> Result<GroupNormBackwardPlan, Error> {
+        self.layer(gpu)?
+            .plan_backward(shape, (T::DTYPE, P::DTYPE), use_scale)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
+        let param_grads = match self.data_alone {
+            true => ParamGrads::Frozen,
+            false => ParamGrads::Both,
+        };
+        layer(
+            gpu,
+            self.groups,
+            self.epsilon,
+            self.data_format,
+            param_grads,
+        )
+    }
+}
+
+fn layer(
+    gpu: &GpuContext,
+    groups: usize,
+    epsilon: f32,
+    data_format: DataFormat,
+    param_grads: ParamGrads,
+) -> Result<GpuGroupNorm, Error> {
+    let options = GroupNormOptions {
+        groups,
+        epsilon: epsilon.into(),
+        data_format,
+        param_grads,
+    };
+    GpuGroupNorm::new(gpu, options)
+}

@@ -1,0 +1,277 @@
+//! Group norm.
+
+use super::{GradOutputs, param_grads};
+use crate::element::types;
+use crate::operators::{Accumulated, inverse_deviations, variances};
+use crate::{
+    Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan,
+    GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions,
+    ParamGrads, ParamOf,
+};
+
+/// The tensors that [`NativeGroupNorm`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeGroupNormInputs<'a, T, P> {
+    /// The layer's input, `(N, C, HxW)`.
+    pub input: &'a [T],
+    /// Scale of each channel. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// Shift of each channel. Without it bias is 0.
+    pub bias: Option<&'a [P]>,
+    /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
+    pub sizes: [usize; 3],
+}
+
+/// What [`NativeGroupNorm`] gives, in host memory, in PyTorch's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NativeGroupNormOutputs<T, S> {
+    /// The layer's output, of input's shape.
+    pub output: Vec<T>,
+    /// Mean of each group, `(N, group)`.
+    pub mean: Vec<S>,
+    /// 1/√(variance + eps) of each group, variance being the biased one.
+    pub rstd: Vec<S>,
+}
+
+/// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
+/// [`GroupNorm`](https://pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html) runs.
+///
+/// A group is C/group channels of a sample, side by side. With mean and var, the biased variance, of the group:
+/// rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `input` | `(N, C, HxW)` | `src` |
+/// | 1 | `weight`, optional | `(C)` | `gamma` |
+/// | 2 | `bias`, optional | `(C)` | `beta` |
+/// | 6 | `group` | | `groups` |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `output` | input's | `dst` |
+/// | 1 | `mean` | `(N, group)` | `mean` |
+/// | 2 | `rstd` | `(N, group)` | `variance`: the variance itself |
+///
+/// # What differs
+///
+/// * mean and rstd are f32 beside f16 and bf16. PyTorch has them in input's type, or in weight's.
+/// * eps must be above 0.
+/// * On device buffers the variance is written in place of rstd.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeGroupNorm, NativeGroupNormInputs};
+///
+/// let op = NativeGroupNorm { group: 2, eps: 1e-5 };
+/// let inputs = NativeGroupNormInputs {
+///     input: &[1.0_f32, 3.0, 10.0, 30.0],
+///     weight: Some(&[1.0_f32, 1.0, 1.0, 2.0]),
+///     bias: Some(&[0.0, 0.0, 0.0, 5.0]),
+///     sizes: [1, 4, 1],
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.mean, [2.0, 20.0]);
+/// assert!((outputs.rstd[1] - 0.1).abs() < 1e-4 && (outputs.output[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NativeGroupNorm {
+    /// `group`: groups of a sample's channels, which they divide.
+    pub group: usize,
+    /// `eps`: added to the variance; finite and above 0. PyTorch's layer has 1e-5.
+    pub eps: f64,
+}
+
+impl NativeGroupNorm {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeGroupNormInputs<'_, T, P>,
+    ) -> Result<NativeGroupNormOutputs<T, T::Statistics>, Error> {
+        let args = GroupNormForwardArgs {
+            shape: &inputs.sizes,
+            src: inputs.input,
+            gamma: inputs.weight,
+            beta: inputs.bias,
+        };
+        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
+        let output = layer.forward_with_statistics(args).await?;
+        Ok(NativeGroupNormOutputs {
+            output: output.dst,
+            mean: output.mean,
+            rstd: inverse_deviations("rstd", &output.variance, self.eps)?,
+        })
+    }
+
+    /// Plans the operator on device buffers, for `N`, `C` and `HxW`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        sizes: [usize; 3],
+        has_weight: bool,
+        has_bias: bool,
+    ) -> Result<GroupNormForwardPlan, Error> {
+        let operands = GroupNormForwardOperands {
+            gamma: has_weight,
+            beta: has_bias,
+        };
+        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
+        layer.plan_forward(&sizes, types::<T, P, T::Statistics>(), operands)
+    }
+}
+
+/// The tensors that [`NativeGroupNormBackward`] takes, in host memory, in PyTorch's order.
+#[derive(Clone, Copy, Debug)]
+pub struct NativeGroupNormBackwardInputs<'a, T: Accumulated, P> {
+    /// Gradient of the loss with respect to the layer's output.
+    pub grad_out: &'a [T],
+    /// The layer's input, `(N, C, HxW)`.
+    pub input: &'a [T],
+    /// Mean of each group, as the forward pass gave it.
+    pub mean: &'a [T::Statistics],
+    /// 1/√(variance + eps) of each group, as the forward pass gave it.
+    pub rstd: &'a [T::Statistics],
+    /// Scale of each channel. Without it weight is 1.
+    pub weight: Option<&'a [P]>,
+    /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
+    pub sizes: [usize; 3],
+}
+
+/// PyTorch's `native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)`.
+///
+/// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over the
+/// group:
+///
+/// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
+/// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the samples of a channel
+///
+/// | | argument | shape | in plans and errors |
+/// |---|---|---|---|
+/// | 0 | `grad_out` | input's | `diff_dst` |
+/// | 1 | `input` | `(N, C, HxW)` | `src` |
+/// | 2 | `mean` | `(N, group)` | `mean` |
+/// | 3 | `rstd` | `(N, group)` | `variance`: the variance itself |
+/// | 4 | `weight`, optional | `(C)` | `gamma` |
+/// | 8 | `group` | | `groups` |
+///
+/// | | output | shape | in plans |
+/// |---|---|---|---|
+/// | 0 | `grad_input` | input's | `diff_src` |
+/// | 1 | `grad_weight` | `(C)` | `diff_gamma` |
+/// | 2 | `grad_bias` | `(C)` | `diff_beta` |
+///
+/// # What differs
+///
+/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
+///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
+///   is bound, as [`NativeGroupNorm`] writes it there, and the plan takes the forward pass's eps.
+/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
+/// * mean and rstd are f32 beside f16 and bf16.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::pytorch::{NativeGroupNormBackward, NativeGroupNormBackwardInputs};
+///
+/// let op = NativeGroupNormBackward {
+///     group: 2,
+///     output_mask: [true; 3],
+/// };
+/// let inputs = NativeGroupNormBackwardInputs {
+///     grad_out: &[1.0, 0.0, 0.0, 4.0],
+///     input: &[1.0_f32, 3.0, 10.0, 30.0],
+///     mean: &[2.0, 20.0],
+///     rstd: &[1.0, 0.1],
+///     weight: Some(&[1.0_f32; 4]),
+///     sizes: [1, 4, 1],
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.grad_bias, Some(vec![1.0, 0.0, 0.0, 4.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NativeGroupNormBackward {
+    /// `group`: groups of a sample's channels, which they divide.
+    pub group: usize,
+    /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
+    pub output_mask: [bool; 3],
+}
+
+/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
+const EPSILON: f64 = f32::MIN_POSITIVE as f64;
+
+impl NativeGroupNormBackward {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Variance`] for a rstd that is infinite, and those of [`GpuGroupNorm::backward`].
+    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: NativeGroupNormBackwardInputs<'_, T, P>,
+    ) -> Result<GradOutputs<T, P>, Error> {
+        let variance = variances("rstd", inputs.rstd, EPSILON)?;
+        let args = GroupNormBackwardArgs {
+            shape: &inputs.sizes,
+            src: inputs.input,
+            diff_dst: inputs.grad_out,
+            mean: inputs.mean,
+            variance: &variance,
+            gamma: inputs.weight,
+        };
+        let layer = layer(gpu, self.group, EPSILON, param_grads(self.output_mask))?;
+        let grads = layer.backward_with_statistics(args).await?;
+        Ok(GradOutputs::masked(grads, self.output_mask))
+    }
+
+    /// Plans the operator on device buffers, for `N`, `C` and `HxW`, with the forward pass's `eps`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
+    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        sizes: [usize; 3],
+        has_weight: bool,
+        eps: f64,
+    ) -> Result<GroupNormBackwardPlan, Error> {
+        let layer = layer(gpu, self.group, eps, param_grads(self.output_mask))?;
+        layer.plan_backward(&sizes, types::<T, P, T::Statistics>(), has_weight)
+    }
+}
+
+fn layer(
+    gpu: &GpuContext,
+    groups: usize,
+    epsilon: f64,
+    param_grads: ParamGrads,
+) -> Result<GpuGroupNorm, Error> {
+    let options = GroupNormOptions {
+        epsilon,
+        param_grads,
+        ..GroupNormOptions::new(groups)
+    };
+    GpuGroupNorm::new(gpu, options)
+}

@@ -1,0 +1,98 @@
+//! The dispatch that puts the sums of a group's channels together.
+
+use super::finish::Partials;
+use super::pack::PACK_WORKGROUP;
+use super::workspace::{Part, Workspace};
+use super::{Binding, Dispatch, MAX_SERIAL, Planner, div_ceil, threads};
+use crate::Error;
+use crate::geometry::Groups;
+use crate::kernels::{CombineGroups, CombineGroupsUniforms, GroupSizes, Scalars, TIER};
+
+use super::tensors::Tensors;
+
+/// What kernels are told of groups.
+pub(super) fn group_sizes(groups: &Groups) -> GroupSizes {
+    GroupSizes {
+        group_channels: groups.group_channels,
+        statistics: groups.count,
+        parameters: groups.channels,
+    }
+}
+
+/// Records of the workspace, one for each channel of all samples.
+#[derive(Clone, Copy)]
+pub(super) struct Cells {
+    /// What is known before the sums.
+    pub stats: Part,
+    pub sums: Part,
+    /// What the elementwise pass needs of the groups' sums.
+    pub means: Part,
+}
+
+impl Planner<'_> {
+    /// The sums of each channel by themselves, a record each: those that a reduction left, or what its partial sums add
+    /// up to.
+    pub(super) fn sums_of_cells(
+        &self,
+        partials: Partials,
+        workspace: &mut Workspace,
+    ) -> Result<(Vec<Dispatch>, Part), Error> {
+        if partials.is_sums() {
+            return Ok((vec![], partials.part));
+        }
+        let (mut dispatches, partials) = self.group(partials, workspace)?;
+        let sums = workspace.reserve(self.group_records(partials.channels))?;
+        dispatches.push(self.add_to(&partials, sums, false)?);
+        Ok((dispatches, sums))
+    }
+
+    pub(super) fn combine_groups(
+        &self,
+        groups: &Groups,
+        tensors: &Tensors,
+        cells: Cells,
+        scalars: Scalars,
+    ) -> Result<Dispatch, Error> {
+        let most = self.workgroup(self.profile.tuning.workgroup);
+        let channels = u64::from(groups.group_channels);
+        // As the sums of parts are shared.
+        let few = threads(most, channels, self.profile.tuning.channels_first_vec4s);
+        let threads = match channels > u64::from(few) * TIER {
+            true => most,
+            false => few,
+        };
+        Error::check_limit(
+            "a group",
+            "channels whose sums a workgroup adds up",
+            channels,
+            u64::from(threads) * TIER * MAX_SERIAL,
+        )?;
+        let workgroup_size = match threads {
+            1 => self.workgroup(PACK_WORKGROUP),
+            _ => most,
+        };
+        let vec4s = div_ceil(u64::from(groups.count), 4);
+        let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size / threads)))?;
+        let mut bindings = Vec::new();
+        if self.body.statistics().is_empty() {
+            bindings.extend(tensors.params().map(Binding::whole));
+        }
+        bindings.push(Binding::workspace());
+        Ok(self.dispatch(
+            CombineGroups { threads },
+            workgroup_size,
+            bindings,
+            &CombineGroupsUniforms {
+                groups: groups.count,
+                group_channels: groups.group_channels,
+                parameters: groups.channels,
+                grid_width: workgroups[0],
+                stats: cells.stats.first,
+                sums: cells.sums.first,
+                means: cells.means.first,
+                scalars,
+            },
+            workgroups,
+        ))
+    }
+}

@@ -1,0 +1,250 @@
+//! Group norm, its gradient and its forward passes, as sequences of dispatches. The channels of all samples are channels
+//! of their own to the reduction and to the elementwise pass; between them the sums of a group are put together.
+
+use super::choose::Channels;
+use super::combine_groups::Cells;
+use super::compose::walks_planes;
+use super::finish::{Derived, Partials, Route};
+use super::tensors::{self, Applied, Tensors, of};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Phases, Plan, Planner, Requirement};
+use crate::geometry::Groups;
+use crate::kernels::{Body, Scalars, Tensor};
+use crate::{Algorithm, DTypes, Error, ParamGrads, Profile};
+
+/// A group norm, folded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GroupNormProblem {
+    pub groups: Groups,
+    pub types: DTypes,
+    pub has_gamma: bool,
+    pub epsilon: f64,
+    pub pass: GroupNormPass,
+}
+
+/// What is computed of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum GroupNormPass {
+    Backward {
+        param_grads: ParamGrads,
+    },
+    Forward {
+        has_beta: bool,
+    },
+    /// Forward by given statistics.
+    Inference {
+        has_beta: bool,
+    },
+}
+
+impl GroupNormProblem {
+    fn body(&self) -> Body {
+        match self.pass {
+            GroupNormPass::Backward { .. } => Body::GroupGradient,
+            GroupNormPass::Forward { .. } => Body::GroupForward,
+            GroupNormPass::Inference { .. } => Body::GroupInference,
+        }
+    }
+
+    fn tensors(&self) -> Tensors {
+        let body = self.body();
+        let of_data = of(self.types.data, self.groups.layout.grid.elements());
+        let of_params = of(self.types.params, self.groups.channels.into());
+        let of_statistics = of(self.types.statistics, self.groups.count.into());
+        let (has_beta, param_grads) = match self.pass {
+            GroupNormPass::Backward { param_grads } => (false, param_grads),
+            GroupNormPass::Forward { has_beta } | GroupNormPass::Inference { has_beta } => {
+                (has_beta, ParamGrads::Both)
+            }
+        };
+        let outputs = match self.pass {
+            GroupNormPass::Backward {
+                param_grads: ParamGrads::Both,
+            } => [Tensor::DiffGamma, Tensor::DiffBeta].map(&of_params).into(),
+            GroupNormPass::Forward { .. } => {
+                [Tensor::Mean, Tensor::Variance].map(of_statistics).into()
+            }
+            GroupNormPass::Backward { .. } | GroupNormPass::Inference { .. } => vec![],
+        };
+        Tensors {
+            src: of_data(Tensor::Src),
+            second: body.second().map(&of_data),
+            statistics: tensors::Statistics {
+                tensors: body.statistics(),
+                dtype: self.types.statistics,
+                groups: self.groups.count.into(),
+            },
+            gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
+            gamma_counts: param_grads != ParamGrads::Neither,
+            beta: has_beta.then(|| of_params(Tensor::Beta)),
+            running: vec![],
+            result: of_data(body.result()),
+            sum: None,
+            outputs,
+            sums: None,
+        }
+    }
+
+    fn scalars(&self) -> Scalars {
+        Scalars {
+            epsilon: self.epsilon,
+            ..Derived::of(self.groups.group_elements()).scalars
+        }
+    }
+
+    /// The sums of channels of all samples as parts of what is written: the gradients of a channel's parameters have one
+    /// of each sample, the statistics of a group one of each of its channels.
+    fn parts(&self, sums: Part) -> Partials {
+        let groups = &self.groups;
+        let (channels, group_channels) = (u64::from(groups.channels), groups.group_channels);
+        match self.pass {
+            GroupNormPass::Backward { .. } => {
+                Partials::plain(sums, groups.channels, groups.samples.into(), channels)
+            }
+            GroupNormPass::Forward { .. } | GroupNormPass::Inference { .. } => Partials {
+                channel_stride: group_channels.into(),
+                ..Partials::plain(sums, groups.count, group_channels.into(), 1)
+            },
+        }
+    }
+}
+
+/// The dispatches of group norm: fused, where a workgroup holds whole groups; else a reduction of each channel, what
+/// follows from the sums of its group, and an elementwise pass.
+pub(crate) fn group_norm(profile: &Profile, problem: &GroupNormProblem) -> Result<Plan, Error> {
+    let planner = Planner {
+        profile,
+        body: problem.body(),
+        data: problem.types.data,
+    };
+    let tensors = problem.tensors();
+    let given = matches!(problem.pass, GroupNormPass::Inference { .. });
+    let algorithm = planner.choose_group_norm(&Channels {
+        layout: problem.groups.layout,
+        src: tensors.src,
+        group_channels: problem.groups.group_channels,
+        not_fusible: given.then_some("statistics are given"),
+    })?;
+    let mut workspace = Workspace::new(problem.types.data.accumulator());
+    let dispatches = if tensors.src.elements == 0 {
+        let none = Partials {
+            parts: 0,
+            ..problem.parts(workspace.reserve(0)?)
+        };
+        planner.finish_groups(none, &tensors, problem, &mut workspace)?
+    } else if given {
+        planner.infer_groups(problem, algorithm, &tensors, &mut workspace)?
+    } else if algorithm == Algorithm::FusedChannelsFirst {
+        planner.fused_groups(problem, &tensors, &mut workspace)?
+    } else {
+        planner.split_groups(problem, algorithm, &tensors, &mut workspace)?
+    };
+    let whole = |dispatch| (Phases::WHOLE, dispatch);
+    let dispatches = dispatches.into_iter().map(whole).collect();
+    planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+}
+
+impl Planner<'_> {
+    fn infer_groups(
+        &self,
+        problem: &GroupNormProblem,
+        algorithm: Algorithm,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let groups = &problem.groups;
+        let stats = workspace.reserve(groups.cells.into())?;
+        let mut dispatches = self.pack_groups(groups, tensors, problem.epsilon, stats)?;
+        let applied = Applied {
+            src: true,
+            stats,
+            means: None,
+        };
+        let planes = walks_planes(algorithm, &groups.layout);
+        dispatches.extend(self.apply(planes, &groups.layout, tensors, applied)?);
+        Ok(dispatches)
+    }
+
+    fn fused_groups(
+        &self,
+        problem: &GroupNormProblem,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let groups = &problem.groups;
+        let sums = match tensors.outputs.is_empty() {
+            true => None,
+            false => Some(workspace.reserve(groups.cells.into())?),
+        };
+        let mut dispatches =
+            self.channels_first_fused_groups(groups, tensors, problem.scalars(), sums)?;
+        if let Some(sums) = sums {
+            let parts = problem.parts(sums);
+            dispatches.extend(self.finish_groups(parts, tensors, problem, workspace)?);
+        }
+        Ok(dispatches)
+    }
+
+    fn split_groups(
+        &self,
+        problem: &GroupNormProblem,
+        algorithm: Algorithm,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let groups = &problem.groups;
+        let layout = &groups.layout;
+        let planes = walks_planes(algorithm, layout);
+        let given = !self.body.statistics().is_empty();
+        let stats = workspace.reserve(groups.cells.into())?;
+        // Where nothing is known before, there is no record to complete.
+        let means = match given {
+            true => workspace.reserve(groups.cells.into())?,
+            false => stats,
+        };
+        let mut dispatches = match given {
+            true => self.pack_groups(groups, tensors, problem.epsilon, stats)?,
+            false => vec![],
+        };
+        let (reduce, partials) = match planes {
+            true => self.channels_first_reduce(layout, tensors, false, stats, workspace)?,
+            false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
+        };
+        dispatches.extend(reduce);
+        let (added, sums) = self.sums_of_cells(partials, workspace)?;
+        dispatches.extend(added);
+        let cells = Cells { stats, sums, means };
+        dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
+        let parts = problem.parts(sums);
+        dispatches.extend(self.finish_groups(parts, tensors, problem, workspace)?);
+        let applied = Applied {
+            src: true,
+            stats,
+            means: given.then_some(means),
+        };
+        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        Ok(dispatches)
+    }
+
+    /// What is written of each channel or group, if anything is.
+    fn finish_groups(
+        &self,
+        parts: Partials,
+        tensors: &Tensors,
+        problem: &GroupNormProblem,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let written = |output: &Requirement| output.elements > 0;
+        if !tensors.outputs.iter().any(written) {
+            return Ok(vec![]);
+        }
+        let derived = Derived {
+            operands: vec![tensors.outputs.clone()],
+            scalars: problem.scalars(),
+            ..Derived::of(problem.groups.group_elements())
+        };
+        let (mut dispatches, parts) = self.group(parts, workspace)?;
+        dispatches.extend(self.finish(&parts, &derived, Route::Whole)?);
+        Ok(dispatches)
+    }
+}
