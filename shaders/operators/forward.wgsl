@@ -1,6 +1,6 @@
-// Batch norm, group norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta, where x is src,
-// or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
-// Mean and variance take one reading. Elements come in blocks of at most 16, each with a shift of its own, an element of
+// Batch norm, group norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta,
+// where x is src, or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
+// Mean and variance take one reading. Elements come in blocks of at most 32, each with a shift of its own, an element of
 // it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
 // with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
 // the merged mean is kept.
