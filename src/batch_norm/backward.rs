@@ -218,7 +218,7 @@ operands! {
     ///     Err(error) => return Err(error),
     /// };
     /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
-    /// let plan = layer.plan(&[3, 7], (DType::Bf16, DType::F32), false)?;
+    /// let plan = layer.plan_backward(&[3, 7], (DType::Bf16, DType::F32), false)?;
     /// assert_eq!(plan.sizes().src, 44); // 21 elements of 2 bytes, in whole words
     /// assert_eq!(plan.padded_sizes().src, 48); // 24 elements
     /// assert_eq!(plan.padded_sizes().mean, 32); // 8 elements of 4 bytes

@@ -74,7 +74,7 @@ impl Bound {
     ///     param_grads: ParamGrads::Frozen,
     ///     ..BatchNormOptions::new(1e-5)
     /// };
-    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan(&[3, 4], (DType::F32, DType::F32), false)?;
+    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan_backward(&[3, 4], (DType::F32, DType::F32), false)?;
     /// let gradients = [buffer(), buffer(), buffer()];
     /// let mut layers = Vec::new();
     /// for between in gradients.windows(2) {

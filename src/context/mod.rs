@@ -200,7 +200,7 @@ impl GpuContext {
     /// profile.algorithm = Some(Algorithm::ChannelsLast);
     /// let gpu = gpu.with_profile(profile);
     /// let plan = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?
-    ///     .plan(&[64, 128], (DType::F32, DType::F32), true)?;
+    ///     .plan_backward(&[64, 128], (DType::F32, DType::F32), true)?;
     /// assert_eq!(plan.algorithm(), Algorithm::ChannelsLast);
     /// # Ok(()) }).unwrap();
     /// ```

@@ -133,7 +133,7 @@ operands! {
     ///     Err(error) => return Err(error),
     /// };
     /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
-    /// let plan = layer.plan(&[64, 30], (DType::F32, DType::F32))?; // 64 rows of 30 elements
+    /// let plan = layer.plan_backward(&[64, 30], (DType::F32, DType::F32))?; // 64 rows of 30 elements
     /// let sizes = plan.padded_sizes();
     /// let buffer = |size| {
     ///     gpu.device().create_buffer(&wgpu::BufferDescriptor {

@@ -265,13 +265,17 @@ fn forward_passes_by_name() {
     let output = run(&[&cases[..], &["--data-format", "NCX"], &file].concat());
     assert_success(&output);
     let value = json(&report);
-    assert_report(&value, 7);
+    assert_report(&value, 11);
     assert_well_formed(&std::fs::read_to_string(&plot).unwrap());
     let bytes = 4 * 6 * 8 * 50;
     for (op, times) in [
         ("batch-norm", &[5, 3][..]),
         ("layer-norm", &[5, 3]),
         ("rms-norm", &[5, 3]),
+        ("group-norm", &[5, 3]),
+        ("instance-norm", &[5, 3]),
+        ("group-norm-forward", &[3, 2]),
+        ("instance-norm-forward", &[3, 2]),
         ("batch-norm-forward", &[3, 2]),
         ("batch-norm-inference", &[2]),
         ("layer-norm-forward", &[3, 2]),
@@ -438,7 +442,7 @@ fn a_search_without_time_finds_what_it_began_with() {
 fn bad_flags_are_usage_errors() {
     for (arguments, fragment) in [
         (&["--set", "huge"][..], "software"),
-        (&["--op", "group-norm"], "layer-norm"),
+        (&["--op", "weight-norm"], "layer-norm"),
         (&["--dtype", "f8"], "bf16"),
         (&["--data-format", "NCHW"], "NXC"),
         (&["--shape", "4x"], "32x64x56x56"),
