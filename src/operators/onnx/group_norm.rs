@@ -1,0 +1,220 @@
+//! `GroupNormalization` and `InstanceNormalization`.
+
+use crate::element::types;
+use crate::operators::Accumulated;
+use crate::{
+    Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardArgs,
+    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, InstanceNormOptions,
+};
+
+/// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
+#[derive(Clone, Copy, Debug)]
+pub struct GroupNormalizationInputs<'a, T> {
+    /// Shape of X, `(N, C, …)`: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// `X`, or `input`: the layer's input.
+    pub x: &'a [T],
+    /// `scale` of each channel.
+    pub scale: &'a [T],
+    /// `bias`, or `B`, of each channel.
+    pub bias: &'a [T],
+}
+
+/// ONNX's [`GroupNormalization`](https://onnx.ai/onnx/operators/onnx__GroupNormalization.html) of opset 21:
+/// Y = scale · (X − mean) / √(variance + epsilon) + bias, with mean and biased variance of C/num_groups channels of a
+/// sample, side by side.
+///
+/// | index | input | type | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | `X` | T | `(N, C, …)` | `src` |
+/// | 1 | `scale` | T | `[C]` | `gamma` |
+/// | 2 | `bias` | T | `[C]` | `beta` |
+///
+/// The output is `Y`, of X's shape; plans call it `dst`. Plans also write `mean` and `variance` of each group.
+///
+/// # What differs
+///
+/// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
+/// * epsilon must be above 0, and the attribute `num_groups` is called `groups` in errors.
+/// * Opset 18 has scale and bias of each group; repeat them for each channel.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onnx::{GroupNormalization, GroupNormalizationInputs};
+///
+/// let op = GroupNormalization::new(2); // epsilon 1e-5
+/// let inputs = GroupNormalizationInputs {
+///     shape: &[1, 4, 1],
+///     x: &[1.0_f32, 3.0, 10.0, 30.0],
+///     scale: &[1.0, 1.0, 1.0, 2.0],
+///     bias: &[0.0, 0.0, 0.0, 5.0],
+/// };
+/// let y = op.forward(&gpu, inputs).await?;
+/// assert!((y[0] + 1.0).abs() < 1e-4 && (y[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupNormalization {
+    /// Attribute `num_groups`, required: it divides the channels.
+    pub num_groups: usize,
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default.
+    pub epsilon: f32,
+}
+
+impl GroupNormalization {
+    /// The document's defaults.
+    pub const fn new(num_groups: usize) -> Self {
+        Self {
+            num_groups,
+            epsilon: 1e-5,
+        }
+    }
+
+    /// Computes Y of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    pub async fn forward<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GroupNormalizationInputs<'_, T>,
+    ) -> Result<Vec<T>, Error> {
+        let layer = self.layer(gpu)?;
+        let output = layer.forward_with_statistics::<T, T, T::Statistics>(group_args(&inputs));
+        Ok(output.await?.dst)
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
+    pub fn plan<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+    ) -> Result<GroupNormForwardPlan, Error> {
+        self.layer(gpu)?
+            .plan_forward(shape, types::<T, T, T::Statistics>(), SCALE_AND_BIAS)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
+        let options = GroupNormOptions {
+            epsilon: self.epsilon.into(),
+            ..GroupNormOptions::new(self.num_groups)
+        };
+        GpuGroupNorm::new(gpu, options)
+    }
+}
+
+const SCALE_AND_BIAS: GroupNormForwardOperands = GroupNormForwardOperands {
+    gamma: true,
+    beta: true,
+};
+
+const fn group_args<'a, T>(
+    inputs: &GroupNormalizationInputs<'a, T>,
+) -> GroupNormForwardArgs<'a, T, T> {
+    GroupNormForwardArgs {
+        shape: inputs.shape,
+        src: inputs.x,
+        gamma: Some(inputs.scale),
+        beta: Some(inputs.bias),
+    }
+}
+
+/// ONNX's [`InstanceNormalization`](https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html) of opset 22:
+/// output = scale · (input − mean) / √(variance + epsilon) + B, with mean and biased variance of each channel of each
+/// sample.
+///
+/// | index | input | type | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | `input` | T | `(N, C, …)` | `src` |
+/// | 1 | `scale` | T | `[C]` | `gamma` |
+/// | 2 | `B` | T | `[C]` | `beta` |
+///
+/// The output is `output`, of input's shape; plans call it `dst`. Plans also write `mean` and `variance`, `[N, C]`.
+///
+/// # What differs
+///
+/// * epsilon must be above 0.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onnx::{GroupNormalizationInputs, InstanceNormalization};
+///
+/// let op = InstanceNormalization::default(); // epsilon 1e-5
+/// let inputs = GroupNormalizationInputs {
+///     shape: &[1, 2, 2],
+///     x: &[1.0_f32, 3.0, 10.0, 30.0],
+///     scale: &[1.0, 2.0],
+///     bias: &[0.0, 5.0],
+/// };
+/// let output = op.forward(&gpu, inputs).await?;
+/// assert!((output[0] + 1.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct InstanceNormalization {
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default.
+    pub epsilon: f32,
+}
+
+impl Default for InstanceNormalization {
+    /// The document's default.
+    fn default() -> Self {
+        Self { epsilon: 1e-5 }
+    }
+}
+
+impl InstanceNormalization {
+    /// Computes the output of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::forward`].
+    pub async fn forward<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        inputs: GroupNormalizationInputs<'_, T>,
+    ) -> Result<Vec<T>, Error> {
+        let layer = self.layer(gpu)?;
+        let output = layer.forward_with_statistics::<T, T, T::Statistics>(group_args(&inputs));
+        Ok(output.await?.dst)
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::plan_forward`].
+    pub fn plan<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+    ) -> Result<GroupNormForwardPlan, Error> {
+        self.layer(gpu)?
+            .plan_forward(shape, types::<T, T, T::Statistics>(), SCALE_AND_BIAS)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuInstanceNorm, Error> {
+        let options = InstanceNormOptions {
+            epsilon: self.epsilon.into(),
+            ..InstanceNormOptions::default()
+        };
+        GpuInstanceNorm::new(gpu, options)
+    }
+}

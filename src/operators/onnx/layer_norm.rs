@@ -1,0 +1,279 @@
+//! `LayerNormalization` and `RMSNormalization`.
+
+use crate::element::types;
+use crate::operators::{Accumulated, inverse_deviations};
+use crate::{
+    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormForwardArgs,
+    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormOptions, ParamOf, RmsNormForwardArgs,
+    RmsNormForwardOperands, RmsNormForwardPlan, RmsNormOptions,
+};
+
+/// The inputs of [`LayerNormalization`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormalizationInputs<'a, T> {
+    /// Shape of X: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// `X`: the layer's input.
+    pub x: &'a [T],
+    /// `Scale` of each normalized position.
+    pub scale: &'a [T],
+    /// `B`, the bias of each normalized position, optional. Without it it is 0.
+    pub b: Option<&'a [T]>,
+}
+
+/// The outputs of [`LayerNormalization`], in host memory, in the document's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerNormalizationOutputs<T, U> {
+    /// `Y`: the layer's output, of X's shape.
+    pub y: Vec<T>,
+    /// `Mean` of each row.
+    pub mean: Vec<U>,
+    /// `InvStdDev` of each row.
+    pub inv_std_dev: Vec<U>,
+}
+
+/// ONNX's [`LayerNormalization`](https://onnx.ai/onnx/operators/onnx__LayerNormalization.html) of opset 17.
+///
+/// The axes from `axis` on are normalized; a row is made of the elements that share the axes before it. With means over
+/// the row:
+///
+/// * Mean = mean(X) and Var = mean((X − Mean)²)
+/// * InvStdDev = 1/√(Var + epsilon)
+/// * Y = (X − Mean) · InvStdDev · Scale + B
+///
+/// | index | input | type | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | `X` | T | rank 1 to 8 | `src` |
+/// | 1 | `Scale` | T | the normalized axes | `gamma` |
+/// | 2 | `B`, optional | T | the normalized axes | `beta` |
+///
+/// | index | output | type | shape | in plans |
+/// |---|---|---|---|---|
+/// | 0 | `Y` | T | X's | `dst` |
+/// | 1 | `Mean` | U | the axes before `axis` | `mean` |
+/// | 2 | `InvStdDev` | U | the axes before `axis` | `variance`: the variance itself |
+///
+/// # What differs
+///
+/// * U, the type of the statistics, is f32, or f64 beside f64. The attribute `stash_type`, which chooses it in the
+///   document, is left out; 1, its default, is f32. Sums are kept in U, as the document has it.
+/// * Scale and B have as many elements as the normalized axes. The document lets them be broadcast to X.
+/// * epsilon must be above 0, and the attribute is called `begin_norm_axis` in errors.
+/// * On device buffers the variance is written in place of InvStdDev.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onnx::{LayerNormalization, LayerNormalizationInputs};
+///
+/// let op = LayerNormalization::default(); // the last axis, epsilon 1e-5
+/// let inputs = LayerNormalizationInputs {
+///     shape: &[2, 2], // two rows
+///     x: &[1.0_f32, 3.0, 2.0, 4.0],
+///     scale: &[1.0, 2.0],
+///     b: Some(&[0.0, 5.0]),
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert_eq!(outputs.mean, [2.0, 3.0]);
+/// assert!((outputs.inv_std_dev[0] - 1.0).abs() < 1e-4 && (outputs.y[3] - 7.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LayerNormalization {
+    /// Attribute `axis`, in [−r, r − 1] for X of rank r, negative from the end; −1 by default.
+    pub axis: i64,
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default.
+    pub epsilon: f32,
+}
+
+impl Default for LayerNormalization {
+    /// The document's defaults.
+    fn default() -> Self {
+        Self {
+            axis: -1,
+            epsilon: 1e-5,
+        }
+    }
+}
+
+impl LayerNormalization {
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::forward`].
+    pub async fn forward<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        inputs: LayerNormalizationInputs<'_, T>,
+    ) -> Result<LayerNormalizationOutputs<T, T::Statistics>, Error> {
+        let args = LayerNormForwardArgs {
+            shape: inputs.shape,
+            src: inputs.x,
+            residual: None,
+            gamma: Some(inputs.scale),
+            beta: inputs.b,
+            keep_statistics: true,
+        };
+        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
+        let epsilon = self.epsilon.into();
+        Ok(LayerNormalizationOutputs {
+            y: output.dst,
+            mean: output.mean,
+            inv_std_dev: inverse_deviations("InvStdDev", &output.variance, epsilon)?,
+        })
+    }
+
+    /// Plans the operator on device buffers. Without `keep_statistics` Mean and InvStdDev, which the document calls
+    /// optional, are not computed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_forward`].
+    pub fn plan<T: Accumulated>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        has_b: bool,
+        keep_statistics: bool,
+    ) -> Result<LayerNormForwardPlan, Error> {
+        let operands = LayerNormForwardOperands {
+            residual: false,
+            beta: has_b,
+            keep_statistics,
+        };
+        self.layer(gpu)?
+            .plan_forward(shape, types::<T, T, T::Statistics>(), operands)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {
+        let options = LayerNormOptions {
+            begin_norm_axis: self.axis,
+            epsilon: self.epsilon.into(),
+            ..LayerNormOptions::default()
+        };
+        GpuLayerNorm::new(gpu, options)
+    }
+}
+
+/// The inputs of [`RmsNormalization`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct RmsNormalizationInputs<'a, T, P> {
+    /// Shape of X: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// `X`: the layer's input.
+    pub x: &'a [T],
+    /// `scale` of each normalized position.
+    pub scale: &'a [P],
+}
+
+/// ONNX's [`RMSNormalization`](https://onnx.ai/onnx/operators/onnx__RMSNormalization.html) of opset 23:
+/// Y = X / √(mean(X²) + epsilon) · scale, with the mean over the axes from `axis` on.
+///
+/// | index | input | type | shape | in plans and errors |
+/// |---|---|---|---|---|
+/// | 0 | `X` | T | rank 1 to 8 | `src` |
+/// | 1 | `scale` | V | the normalized axes | `gamma` |
+///
+/// The output is `Y`, of X's shape; plans call it `dst`.
+///
+/// # What differs
+///
+/// * Y has X's type. In the document it has scale's.
+/// * V is T, or f32 beside f16 and bf16.
+/// * scale has as many elements as the normalized axes. The document lets it be broadcast to them.
+/// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
+/// * epsilon must be above 0, and the attribute `axis` is called `begin_norm_axis` in errors.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onnx::{RmsNormalization, RmsNormalizationInputs};
+///
+/// let op = RmsNormalization::default(); // the last axis, epsilon 1e-5
+/// let inputs = RmsNormalizationInputs {
+///     shape: &[2, 2], // two rows
+///     x: &[1.0_f32, 1.0, 2.0, -2.0],
+///     scale: &[1.0_f32, 3.0],
+/// };
+/// let y = op.forward(&gpu, inputs).await?;
+/// assert!((y[0] - 1.0).abs() < 1e-4 && (y[3] + 3.0).abs() < 1e-4);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RmsNormalization {
+    /// Attribute `axis`, in [−r, r − 1] for X of rank r, negative from the end; −1 by default.
+    pub axis: i64,
+    /// Attribute `epsilon`: added to the mean of squares; finite and above 0; 1e-5 by default.
+    pub epsilon: f32,
+}
+
+impl Default for RmsNormalization {
+    /// The document's defaults.
+    fn default() -> Self {
+        Self {
+            axis: -1,
+            epsilon: 1e-5,
+        }
+    }
+}
+
+impl RmsNormalization {
+    /// Computes Y of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuRmsNorm::forward`].
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: RmsNormalizationInputs<'_, T, P>,
+    ) -> Result<Vec<T>, Error> {
+        let args = RmsNormForwardArgs {
+            shape: inputs.shape,
+            src: inputs.x,
+            residual: None,
+            gamma: Some(inputs.scale),
+            keep_statistics: false,
+        };
+        Ok(self.layer(gpu)?.forward(args).await?.dst)
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuRmsNorm::plan_forward`].
+    pub fn plan<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+    ) -> Result<RmsNormForwardPlan, Error> {
+        let operands = RmsNormForwardOperands {
+            residual: false,
+            gamma: true,
+            keep_statistics: false,
+        };
+        self.layer(gpu)?
+            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuRmsNorm, Error> {
+        let options = RmsNormOptions {
+            begin_norm_axis: self.axis,
+            epsilon: self.epsilon.into(),
+            ..RmsNormOptions::default()
+        };
+        GpuRmsNorm::new(gpu, options)
+    }
+}
