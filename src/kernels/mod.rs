@@ -73,8 +73,8 @@
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. They return
-//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute for the last channel or of no parts, and store
-//!   nothing.
+//!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute for the last channel or of no
+//!   parts, and store nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 

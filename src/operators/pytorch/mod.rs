@@ -24,7 +24,8 @@ pub use layer_norm::{
 use crate::operators::given;
 use crate::{Error, Grads, ParamGrads};
 
-/// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory: those of the output mask.
+/// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory:
+/// those of the output mask.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradOutputs<T, P> {
     /// Gradient with respect to input, of its shape.
