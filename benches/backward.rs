@@ -66,6 +66,8 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
             mean: &self.mean,
             variance: &self.variance,
             gamma: Some(&self.gamma),
+            beta: None,
+            mask: None,
         }
     }
 
@@ -108,6 +110,9 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
                 diff_beta: Some(BufferRange::from(&diff_beta)),
                 sums: None,
                 workspace: None,
+                beta: None,
+                mask: None,
+                diff_residual: None,
             },
         )
     }

@@ -45,6 +45,8 @@ async fn backward() -> Result<(), Box<dyn Error>> {
             mean: &layer.mean,
             variance: &layer.variance,
             gamma: Some(&layer.gamma),
+            beta: None,
+            mask: None,
         })
         .await?;
 

@@ -114,6 +114,8 @@ async fn record() -> Result<(), Box<dyn Error>> {
             variance: variance.of(&buffer),
             sums: None,
             workspace: Some(workspace.of(&buffer)),
+            residual: None,
+            mask: None,
         },
     )?;
     let backward = backward.bind(
@@ -129,6 +131,9 @@ async fn record() -> Result<(), Box<dyn Error>> {
             diff_beta: Some(diff_beta.of(&buffer)),
             sums: None,
             workspace: Some(workspace.of(&buffer)),
+            beta: None,
+            mask: None,
+            diff_residual: None,
         },
     )?;
 

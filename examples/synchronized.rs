@@ -222,7 +222,9 @@ impl Shard {
                 mean: BufferRange::from(&mean),
                 variance: BufferRange::from(&variance),
                 sums: Some(BufferRange::from(&statistics)),
-                workspace: None, // the bound plan makes its own
+                workspace: None, // the bound plan makes its own,
+                residual: None,
+                mask: None,
             },
         )?;
         let backward = backward.bind(
@@ -238,6 +240,9 @@ impl Shard {
                 diff_beta: Some(BufferRange::from(&diff_beta)),
                 sums: Some(BufferRange::from(&sums)),
                 workspace: None,
+                beta: None,
+                mask: None,
+                diff_residual: None,
             },
         )?;
         Ok(Self {

@@ -46,6 +46,15 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Of a mask.
+    pub fn mask(words: &'a [u32]) -> Self {
+        Self {
+            tensor: Tensor::Mask,
+            bytes: bytemuck::cast_slice(words),
+            len: words.len(),
+        }
+    }
+
     /// Of one that may not be given.
     pub fn given<T: Element>(tensor: Tensor, values: Option<&'a [T]>) -> Option<Self> {
         values.map(|values| Self::new(tensor, values))
@@ -62,6 +71,8 @@ pub struct Grads<T, P> {
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise.
     pub diff_beta: Option<Vec<P>>,
+    /// Gradient with respect to the residual that was added before an activation, where a mask was given.
+    pub diff_residual: Option<Vec<T>>,
 }
 
 /// Runs a plan of a gradient.
@@ -74,10 +85,12 @@ pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
         diff_src: Vec::new(),
         diff_gamma: None,
         diff_beta: None,
+        diff_residual: None,
     };
     run(gpu, plan, inputs, |tensor, bytes| {
         match tensor {
             Tensor::DiffSrc => grads.diff_src = elements(tensor, bytes)?,
+            Tensor::DiffResidual => grads.diff_residual = Some(elements(tensor, bytes)?),
             Tensor::DiffGamma => grads.diff_gamma = Some(elements(tensor, bytes)?),
             _ => grads.diff_beta = Some(elements(tensor, bytes)?),
         }
@@ -156,6 +169,12 @@ pub(crate) fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T
             memory::collect(what, each.map(bytemuck::pod_read_unaligned))
         }
     }
+}
+
+/// A mask's words.
+pub(crate) fn words(tensor: Tensor, bytes: &[u8]) -> Result<Vec<u32>, Error> {
+    let each = bytes.chunks_exact(size_of::<u32>());
+    memory::collect(tensor.name(), each.map(bytemuck::pod_read_unaligned))
 }
 
 #[cfg(test)]

@@ -18,6 +18,8 @@
 //!         mean: &[2.0, 20.0],
 //!         variance: &[2.0 / 3.0, 200.0 / 3.0],
 //!         gamma: Some(&[1.0, 1.0]),
+//!         beta: None,
+//!         mask: None,
 //!     })
 //!     .await?;
 //! assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
@@ -120,6 +122,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod activated;
 mod algorithm;
 mod batch_norm;
 mod bound;
@@ -142,6 +145,7 @@ pub mod reference;
 mod rms_norm;
 pub mod verify;
 
+pub use activated::{BackwardOperands, InferenceOperands};
 pub use algorithm::Algorithm;
 pub use batch_norm::{
     BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormBackwardSizes,
@@ -169,7 +173,9 @@ pub use layer_norm::{
     LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
     LayerNormOutput,
 };
-pub use options::{DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics};
+pub use options::{
+    Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics,
+};
 pub use profile::{Profile, Tuning};
 pub use rms_norm::{
     GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,

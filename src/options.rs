@@ -47,6 +47,53 @@ pub enum ParamGrads {
     Frozen,
 }
 
+/// What follows a layer and is computed with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    None,
+    /// max(y, 0). The gradient passes where y is not at most 0, as PyTorch has it: NaN passes both ways.
+    Relu,
+    /// y / (1 + exp(−y)), which diffusion networks have behind group norm. Not of f64, for which WGSL has no exponential,
+    /// and not with a residual.
+    Silu,
+}
+
+impl Activation {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::None, Self::Relu, Self::Silu];
+
+    /// `none`, `relu` or `silu`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Relu => "relu",
+            Self::Silu => "silu",
+        }
+    }
+
+    /// An error where it cannot be computed: of these data, or behind a residual.
+    pub(crate) fn check(self, data: DType, residual: bool) -> Result<(), Error> {
+        let expected = match self {
+            Self::Silu if data == DType::F64 => "none or relu for f64 data",
+            Self::Silu if residual => "none or relu with a residual or a mask",
+            _ => return Ok(()),
+        };
+        Err(Error::Argument {
+            argument: "activation",
+            expected: expected.to_owned(),
+            got: self.name().to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
 /// epsilon, checked in the type that it is used in.
 pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
     // An adapter may take a subnormal for 0.

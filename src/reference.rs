@@ -17,6 +17,9 @@
 //! * batch norm, group norm and layer norm: dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * RMS norm, per row: dst = gamma·x·r, r = 1/√(mean_square + epsilon), mean_square = Σx²/m
 //!
+//! What follows a layer is composed with it: [`Forward::followed_by`], and for the gradients [`through_activation`], whose
+//! result is given to them as diff_dst.
+//!
 //! x is the sum in float64, never rounded to the type that it is stored in. An empty tensor has an empty dst, and zeros as statistics.
 //!
 //! # Tolerances
@@ -58,10 +61,12 @@
 //! their scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data. The
 //! forward passes' sums keep what they round off.
 
+mod activation;
 mod forward;
 mod group_norm;
 mod rms_norm;
 
+pub use activation::{through_activation, through_activation_scale};
 pub use forward::{BatchNormForward, Forward, LayerNormForward, RmsNormForward, running};
 pub use group_norm::{GroupNorm, GroupNormForward};
 pub use rms_norm::RmsNorm;

@@ -71,6 +71,7 @@ impl BatchNorm {
                 variance: &mut self.running.variance,
                 update: UPDATE,
             }),
+            residual: None,
         };
         let output = self.norm.forward(args).await?;
         Ok(BatchNormPass {
@@ -94,6 +95,8 @@ impl BatchNorm {
             mean: &pass.output.mean,
             variance: &pass.output.variance,
             gamma: Some(&self.gamma.value),
+            beta: None,
+            mask: None,
         };
         self.norm.backward(args).await
     }
@@ -107,6 +110,7 @@ impl BatchNorm {
             variance: &self.running.variance,
             gamma: Some(&self.gamma.value),
             beta: Some(&self.beta.value),
+            residual: None,
         };
         self.norm.infer(args).await
     }

@@ -3,3 +3,9 @@
 alias real = f32;
 alias real2 = vec2<f32>;
 alias real4 = vec4<f32>;
+
+// By the bits: compilers may make a comparison with 0 a maximum, which makes 0 of what is no number.
+fn at_most_zero(value: real4) -> vec4<bool> {
+    let bits = bitcast<vec4<i32>>(value);
+    return (bits == vec4(0)) | (bits <= vec4(-8388608)); // −infinity's
+}

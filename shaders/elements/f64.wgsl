@@ -3,3 +3,7 @@
 alias real = f64;
 alias real2 = vec2<f64>;
 alias real4 = vec4<f64>;
+
+fn at_most_zero(value: real4) -> vec4<bool> {
+    return value <= real4();
+}

@@ -1,11 +1,12 @@
 // Batch norm, group norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta,
-// where x is src, or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
+// where x is src, or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon). To batch norm and
+// group norm a residual is added after that (`residual_after`), and then comes the activation, if there is one.
 // Mean and variance take one reading. Elements come in blocks of at most 32, each with a shift of its own, an element of
 // it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
 // with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
 // the merged mean is kept.
 //
-// Needs: records.
+// Needs: records, activation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -18,6 +19,7 @@ struct Cell {
 
 struct Element {
     x: real4,
+    after: real4, // is added to the layer's output
 }
 
 // Four cells side by side, or four parts of one.
@@ -87,7 +89,8 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
 }
 
 fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
-    return Element(src + residual);
+    if residual_after { return Element(src, residual); }
+    return Element(src + residual, real4());
 }
 
 fn sum_of(element: Element) -> real4 {
@@ -95,7 +98,13 @@ fn sum_of(element: Element) -> real4 {
 }
 
 fn result(element: Element, cell: Cell) -> real4 {
-    return ((element.x - cell.shift) - cell.delta) * (cell.r * cell.gamma) + cell.beta;
+    return activation(before_activation(element, cell));
+}
+
+fn before_activation(element: Element, cell: Cell) -> real4 {
+    let y = ((element.x - cell.shift) - cell.delta) * (cell.r * cell.gamma) + cell.beta;
+    if residual_after { return y + element.after; }
+    return y;
 }
 
 // A record says all.

@@ -1,15 +1,17 @@
-// The gradient of batch norm, of group norm and of layer norm, four elements at a time.
+// The gradient of batch norm, of group norm and of layer norm, four elements at a time. diff_dst is first taken through the
+// activation that follows the layer, if there is one.
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean.
 //
-// Needs: records.
+// Needs: records, activation.
 
 // What an element's result depends on beside the element.
 struct Cell {
     mean: real4,
     r: real4,
     gamma: real4,
+    beta: real4, // for the activation
     a: real4,
     b: real4,
 }
@@ -32,26 +34,33 @@ alias Record = real2;
 // Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four cells, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
     let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
-    return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4());
+    return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
 }
 
 fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.mean, cell.r, params.gamma, cell.a, cell.b);
+    return Cell(cell.mean, cell.r, params.gamma, params.beta, cell.a, cell.b);
 }
 
-// Of records (mean, r, gamma, 0).
+// Of records (mean, r, gamma, beta).
 fn cell_of(words: Words) -> Cell {
-    return Cell(words.x, words.y, words.z, real4(), real4());
+    return Cell(words.x, words.y, words.z, words.w, real4(), real4());
 }
 
 fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(cell.mean[i], cell.r[i], cell.gamma[i], 0.0);
+    return real4(cell.mean[i], cell.r[i], cell.gamma[i], cell.beta[i]);
 }
 
 // The same with what follows from the means of the sums. Those of a group's cells are weighted with gamma already.
 fn combine(cell: Cell, means: Words) -> Cell {
-    if of_groups { return Cell(cell.mean, cell.r, cell.gamma, means.z, means.w); }
-    return Cell(cell.mean, cell.r, cell.gamma, cell.gamma * means.x, cell.gamma * means.y);
+    if of_groups { return Cell(cell.mean, cell.r, cell.gamma, cell.beta, means.z, means.w); }
+    let scale = scale_of(cell);
+    return Cell(cell.mean, cell.r, cell.gamma, cell.beta, scale * means.x, scale * means.y);
+}
+
+// gamma, unless it counts for the activation alone.
+fn scale_of(cell: Cell) -> real4 {
+    if gamma_ignored { return real4(1.0); }
+    return cell.gamma;
 }
 
 fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
@@ -59,22 +68,24 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
         select(f.mean, t.mean, condition),
         select(f.r, t.r, condition),
         select(f.gamma, t.gamma, condition),
+        select(f.beta, t.beta, condition),
         select(f.a, t.a, condition),
         select(f.b, t.b, condition),
     );
 }
 
 fn element_of(src: real4, diff_dst: real4, cell: Cell) -> Element {
-    return Element(diff_dst, (src - cell.mean) * cell.r);
+    let xhat = (src - cell.mean) * cell.r;
+    return Element(activation_gradient(xhat * cell.gamma + cell.beta, diff_dst), xhat);
 }
 
 fn result(element: Element, cell: Cell) -> real4 {
-    return cell.r * ((cell.gamma * element.d - cell.a) - element.xhat * cell.b);
+    return cell.r * ((scale_of(cell) * element.d - cell.a) - element.xhat * cell.b);
 }
 
-// Where mean and variance are constants, a and b are 0 and src does not count.
+// Where mean and variance are constants, a and b are 0, and src counts for the activation alone.
 fn result_of_constants(element: Element, cell: Cell) -> real4 {
-    return cell.r * (cell.gamma * element.d);
+    return cell.r * (scale_of(cell) * element.d);
 }
 
 // An element's terms, those that are in the cell.
@@ -111,6 +122,7 @@ fn sum_of(element: Element) -> real4 {
 
 // The sums with gamma, where it varies between the elements of a row, or between the cells of a group.
 fn weigh(sums: Sums, gamma: real4) -> Sums {
+    if gamma_ignored { return sums; }
     return Sums(sums.d * gamma, sums.d_xhat * gamma);
 }
 

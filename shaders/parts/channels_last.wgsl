@@ -1,7 +1,7 @@
 // What the channels-last kernels share: which vectors of a row an invocation owns. It owns `column_vectors` of them, a
 // constant of the text: a compiler keeps an array in registers if it is as long as the loops over it.
 //
-// Needs: axes, vectors.
+// Needs: axes, places, vectors.
 
 fn first_column(tile: u32, thread: u32) -> u32 {
     let width = uniforms.threads_per_row * column_vectors;
@@ -13,40 +13,9 @@ fn column_of(first: u32, p: u32) -> u32 {
     return min(first + p * uniforms.threads_per_row, uniforms.end_vector - 1u);
 }
 
-// Where a column stands: the channel, and the element of its plane.
-struct Place {
-    channel: u32,
-    element: u32,
-}
-
-// Of a vector's first element.
+// Where a vector's first element stands.
 fn place_of(batch: u32, column: u32) -> Place {
-    let index = vector_elements * (batch * uniforms.width_vectors + column);
-    let group = index / uniforms.inner;
-    return Place(group % uniforms.channels, index - group * uniforms.inner);
-}
-
-fn next_place(place: Place) -> Place {
-    var next = place;
-    next.element++;
-    if next.element == uniforms.inner {
-        next.element = 0u;
-        next.channel++;
-    }
-    if next.channel == uniforms.channels {
-        next.channel = 0u;
-    }
-    return next;
-}
-
-// The channels of four columns from a place on, which moves behind them.
-fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
-    let first = *place;
-    let second = next_place(first);
-    let third = next_place(second);
-    let fourth = next_place(third);
-    *place = next_place(fourth);
-    return vec4(first.channel, second.channel, third.channel, fourth.channel);
+    return place_at(vector_elements * (batch * uniforms.width_vectors + column));
 }
 
 // A row's first vector, relative to the window.
@@ -69,18 +38,22 @@ fn inside_tensor(vec4_index: u32) -> vec4<bool> {
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }
 
-// Writes the vector of a row in the p-th column, as far as it is in the tensor.
-fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector) {
+// Writes the vector of a row in the p-th column, as far as it is in the tensor. A gradient with a mask writes what is left
+// of diff_dst, `second`, too.
+fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector, second: Vector) {
     let vector = row_start + column_of(first, p);
     if first + p * uniforms.threads_per_row < uniforms.end_vector {
         if complete {
             store_vector_result(vector, value);
+            store_vector_diff_residual(vector, second);
         } else if vector <= (uniforms.length - 1u) / vector_elements {
             if whole {
                 store_vector_result(vector, value);
+                store_vector_diff_residual(vector, second);
             } else {
                 let left = uniforms.length - vector * vector_elements;
                 store_part_vector_result(vector, value, min(vector_elements, left));
+                store_part_vector_diff_residual(vector, second, min(vector_elements, left));
             }
         }
     }

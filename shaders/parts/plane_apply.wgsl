@@ -1,6 +1,7 @@
 // What the kernels share that write diff_src of a plane, or of a chunk of it. A vector is stored by the invocation in
 // whose part it begins; where the plane ends inside a vector, the elements behind it are of the next plane in storage.
-// The kernel defines `plane_cell`, the cell of a plane, and `result_of`, an element's result.
+// The kernel defines `plane_cell`, the cell of a plane, and `result_of`, an element's result. A gradient with a mask writes
+// what is left of diff_dst, too.
 //
 // Needs: body, vectors.
 
@@ -33,9 +34,11 @@ fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: ve
         }
         if whole {
             store_vector_result(vector, written);
+            store_vector_diff_residual(vector, second);
         } else {
             let left = uniforms.length - vector * vector_elements;
             store_part_vector_result(vector, written, min(vector_elements, left));
+            store_part_vector_diff_residual(vector, second, min(vector_elements, left));
         }
     }
 }

@@ -1,15 +1,17 @@
 // The elementwise pass, channels first. A gradient writes diff_src, from src, diff_dst and the means of the sums that
 // finish.wgsl left. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
-// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0 and src is not bound.
+// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is not bound but for an
+// activation.
 // A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
 //
 // A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile: `plane_block` planes, or one
 // chunk of one plane; `threads_per_plane` invocations share a plane. A vector is stored by the invocation in whose
 // chunk it begins. Where a plane ends inside a vector, the elements behind it take the next plane's coefficients.
 //
-// Bindings: src (of a gradient by batch statistics, or a forward pass), diff_dst (of a gradient) read; workspace read;
-// diff_src written, or diff_dst in place; or dst written.
-// Moves 2 n elements in (n with constant statistics, or forward), n out.
+// Bindings: src (of a gradient by batch statistics or with an activation, or a forward pass), diff_dst and mask (of a
+// gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
+// diff_residual; or dst written.
+// Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
 //
 // Needs: tiles, threads, body, records, channels_first, plane_apply.
 

@@ -13,8 +13,8 @@
 // `group_channels` channels: what a channel's elements need is of its group, whose sums are put together behind a
 // barrier. The channels' own sums go to workspace[sums + c], for finish.wgsl to derive from them what else is written.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
-// place; diff_gamma, diff_beta (optional) written. Of groups none of these two, and workspace (optional).
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation), mask
+// read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional) written. Of groups none of these two, and workspace (optional).
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
 // (optional) read and written; dst, mean, variance written. Of groups no statistics, and workspace.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.

@@ -7,8 +7,8 @@
 // With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
 // diff_src = gamma · r · diff_dst is written on the way.
 //
-// Bindings: src, diff_dst (of a gradient) or residual (optional, of a forward pass over rows) read; workspace read and
-// written; diff_src (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
+// Bindings: src, diff_dst and mask (of a gradient) or residual (optional, of a forward pass over rows) read; workspace read
+// and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
 //
 // Needs: tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum.
@@ -38,7 +38,7 @@ fn channels_first_reduce(
         let end = (range.y + vector_elements - 1u) / vector_elements;
         for (var vector = range.x / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
             sums = sums_of_block(sums, range, vector, end, cell);
-            store_vector_result(vector, result_in_passing(vector, cell));
+            store_in_passing(vector, cell);
         }
     }
 
@@ -50,12 +50,14 @@ fn channels_first_reduce(
     }
 }
 
-// A vector's diff_src where mean and variance are constants: nothing but the cell is needed, and diff_dst again.
-fn result_in_passing(vector: u32, cell: Cell) -> Vector {
+// Writes a vector's diff_src where mean and variance are constants: nothing but the cell is needed, and its elements again.
+fn store_in_passing(vector: u32, cell: Cell) {
     var second = load_vector_second(vector);
+    var src = load_vector_src(vector);
     var written = Vector();
     for (var k = 0u; k < vector_vec4s; k++) {
-        written[k] = result_of_constants(element_of(real4(), second[k], cell), cell);
+        written[k] = result_of_constants(element_of(src[k], second[k], cell), cell);
     }
-    return written;
+    store_vector_result(vector, written);
+    store_vector_diff_residual(vector, second);
 }

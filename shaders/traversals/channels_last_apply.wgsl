@@ -1,16 +1,18 @@
 // The elementwise pass, channels last. A gradient writes diff_src, from src, diff_dst and the means of the sums that
 // finish.wgsl left. For batch norm diff_src = r · ((gamma · diff_dst − a) − x̂ · b), with a = gamma · Σ diff_dst / m and
-// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0 and src is not bound.
+// b = gamma · Σ diff_dst · x̂ / m. With constant statistics a and b are 0, and src is not bound but for an
+// activation.
 // A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
 //
 // Rows, columns and, with `general` axes, batches are those of channels_last_reduce.wgsl. An invocation owns some
 // vectors of columns, keeps their coefficients in registers and walks the rows of a tile.
 //
-// Bindings: src (of a gradient by batch statistics, or a forward pass), diff_dst (of a gradient) read; workspace read;
-// diff_src written, or diff_dst in place; or dst written.
-// Moves 2 n elements in (n with constant statistics, or forward), n out.
+// Bindings: src (of a gradient by batch statistics or with an activation, or a forward pass), diff_dst and mask (of a
+// gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
+// diff_residual; or dst written.
+// Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
 //
-// Needs: tiles, threads, body, records, vectors, channels_last.
+// Needs: tiles, threads, body, records, vectors, places, channels_last.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_apply(
@@ -54,7 +56,7 @@ fn channels_last_apply(
                     written[k] = result_of_constants(element, cells[p][k]);
                 }
             }
-            store_in_row(row_start, first, p, written);
+            store_in_row(row_start, first, p, written, second);
         }
     }
 }

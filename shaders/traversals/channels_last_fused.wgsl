@@ -7,8 +7,8 @@
 // a workgroup that own the same channels add up their sums in a fixed order. Then each writes diff_src or
 // dst where it has read.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1) read; diff_src written, or diff_dst in
-// place; diff_gamma, diff_beta (optional) written.
+// Bindings of a gradient: src, diff_dst, mean, variance, gamma (optional: 1), beta (optional: 0, with an activation), mask
+// read; diff_src written, or diff_dst in place, and with a mask diff_residual; diff_gamma, diff_beta (optional) written.
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
 // (optional) read and written; dst, mean, variance written.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
@@ -71,5 +71,6 @@ fn channels_last_fused(
             written[k] = result(element_of(src[k], second[k], cells[k]), cells[k]);
         }
         store_vector_result(vector, written);
+        store_vector_diff_residual(vector, second);
     }
 }

@@ -14,11 +14,11 @@
 // With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
 // written on the way.
 //
-// Bindings: src, diff_dst (of a gradient) read; workspace read and written; diff_src (optional) written, or diff_dst in
-// place. No text writes dst, the result of a forward pass.
+// Bindings: src, diff_dst and mask (of a gradient) read; workspace read and written; diff_src and with a mask diff_residual
+// (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward), and n out if diff_src is bound.
 //
-// Needs: tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums.
+// Needs: tiles, threads, body, records, vectors, places, channels_last, thread_rows_sum, paired_sums.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(
@@ -74,7 +74,7 @@ fn channels_last_reduce(
                     blocks[p][k] = accumulate(blocks[p][k], element, inside);
                     written[k] = result_of_constants(element, cells[p][k]);
                 }
-                store_in_row(row_start, first, p, written);
+                store_in_row(row_start, first, p, written, second);
             }
         }
         for (var p = 0u; p < column_vectors; p++) {

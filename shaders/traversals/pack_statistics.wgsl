@@ -1,5 +1,5 @@
 // Gathers what is known of each channel (or row) c in one record, workspace[stats + c]: for the gradient of batch norm
-// (mean, r, gamma, 0) with r = 1 / sqrt(variance + epsilon), for inference (mean, 0, r · gamma, beta). An invocation does
+// (mean, r, gamma, beta) with r = 1 / sqrt(variance + epsilon), for inference (mean, 0, r · gamma, beta). An invocation does
 // four. Where an adapter binds too few buffers for all of that, a second dispatch takes gamma and beta into the records
 // (`again`).
 // Group norm's channels are those of all samples, each with the statistics of its group (`of_groups`).

@@ -6,8 +6,8 @@ use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, BatchNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+use crate::plan::{self, Activated, BatchNormProblem};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, host};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,21 @@ pub struct BatchNormBackwardArgs<'a, T, P, S = P> {
     pub variance: &'a [S],
     /// Scale of each channel. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
+    /// Shift of each channel, where an activation follows and there is no mask. Without it beta is 0.
+    pub beta: Option<&'a [P]>,
+    /// What the forward pass wrote, exactly where a residual was added before the activation:
+    /// [`BatchNormOutput::mask`](crate::BatchNormOutput::mask).
+    pub mask: Option<&'a [u32]>,
+}
+
+impl<T, P, S> BatchNormBackwardArgs<'_, T, P, S> {
+    fn operands(&self) -> BackwardOperands {
+        BackwardOperands {
+            gamma: self.gamma.is_some(),
+            beta: self.beta.is_some(),
+            mask: self.mask.is_some(),
+        }
+    }
 }
 
 impl GpuBatchNorm {
@@ -57,8 +72,7 @@ impl GpuBatchNorm {
         &self,
         args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let has_gamma = args.gamma.is_some();
-        let plan = self.plan_backward(args.shape, types::<T, P, S>(), has_gamma)?;
+        let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.operands())?;
         self.run(&plan, args).await
     }
 
@@ -84,6 +98,8 @@ impl GpuBatchNorm {
     ///     mean: &[2.0, 6.0],
     ///     variance: &[2.0 / 3.0, 2.0 / 3.0],
     ///     gamma: None,
+    ///     beta: None,
+    ///     mask: None,
     /// };
     /// let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
     /// let grads = layer.backward_broadcast(&[2, 1], args).await?; // the second axis is reduced
@@ -114,9 +130,12 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let has_gamma = args.gamma.is_some();
-        let plan =
-            self.plan_backward_broadcast(args.shape, param_shape, types::<T, P, S>(), has_gamma)?;
+        let plan = self.plan_backward_broadcast(
+            args.shape,
+            param_shape,
+            types::<T, P, S>(),
+            args.operands(),
+        )?;
         self.run(&plan, args).await
     }
 
@@ -137,6 +156,8 @@ impl GpuBatchNorm {
             Some(host::Input::new(Tensor::Mean, args.mean)),
             Some(host::Input::new(Tensor::Variance, args.variance)),
             host::Input::given(Tensor::Gamma, args.gamma),
+            host::Input::given(Tensor::Beta, args.beta),
+            args.mask.map(host::Input::mask),
         ];
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         host::backward(&self.gpu, &plan.plan, &inputs).await
@@ -151,10 +172,10 @@ impl GpuBatchNorm {
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
+        operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
         let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_layout(layout, types.into(), has_gamma)
+        self.plan_layout(layout, types.into(), operands.into())
     }
 
     /// Plans what [`backward_broadcast`](Self::backward_broadcast) computes. A tensor whose axes do not
@@ -168,29 +189,35 @@ impl GpuBatchNorm {
         shape: &[usize],
         param_shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
+        operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_layout(layout, types.into(), has_gamma)
+        self.plan_layout(layout, types.into(), operands.into())
     }
 
     fn plan_layout(
         &self,
         layout: Layout,
         types: DTypes,
-        has_gamma: bool,
+        operands: BackwardOperands,
     ) -> Result<BatchNormBackwardPlan, Error> {
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(types)?;
         check_epsilon(self.options.epsilon, types.data)?;
+        operands.check(self.options.activation, types.data)?;
         let problem = BatchNormProblem {
             layout,
             types,
-            has_gamma,
+            has_gamma: operands.gamma,
             epsilon: self.options.epsilon,
             statistics: self.options.statistics,
             param_grads: self.options.param_grads,
+            activated: Activated {
+                activation: self.options.activation,
+                has_beta: operands.beta,
+                masked: operands.mask,
+            },
         };
         Ok(BatchNormBackwardPlan {
             plan: plan::batch_norm(profile, &problem)?,
@@ -241,8 +268,14 @@ operands! {
     variance: Variance always;
     /// Scale of each channel; given exactly if the plan was made with gamma.
     gamma: Gamma maybe;
+    /// Shift of each channel; given exactly if the plan was made with beta.
+    beta: Beta maybe;
+    /// What passed the activation, a bit for each element; given exactly if the plan was made with a mask.
+    mask: Mask maybe;
     /// Written: gradient with respect to src.
     diff_src: DiffSrc always;
+    /// Written: gradient with respect to the residual; given exactly with a mask.
+    diff_residual: DiffResidual maybe;
     /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_gamma: DiffGamma maybe;
     /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).

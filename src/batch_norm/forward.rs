@@ -6,7 +6,7 @@ use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, BatchNormForward};
+use crate::plan::{self, After, BatchNormForward};
 use crate::{DTypes, Element, Error, ParamOf, RunningUpdate, RunningVariance, Shards, host};
 
 /// Tensors of batch norm in training, in host memory.
@@ -22,6 +22,8 @@ pub struct BatchNormForwardArgs<'a, T, P, S = P> {
     pub gamma: Option<&'a [P]>,
     /// Shift of each channel. Without it beta is 0.
     pub beta: Option<&'a [P]>,
+    /// Added to the layer's output, before the activation; of src's shape.
+    pub residual: Option<&'a [T]>,
     /// Updated in place.
     pub running: Option<RunningStatistics<'a, S>>,
 }
@@ -46,6 +48,9 @@ pub struct BatchNormOutput<T, S> {
     pub mean: Vec<S>,
     /// Biased variance of each channel, as the gradient takes it.
     pub variance: Vec<S>,
+    /// What passed the activation, for the gradient, where a residual was added before one: bit i of word w is of element
+    /// 32 · w + i.
+    pub mask: Option<Vec<u32>>,
 }
 
 /// What a plan of batch norm in training reads and writes beside src, dst and the batch's statistics.
@@ -55,6 +60,8 @@ pub struct BatchNormForwardOperands {
     pub gamma: bool,
     /// Whether beta is given; without it beta is 0.
     pub beta: bool,
+    /// Whether a residual is added to the layer's output, before the activation. With both the plan writes a mask.
+    pub residual: bool,
     /// How running statistics take in the batch's, if they are given. Plans are pure and cheap: where the weight
     /// changes, as in a cumulative average, make another one.
     pub running: Option<RunningUpdate>,
@@ -68,7 +75,7 @@ impl GpuBatchNorm {
     ///
     /// With m elements in a channel, mean = Σ src / m, variance = Σ (src − mean)² / m and r = 1/√(variance + epsilon),
     ///
-    /// * dst = gamma · (src − mean) · r + beta
+    /// * dst = activation(gamma · (src − mean) · r + beta + residual), where activation and residual are optional
     /// * running ← (1 − weight) · running + weight · batch, for mean and variance
     ///
     /// Statistics are taken in one reading by blocks of 16 to 32 elements, each with a shift of its own, whose sums are merged:
@@ -104,6 +111,7 @@ impl GpuBatchNorm {
     ///                 variance: RunningVariance::Unbiased,
     ///             },
     ///         }),
+    ///         residual: None,
     ///     })
     ///     .await?;
     /// assert_eq!((output.mean[0], output.variance[0]), (2.5, 1.25));
@@ -176,6 +184,7 @@ impl GpuBatchNorm {
         let operands = BatchNormForwardOperands {
             gamma: args.gamma.is_some(),
             beta: args.beta.is_some(),
+            residual: args.residual.is_some(),
             running: args.running.as_ref().map(|running| running.update),
             shards: Shards::default(),
         };
@@ -185,6 +194,7 @@ impl GpuBatchNorm {
             Some(host::Input::new(Tensor::Src, args.src)),
             host::Input::given(Tensor::Gamma, args.gamma),
             host::Input::given(Tensor::Beta, args.beta),
+            host::Input::given(Tensor::Residual, args.residual),
             host::Input::given(Tensor::RunningMean, running.map(|running| &*running.mean)),
             host::Input::given(
                 Tensor::RunningVariance,
@@ -196,6 +206,7 @@ impl GpuBatchNorm {
             dst: Vec::new(),
             mean: Vec::new(),
             variance: Vec::new(),
+            mask: None,
         };
         let (mut running_mean, mut running_variance) = (Vec::new(), Vec::new());
         host::run(&self.gpu, &plan.plan, &inputs, |tensor, bytes| {
@@ -203,6 +214,7 @@ impl GpuBatchNorm {
                 Tensor::Dst => output.dst = host::elements(tensor, bytes)?,
                 Tensor::Mean => output.mean = host::elements(tensor, bytes)?,
                 Tensor::Variance => output.variance = host::elements(tensor, bytes)?,
+                Tensor::Mask => output.mask = Some(host::words(tensor, bytes)?),
                 Tensor::RunningMean => running_mean = host::elements(tensor, bytes)?,
                 _ => running_variance = host::elements(tensor, bytes)?,
             }
@@ -262,9 +274,11 @@ impl GpuBatchNorm {
         let BatchNormForwardOperands {
             gamma,
             beta,
+            residual,
             running,
             shards,
         } = operands;
+        self.options.activation.check(types.data, residual)?;
         if let Some(update) = running {
             // Of a batch that is spread over devices, this one's part says little.
             let counts = shards.count == 1 && layout.grid.channels > 0;
@@ -284,6 +298,10 @@ impl GpuBatchNorm {
             has_gamma: gamma,
             has_beta: beta,
             epsilon: self.options.epsilon,
+            after: After {
+                activation: self.options.activation,
+                residual,
+            },
             running,
             shards,
         };
@@ -337,6 +355,8 @@ operands! {
     gamma: Gamma maybe;
     /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
+    /// Added to the layer's output; given exactly if the plan has it.
+    residual: Residual maybe;
     /// Read and written: running mean of each channel; given exactly if the plan has running statistics.
     running_mean: RunningMean maybe;
     /// Read and written: running variance of each channel; given exactly if the plan has running statistics.
@@ -347,6 +367,8 @@ operands! {
     mean: Mean always;
     /// Written: biased variance of each channel.
     variance: Variance always;
+    /// Written: what passed the activation, a bit for each element; given exactly with a residual and an activation.
+    mask: Mask maybe;
     /// The statistics between the two halves: for each part of the batch, in order, and each channel four numbers of f32
     /// (f64 for f64 data), the fields of [`ChannelStatistics`](crate::ChannelStatistics). The first half writes those of
     /// this device's part to its place, the second one merges those of all parts in order. In between the caller copies

@@ -6,8 +6,8 @@ use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::options::check_epsilon;
-use crate::plan::{self, BatchNormInference};
-use crate::{DTypes, Element, Error, ParamOf, host};
+use crate::plan::{self, After, BatchNormInference};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, host};
 
 /// Tensors of batch norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +25,13 @@ pub struct BatchNormInferenceArgs<'a, T, P, S = P> {
     pub gamma: Option<&'a [P]>,
     /// Shift of each channel. Without it beta is 0.
     pub beta: Option<&'a [P]>,
+    /// Added to the layer's output, before the activation; of src's shape.
+    pub residual: Option<&'a [T]>,
 }
 
 impl GpuBatchNorm {
-    /// Computes the layer's output by given statistics, dst = gamma · (src − mean) / √(variance + epsilon) + beta: uploads,
-    /// runs, reads back.
+    /// Computes the layer's output by given statistics, dst = activation(gamma · (src − mean) / √(variance + epsilon) + beta +
+    /// residual), where activation and residual are optional: uploads, runs, reads back.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -49,6 +51,7 @@ impl GpuBatchNorm {
     ///         variance: &[1.0, 100.0],
     ///         gamma: None,
     ///         beta: Some(&[0.0, 5.0]),
+    ///         residual: None,
     ///     })
     ///     .await?;
     /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 6.0).abs() < 1e-4);
@@ -112,8 +115,12 @@ impl GpuBatchNorm {
         layout: Layout,
         args: BatchNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
-        let (has_gamma, has_beta) = (args.gamma.is_some(), args.beta.is_some());
-        let plan = self.plan_inference_layout(layout, types::<T, P, S>(), has_gamma, has_beta)?;
+        let operands = InferenceOperands {
+            gamma: args.gamma.is_some(),
+            beta: args.beta.is_some(),
+            residual: args.residual.is_some(),
+        };
+        let plan = self.plan_inference_layout(layout, types::<T, P, S>(), operands)?;
         host::check_variance(
             Tensor::Variance,
             "channel",
@@ -126,6 +133,7 @@ impl GpuBatchNorm {
             Some(host::Input::new(Tensor::Variance, args.variance)),
             host::Input::given(Tensor::Gamma, args.gamma),
             host::Input::given(Tensor::Beta, args.beta),
+            host::Input::given(Tensor::Residual, args.residual),
         ];
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let mut dst = Vec::new();
@@ -147,11 +155,10 @@ impl GpuBatchNorm {
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
-        has_beta: bool,
+        operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
         let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_inference_layout(layout, types.into(), has_gamma, has_beta)
+        self.plan_inference_layout(layout, types.into(), operands.into())
     }
 
     /// Plans what [`infer_broadcast`](Self::infer_broadcast) computes. A tensor whose axes do not fold to (outer,
@@ -165,30 +172,35 @@ impl GpuBatchNorm {
         shape: &[usize],
         param_shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
-        has_beta: bool,
+        operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_inference_layout(layout, types.into(), has_gamma, has_beta)
+        self.plan_inference_layout(layout, types.into(), operands.into())
     }
 
     fn plan_inference_layout(
         &self,
         layout: Layout,
         types: DTypes,
-        has_gamma: bool,
-        has_beta: bool,
+        operands: InferenceOperands,
     ) -> Result<BatchNormInferencePlan, Error> {
         self.gpu.check_fit()?;
         let profile = self.gpu.profile();
         profile.check_dtypes(types)?;
         check_epsilon(self.options.epsilon, types.data)?;
+        self.options
+            .activation
+            .check(types.data, operands.residual)?;
         let problem = BatchNormInference {
             layout,
             types,
-            has_gamma,
-            has_beta,
+            has_gamma: operands.gamma,
+            has_beta: operands.beta,
             epsilon: self.options.epsilon,
+            after: After {
+                activation: self.options.activation,
+                residual: operands.residual,
+            },
         };
         Ok(BatchNormInferencePlan {
             plan: plan::batch_norm_inference(profile, &problem)?,
@@ -214,6 +226,8 @@ operands! {
     gamma: Gamma maybe;
     /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
+    /// Added to the layer's output; given exactly if the plan has it.
+    residual: Residual maybe;
     /// Written: the layer's output.
     dst: Dst always;
 }

@@ -19,7 +19,7 @@ pub use inference::{
 pub use statistics::ChannelStatistics;
 
 use crate::options::check_epsilon;
-use crate::{DType, DataFormat, Error, GpuContext, ParamGrads, Statistics};
+use crate::{Activation, DType, DataFormat, Error, GpuContext, ParamGrads, Statistics};
 
 /// What a [`GpuBatchNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,17 +33,20 @@ pub struct BatchNormOptions {
     /// Which parameter gradients are computed; no forward pass depends on it. For none of them take
     /// [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the gradient ignores a given gamma.
     pub param_grads: ParamGrads,
+    /// What follows the layer, in both directions.
+    pub activation: Activation,
 }
 
 impl BatchNormOptions {
     /// The defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter
-    /// gradients. epsilon has no default there.
+    /// gradients, no activation. epsilon has no default there.
     pub const fn new(epsilon: f64) -> Self {
         Self {
             epsilon,
             data_format: DataFormat::Nxc,
             statistics: Statistics::Batch,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         }
     }
 }
@@ -59,6 +62,14 @@ impl BatchNormOptions {
 /// * diff_gamma = Σ diff_dst · x̂
 /// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
 ///   [`Statistics::Constant`] gamma · r · diff_dst
+///
+/// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is optional,
+/// and in the gradient diff_dst · activation′ stands for diff_dst. The gradient finds gamma · x̂ + beta again, from src,
+/// statistics, gamma and beta, so that nothing is kept for it: give it the forward pass's gamma and beta, and statistics
+/// in f32 where parameters have 16 bits, since what is just above 0 may else come out below. Where a residual was added,
+/// the forward pass writes a mask instead, a bit for each element, which the gradient reads: word w of it is of elements
+/// 32 · w to 32 · w + 31 in storage order, the lowest bit of the first. The residual's gradient is diff_dst as far as the
+/// mask lets it pass.
 ///
 /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
 /// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
@@ -88,6 +99,8 @@ impl BatchNormOptions {
 ///         mean: &[2.5],
 ///         variance: &[1.25],
 ///         gamma: None,
+///         beta: None,
+///         mask: None,
 ///     })
 ///     .await?;
 /// assert_eq!(grads.diff_beta, Some(vec![2.0]));

@@ -92,6 +92,9 @@ impl Bound {
     ///             diff_beta: None,
     ///             sums: None,
     ///             workspace: None,
+    ///             beta: None,
+    ///             mask: None,
+    ///             diff_residual: None,
     ///         },
     ///     )?);
     /// }

@@ -91,6 +91,7 @@ impl Binder<'_> {
         }
         let mut variant = Variant {
             body: self.dispatch.body,
+            ending: self.dispatch.ending,
             kernel: self.dispatch.kernel,
             data: self.plan.types.data,
             params: self.plan.types.params,

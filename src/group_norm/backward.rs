@@ -5,7 +5,7 @@ use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::GroupNormPass;
-use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, host};
 
 /// Tensors of a group-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +23,11 @@ pub struct GroupNormBackwardArgs<'a, T, P, S = P> {
     pub variance: &'a [S],
     /// Scale of each channel, `[C]`. Without it gamma is 1.
     pub gamma: Option<&'a [P]>,
+    /// Shift of each channel, `[C]`, where an activation follows and there is no mask. Without it beta is 0.
+    pub beta: Option<&'a [P]>,
+    /// What the forward pass wrote, exactly where a residual was added before the activation:
+    /// [`GroupNormOutput::mask`](crate::GroupNormOutput::mask).
+    pub mask: Option<&'a [u32]>,
 }
 
 impl GpuGroupNorm {
@@ -48,7 +53,12 @@ impl GpuGroupNorm {
         &self,
         args: GroupNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
+        let operands = BackwardOperands {
+            gamma: args.gamma.is_some(),
+            beta: args.beta.is_some(),
+            mask: args.mask.is_some(),
+        };
+        let plan = self.plan_backward(args.shape, types::<T, P, S>(), operands)?;
         let epsilon = self.options.epsilon;
         host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
         let inputs = [
@@ -57,6 +67,8 @@ impl GpuGroupNorm {
             Some(host::Input::new(Tensor::Mean, args.mean)),
             Some(host::Input::new(Tensor::Variance, args.variance)),
             host::Input::given(Tensor::Gamma, args.gamma),
+            host::Input::given(Tensor::Beta, args.beta),
+            args.mask.map(host::Input::mask),
         ];
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         host::backward(&self.gpu, &plan.plan, &inputs).await
@@ -72,11 +84,16 @@ impl GpuGroupNorm {
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
+        operands: impl Into<BackwardOperands>,
     ) -> Result<GroupNormBackwardPlan, Error> {
-        let param_grads = self.options.param_grads;
-        let pass = GroupNormPass::Backward { param_grads };
-        let plan = self.plan(shape, types.into(), has_gamma, pass)?;
+        let (operands, types) = (operands.into(), types.into());
+        operands.check(self.options.activation, types.data)?;
+        let pass = GroupNormPass::Backward {
+            param_grads: self.options.param_grads,
+            activation: self.options.activation,
+            masked: operands.mask,
+        };
+        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormBackwardPlan { plan })
     }
 }
@@ -102,8 +119,14 @@ operands! {
     variance: Variance always;
     /// Scale of each channel; given exactly if the plan was made with gamma.
     gamma: Gamma maybe;
+    /// Shift of each channel; given exactly if the plan was made with beta.
+    beta: Beta maybe;
+    /// What passed the activation, a bit for each element; given exactly if the plan was made with a mask.
+    mask: Mask maybe;
     /// Written: gradient with respect to src.
     diff_src: DiffSrc always;
+    /// Written: gradient with respect to the residual; given exactly with a mask.
+    diff_residual: DiffResidual maybe;
     /// Written: gradient with respect to gamma; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).
     diff_gamma: DiffGamma maybe;
     /// Written: gradient with respect to beta; given exactly with [`ParamGrads::Both`](crate::ParamGrads::Both).

@@ -4,7 +4,7 @@ use super::GpuGroupNorm;
 use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
-use crate::plan::GroupNormPass;
+use crate::plan::{After, GroupNormPass};
 use crate::{DTypes, Element, Error, ParamOf, host};
 
 /// Tensors of a group norm forward, in host memory.
@@ -19,6 +19,8 @@ pub struct GroupNormForwardArgs<'a, T, P> {
     pub gamma: Option<&'a [P]>,
     /// Shift of each channel, `[C]`. Without it beta is 0.
     pub beta: Option<&'a [P]>,
+    /// Added to the layer's output, before the activation; of src's shape.
+    pub residual: Option<&'a [T]>,
 }
 
 /// What group norm computes forward, in host memory.
@@ -30,6 +32,9 @@ pub struct GroupNormOutput<T, S> {
     pub mean: Vec<S>,
     /// Biased variance of each group, `[N, G]`, as the gradient takes it.
     pub variance: Vec<S>,
+    /// What passed the activation, for the gradient, where a residual was added before one: bit i of word w is of element
+    /// 32 · w + i.
+    pub mask: Option<Vec<u32>>,
 }
 
 /// What a plan of group norm forward reads beside src.
@@ -39,6 +44,8 @@ pub struct GroupNormForwardOperands {
     pub gamma: bool,
     /// Whether beta is given; without it beta is 0.
     pub beta: bool,
+    /// Whether a residual is added to the layer's output, before the activation. With both the plan writes a mask.
+    pub residual: bool,
 }
 
 impl GpuGroupNorm {
@@ -61,6 +68,7 @@ impl GpuGroupNorm {
     ///         src: &[1.0_f32, 3.0, 10.0, 30.0],
     ///         gamma: Some(&[1.0, 1.0, 1.0, 2.0]),
     ///         beta: Some(&[0.0, 0.0, 0.0, 5.0]),
+    ///         residual: None,
     ///     })
     ///     .await?;
     /// assert_eq!(output.mean, [2.0, 20.0]);
@@ -91,22 +99,26 @@ impl GpuGroupNorm {
         let operands = GroupNormForwardOperands {
             gamma: args.gamma.is_some(),
             beta: args.beta.is_some(),
+            residual: args.residual.is_some(),
         };
         let plan = self.plan_forward(args.shape, types::<T, P, S>(), operands)?;
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
             host::Input::given(Tensor::Gamma, args.gamma),
             host::Input::given(Tensor::Beta, args.beta),
+            host::Input::given(Tensor::Residual, args.residual),
         ];
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let mut output = GroupNormOutput {
             dst: Vec::new(),
             mean: Vec::new(),
             variance: Vec::new(),
+            mask: None,
         };
         host::run(&self.gpu, &plan.plan, &inputs, |tensor, bytes| {
             match tensor {
                 Tensor::Dst => output.dst = host::elements(tensor, bytes)?,
+                Tensor::Mask => output.mask = Some(host::words(tensor, bytes)?),
                 Tensor::Mean => output.mean = host::elements(tensor, bytes)?,
                 _ => output.variance = host::elements(tensor, bytes)?,
             }
@@ -128,10 +140,14 @@ impl GpuGroupNorm {
         types: impl Into<DTypes>,
         operands: GroupNormForwardOperands,
     ) -> Result<GroupNormForwardPlan, Error> {
-        let pass = GroupNormPass::Forward {
-            has_beta: operands.beta,
-        };
-        let plan = self.plan(shape, types.into(), operands.gamma, pass)?;
+        let types = types.into();
+        let activation = self.options.activation;
+        activation.check(types.data, operands.residual)?;
+        let pass = GroupNormPass::Forward(After {
+            activation,
+            residual: operands.residual,
+        });
+        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormForwardPlan { plan })
     }
 }
@@ -150,10 +166,14 @@ operands! {
     gamma: Gamma maybe;
     /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
+    /// Added to the layer's output; given exactly if the plan has it.
+    residual: Residual maybe;
     /// Written: the layer's output.
     dst: Dst always;
     /// Written: mean of each group.
     mean: Mean always;
     /// Written: biased variance of each group.
     variance: Variance always;
+    /// Written: what passed the activation, a bit for each element; given exactly with a residual and an activation.
+    mask: Mask maybe;
 }

@@ -4,8 +4,8 @@ use super::GpuGroupNorm;
 use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
-use crate::plan::GroupNormPass;
-use crate::{DTypes, Element, Error, ParamOf, host};
+use crate::plan::{After, GroupNormPass};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, host};
 
 /// Tensors of group norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -22,11 +22,13 @@ pub struct GroupNormInferenceArgs<'a, T, P, S = P> {
     pub gamma: Option<&'a [P]>,
     /// Shift of each channel, `[C]`. Without it beta is 0.
     pub beta: Option<&'a [P]>,
+    /// Added to the layer's output, before the activation; of src's shape.
+    pub residual: Option<&'a [T]>,
 }
 
 impl GpuGroupNorm {
-    /// Computes the layer's output by given statistics, dst = gamma · (src − mean) / √(variance + epsilon) + beta: uploads,
-    /// runs, reads back.
+    /// Computes the layer's output by given statistics, dst = activation(gamma · (src − mean) / √(variance + epsilon) + beta +
+    /// residual), where activation and residual are optional: uploads, runs, reads back.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -45,6 +47,7 @@ impl GpuGroupNorm {
     ///         variance: &[1.0, 100.0],
     ///         gamma: None,
     ///         beta: Some(&[0.0, 5.0]),
+    ///         residual: None,
     ///     })
     ///     .await?;
     /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 6.0).abs() < 1e-4);
@@ -70,8 +73,12 @@ impl GpuGroupNorm {
         &self,
         args: GroupNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
-        let (has_gamma, has_beta) = (args.gamma.is_some(), args.beta.is_some());
-        let plan = self.plan_inference(args.shape, types::<T, P, S>(), has_gamma, has_beta)?;
+        let operands = InferenceOperands {
+            gamma: args.gamma.is_some(),
+            beta: args.beta.is_some(),
+            residual: args.residual.is_some(),
+        };
+        let plan = self.plan_inference(args.shape, types::<T, P, S>(), operands)?;
         let epsilon = self.options.epsilon;
         host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
         let inputs = [
@@ -80,6 +87,7 @@ impl GpuGroupNorm {
             Some(host::Input::new(Tensor::Variance, args.variance)),
             host::Input::given(Tensor::Gamma, args.gamma),
             host::Input::given(Tensor::Beta, args.beta),
+            host::Input::given(Tensor::Residual, args.residual),
         ];
         let inputs: Vec<_> = inputs.into_iter().flatten().collect();
         let mut dst = Vec::new();
@@ -101,11 +109,16 @@ impl GpuGroupNorm {
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
-        has_beta: bool,
+        operands: impl Into<InferenceOperands>,
     ) -> Result<GroupNormInferencePlan, Error> {
-        let pass = GroupNormPass::Inference { has_beta };
-        let plan = self.plan(shape, types.into(), has_gamma, pass)?;
+        let (operands, types) = (operands.into(), types.into());
+        let activation = self.options.activation;
+        activation.check(types.data, operands.residual)?;
+        let pass = GroupNormPass::Inference(After {
+            activation,
+            residual: operands.residual,
+        });
+        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormInferencePlan { plan })
     }
 }
@@ -128,6 +141,8 @@ operands! {
     gamma: Gamma maybe;
     /// Shift of each channel; given exactly if the plan has it.
     beta: Beta maybe;
+    /// Added to the layer's output; given exactly if the plan has it.
+    residual: Residual maybe;
     /// Written: the layer's output.
     dst: Dst always;
 }

@@ -18,7 +18,7 @@ pub use inference::{
 
 use crate::options::check_epsilon;
 use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
-use crate::{DType, DTypes, DataFormat, Error, GpuContext, ParamGrads, geometry};
+use crate::{Activation, DType, DTypes, DataFormat, Error, GpuContext, ParamGrads, geometry};
 
 /// What a [`GpuGroupNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,6 +32,8 @@ pub struct GroupNormOptions {
     /// Which parameter gradients are computed; no forward pass depends on it. For none of them take
     /// [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the gradient ignores a given gamma.
     pub param_grads: ParamGrads,
+    /// What follows the layer, in both directions.
+    pub activation: Activation,
 }
 
 impl GroupNormOptions {
@@ -43,6 +45,7 @@ impl GroupNormOptions {
             epsilon: 1e-5,
             data_format: DataFormat::Ncx,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         }
     }
 }
@@ -52,7 +55,8 @@ impl GroupNormOptions {
 ///
 /// The C channels of a sample are divided into G groups of C/G channels side by side; mean and biased variance, `[N, G]`,
 /// are those of the elements of a group, gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r,
-/// dst = gamma · x̂ + beta. The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
+/// dst = gamma · x̂ + beta; an [`Activation`] and a residual follow as those of
+/// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
 /// [`ParamGrads::Neither`]) and means taken over the elements of a group:
 ///
 /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
@@ -84,6 +88,8 @@ impl GroupNormOptions {
 ///         mean: &[2.0, 20.0], // of two groups
 ///         variance: &[1.0, 100.0],
 ///         gamma: Some(&[1.0, 1.0, 0.5, 1.0]),
+///         beta: None,
+///         mask: None,
 ///     })
 ///     .await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
@@ -120,7 +126,7 @@ impl GpuGroupNorm {
         &self,
         shape: &[usize],
         types: DTypes,
-        has_gamma: bool,
+        [has_gamma, has_beta]: [bool; 2],
         pass: GroupNormPass,
     ) -> Result<Plan, Error> {
         let GroupNormOptions {
@@ -137,6 +143,7 @@ impl GpuGroupNorm {
             groups: geometry::group_norm_layout(shape, data_format, groups)?,
             types,
             has_gamma,
+            has_beta,
             epsilon,
             pass,
         };

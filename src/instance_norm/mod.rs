@@ -4,7 +4,10 @@ use crate::group_norm::{
     GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan, GroupNormForwardArgs,
     GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, GroupNormOutput,
 };
-use crate::{DTypes, DataFormat, Element, Error, GpuContext, Grads, ParamGrads, ParamOf};
+use crate::{
+    Activation, BackwardOperands, DTypes, DataFormat, Element, Error, GpuContext, Grads,
+    ParamGrads, ParamOf,
+};
 
 /// What a [`GpuInstanceNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,6 +18,8 @@ pub struct InstanceNormOptions {
     pub data_format: DataFormat,
     /// Which parameter gradients are computed, as [`GroupNormOptions::param_grads`](crate::GroupNormOptions::param_grads).
     pub param_grads: ParamGrads,
+    /// What follows the layer, in both directions.
+    pub activation: Activation,
 }
 
 impl Default for InstanceNormOptions {
@@ -24,6 +29,7 @@ impl Default for InstanceNormOptions {
             epsilon: 1e-5,
             data_format: DataFormat::Ncx,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         }
     }
 }
@@ -52,6 +58,8 @@ impl Default for InstanceNormOptions {
 ///         mean: &[2.0, 20.0],
 ///         variance: &[1.0, 100.0],
 ///         gamma: None,
+///         beta: None,
+///         mask: None,
 ///     })
 ///     .await?;
 /// assert_eq!(grads.diff_beta, Some(vec![5.0]));
@@ -90,6 +98,7 @@ impl GpuInstanceNorm {
             epsilon,
             data_format,
             param_grads,
+            activation,
         } = self.options;
         let channels = match data_format {
             DataFormat::Ncx => shape.get(1),
@@ -101,6 +110,7 @@ impl GpuInstanceNorm {
             epsilon,
             data_format,
             param_grads,
+            activation,
         };
         GpuGroupNorm::new(&self.gpu, options)
     }
@@ -122,6 +132,7 @@ impl GpuInstanceNorm {
     ///         src: &[1.0_f32, 3.0, 10.0, 30.0],
     ///         gamma: None,
     ///         beta: Some(&[0.0, 5.0]),
+    ///         residual: None,
     ///     })
     ///     .await?;
     /// assert_eq!((output.mean[1], output.variance[1]), (20.0, 100.0));
@@ -201,9 +212,9 @@ impl GpuInstanceNorm {
         &self,
         shape: &[usize],
         types: impl Into<DTypes>,
-        has_gamma: bool,
+        operands: impl Into<BackwardOperands>,
     ) -> Result<GroupNormBackwardPlan, Error> {
         self.of_channels(shape)?
-            .plan_backward(shape, types, has_gamma)
+            .plan_backward(shape, types, operands)
     }
 }

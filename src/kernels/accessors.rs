@@ -12,6 +12,7 @@ use crate::DType;
 use std::fmt::Write;
 
 /// How a tensor lies in storage.
+#[derive(Clone, Copy)]
 pub(super) struct Storage {
     pub dtype: DType,
     pub access: Access,
@@ -128,6 +129,47 @@ impl Accessors<'_> {
             ),
         };
         format!("fn load_{tensor}(vec4_index: u32) -> real4 {{\n{body}}}\n")
+    }
+
+    /// Reads of diff_dst that leave out what a mask does: bit i of word w is of element 32 · w + i. Its binding begins at the
+    /// last multiple of 2048 elements before the data's.
+    pub fn load_masked(&self, has_window: bool) -> String {
+        let name = self.tensor;
+        let unmasked = Accessors {
+            storage: self.storage,
+            tensor: "unmasked",
+            ..*self
+        };
+        let before = match has_window {
+            true => "uniforms.window % 2048u / 4u + ",
+            false => "",
+        };
+        let load = match self.storage.wide {
+            true => format!(
+                "fn load_vector_{name}(vector: u32) -> Vector {{
+    let all = load_vector_unmasked(vector);
+    return Vector(masked(all[0], 2u * vector), masked(all[1], 2u * vector + 1u));
+}}
+"
+            ),
+            false => format!(
+                "fn load_{name}(vec4_index: u32) -> real4 {{
+    return masked(load_unmasked(vec4_index), vec4_index);
+}}
+"
+            ),
+        };
+        format!(
+            "{}
+fn masked(value: real4, vec4_index: u32) -> real4 {{
+    let place = {before}vec4_index;
+    let bits = mask[place / 8u] >> (4u * (place % 8u));
+    return select(real4(), value, (vec4(bits) & vec4(1u, 2u, 4u, 8u)) != vec4(0u));
+}}
+
+{load}",
+            unmasked.load()
+        )
     }
 
     /// Writes of four elements, and of some.

@@ -74,8 +74,8 @@ impl Body {
                 second: Some(Tensor::DiffDst),
                 result: Tensor::DiffSrc,
                 statistics: &[Tensor::Mean, Tensor::Variance],
-                inputs: &[Tensor::Gamma],
-                outputs: &[Tensor::DiffGamma, Tensor::DiffBeta],
+                inputs: &[Tensor::Gamma, Tensor::Beta, Tensor::Mask],
+                outputs: &[Tensor::DiffGamma, Tensor::DiffBeta, Tensor::DiffResidual],
                 pairs: true,
                 shared_reals: 8,
                 block_rows: 64,
@@ -106,6 +106,7 @@ impl Body {
                 ],
                 outputs: &[
                     Tensor::Sum,
+                    Tensor::Mask,
                     Tensor::Mean,
                     Tensor::Variance,
                     Tensor::RunningMean,
@@ -118,7 +119,7 @@ impl Body {
             Self::Inference => Entry {
                 name: "inference",
                 text: FORWARD,
-                second: None,
+                second: Some(Tensor::Residual),
                 result: Tensor::Dst,
                 statistics: &[Tensor::Mean, Tensor::Variance],
                 inputs: &[Tensor::Gamma, Tensor::Beta],
@@ -158,9 +159,8 @@ impl Body {
             },
             Self::GroupForward => Entry {
                 name: "group_forward",
-                second: None,
                 inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[Tensor::Mean, Tensor::Variance],
+                outputs: &[Tensor::Mask, Tensor::Mean, Tensor::Variance],
                 ..Self::Forward.entry()
             },
             Self::GroupInference => Entry {
@@ -225,6 +225,11 @@ impl Body {
         self.entry().block_rows
     }
 
+    /// Whether it is a gradient.
+    pub fn is_gradient(self) -> bool {
+        self.second() == Some(Tensor::DiffDst)
+    }
+
     /// Whether several channels of a sample share statistics.
     pub const fn of_groups(self) -> bool {
         matches!(
@@ -246,7 +251,7 @@ impl Body {
     pub fn fits(self, kernel: Kernel) -> bool {
         use Kernel::*;
         match self {
-            Self::Gradient => kernel != CombineGroups,
+            Self::Gradient => !matches!(kernel, CombineGroups | FlatApply),
             Self::RmsGradient => matches!(
                 kernel,
                 PackStatistics | PackWeights | RowsReduce | RowsApply | RowsFused | Finish
@@ -260,6 +265,7 @@ impl Body {
                     | ChannelsLastReduce
                     | ChannelsLastApply
                     | ChannelsLastFused
+                    | FlatApply
                     | RowsApply
                     | Finish
             ),
@@ -282,6 +288,7 @@ impl Body {
                     | ChannelsLastReduce
                     | ChannelsLastApply
                     | CombineGroups
+                    | FlatApply
                     | Finish
             ),
             Self::Inference | Self::GroupInference => matches!(

@@ -49,8 +49,11 @@ pub(super) const ENTRY: Entry = Entry {
     operands: &[
         Operand::Src,
         Operand::DiffDst,
+        Operand::ResidualAfter,
+        Operand::Mask,
         Operand::Workspace,
         Operand::Result,
+        Operand::DiffResidual,
     ],
     optional: &[Operand::Src],
     constants: ChannelsFirstApply::SAMPLES,

@@ -65,10 +65,12 @@ pub(super) const ENTRY: Entry = Entry {
         Operand::Src,
         Operand::DiffDst,
         Operand::Residual,
+        Operand::Mask,
         Operand::Workspace,
         Operand::Result,
+        Operand::DiffResidual,
     ],
-    optional: &[Operand::Residual, Operand::Result],
+    optional: &[Operand::Residual, Operand::Result, Operand::DiffResidual],
     constants: ChannelsFirstReduce::SAMPLES,
     uniforms: ChannelsFirstReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -64,10 +64,12 @@ pub(super) const ENTRY: Entry = Entry {
     operands: &[
         Operand::Src,
         Operand::DiffDst,
+        Operand::Mask,
         Operand::Workspace,
         Operand::Result,
+        Operand::DiffResidual,
     ],
-    optional: &[Operand::Result],
+    optional: &[Operand::Result, Operand::DiffResidual],
     constants: ChannelsLastReduce::SAMPLES,
     uniforms: ChannelsLastReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -26,6 +26,7 @@
 //!   tensor is bound from `window` (a multiple of 32 elements) at least to the end of the last vector that the
 //!   dispatch's tiles touch; [`crate::plan`] computes both from the same tile bounds.
 //! * The channels-first kernels reach only vectors that hold an element of one of their tiles.
+//! * `flat_apply` reaches only vec4s that begin before the tensor's end, all of one of its tiles.
 //! * The channels-last kernels clamp what is beside the last column or behind the last element to that column and
 //!   element, which are in the window: only the last window's last row can be incomplete. The fused one clamps columns
 //!   likewise; its rows are whole vectors, all bound.
@@ -60,6 +61,8 @@
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
 //!   they name is in the part.
+//! * `mask` is bound from a multiple of 2048 elements at or before `window` to the word of the last element that is bound,
+//!   or of the tensor's last one; a word is looked up for a vec4 of data, which is in its bounds.
 //! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
@@ -88,7 +91,9 @@ mod channels_last_fused;
 mod channels_last_reduce;
 mod combine_groups;
 mod describe;
+mod ending;
 mod finish;
+mod flat_apply;
 mod groups;
 mod pack_statistics;
 mod pack_weights;
@@ -112,7 +117,9 @@ pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 #[cfg(test)]
 pub(crate) use describe::Value;
 pub(crate) use describe::{Constant, Describe};
+pub(crate) use ending::Ending;
 pub(crate) use finish::{Finish, FinishUniforms};
+pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
 pub(crate) use groups::{
     AxisSizes, ColumnTiles, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
 };
@@ -137,9 +144,11 @@ pub(crate) enum Tensor {
     Residual,
     Gamma,
     Beta,
+    Mask,
     RunningMean,
     RunningVariance,
     DiffSrc,
+    DiffResidual,
     DiffGamma,
     DiffBeta,
     Dst,
@@ -149,7 +158,7 @@ pub(crate) enum Tensor {
 }
 
 impl Tensor {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
         Self::Src,
         Self::DiffDst,
         Self::Mean,
@@ -158,9 +167,11 @@ impl Tensor {
         Self::Residual,
         Self::Gamma,
         Self::Beta,
+        Self::Mask,
         Self::RunningMean,
         Self::RunningVariance,
         Self::DiffSrc,
+        Self::DiffResidual,
         Self::DiffGamma,
         Self::DiffBeta,
         Self::Dst,
@@ -179,9 +190,11 @@ impl Tensor {
             Self::Residual => "residual",
             Self::Gamma => "gamma",
             Self::Beta => "beta",
+            Self::Mask => "mask",
             Self::RunningMean => "running_mean",
             Self::RunningVariance => "running_variance",
             Self::DiffSrc => "diff_src",
+            Self::DiffResidual => "diff_residual",
             Self::DiffGamma => "diff_gamma",
             Self::DiffBeta => "diff_beta",
             Self::Dst => "dst",
@@ -191,17 +204,31 @@ impl Tensor {
         }
     }
 
-    /// Whether it has the data's element type (else the parameters').
+    /// Whether it has the data's element type.
     pub const fn is_data(self) -> bool {
         matches!(
             self,
-            Self::Src | Self::DiffDst | Self::Residual | Self::DiffSrc | Self::Dst | Self::Sum
+            Self::Src
+                | Self::DiffDst
+                | Self::Residual
+                | Self::DiffSrc
+                | Self::DiffResidual
+                | Self::Dst
+                | Self::Sum
         )
     }
 
     /// Whether it is none of the caller's operands.
     pub const fn is_scratch(self) -> bool {
         matches!(self, Self::Sums | Self::Workspace)
+    }
+
+    /// Whether it has the parameters' element type.
+    pub const fn is_param(self) -> bool {
+        matches!(
+            self,
+            Self::Gamma | Self::Beta | Self::DiffGamma | Self::DiffBeta
+        )
     }
 
     /// Whether there is one of it for each group of elements that are normalized together.
@@ -223,6 +250,13 @@ pub(crate) enum Operand {
     DiffDst,
     /// What is added before the layer.
     Residual,
+    /// What is added after it.
+    ResidualAfter,
+    /// Of a gradient: what passed the activation, and what is written of diff_dst then.
+    Mask,
+    DiffResidual,
+    /// What passes the activation.
+    NewMask,
     /// The statistics that the body reads.
     Statistics,
     /// gamma and beta.
@@ -247,7 +281,7 @@ pub(crate) enum Operand {
 
 impl Operand {
     /// The tensors that these are with a body, in binding order.
-    fn tensors(self, body: Body) -> Vec<Tensor> {
+    fn tensors(self, body: Body, ending: Ending) -> Vec<Tensor> {
         let of = |tensors: &[Tensor], is: fn(Body, Tensor) -> bool| -> Vec<Tensor> {
             let tensors = tensors.iter().copied();
             tensors.filter(|&tensor| is(body, tensor)).collect()
@@ -256,10 +290,18 @@ impl Operand {
             Self::Src => vec![Tensor::Src],
             Self::DiffDst => of(&[Tensor::DiffDst], Body::reads),
             Self::Residual => of(&[Tensor::Residual], Body::reads),
+            Self::ResidualAfter if ending.residual => Self::Residual.tensors(body, ending),
+            Self::Mask if ending.is_masked() => of(&[Tensor::Mask], Body::reads),
+            Self::DiffResidual if ending.is_masked() => of(&[Tensor::DiffResidual], Body::writes),
+            Self::ResidualAfter | Self::Mask | Self::DiffResidual => vec![],
+            Self::NewMask => of(&[Tensor::Mask], Body::writes),
             Self::Statistics => body.statistics().to_vec(),
+            Self::Params if body.is_gradient() && !ending.is_found_again() => {
+                of(&[Tensor::Gamma], Body::reads)
+            }
             Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
             Self::ParamsOfCells if !matches!(body, Body::Forward | Body::GroupForward) => vec![],
-            Self::ParamsOfCells => Self::Params.tensors(body),
+            Self::ParamsOfCells => Self::Params.tensors(body, ending),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
             Self::Result => vec![body.result()],
             Self::Sum => of(&[Tensor::Sum], Body::writes),
@@ -278,8 +320,8 @@ impl Operand {
                 Body::writes,
             ),
             Self::Sums => vec![Tensor::Sums],
-            Self::OutputsOfCells if body.of_groups() => Self::Workspace.tensors(body),
-            Self::OutputsOfCells => Self::Outputs.tensors(body),
+            Self::OutputsOfCells if body.of_groups() => Self::Workspace.tensors(body, ending),
+            Self::OutputsOfCells => Self::Outputs.tensors(body, ending),
             Self::Workspace => vec![Tensor::Workspace],
         }
     }
@@ -298,6 +340,7 @@ pub(crate) enum Kernel {
     ChannelsLastApply,
     ChannelsFirstFused,
     ChannelsLastFused,
+    FlatApply,
     RowsFused,
     RowsReduce,
     RowsApply,
@@ -343,7 +386,7 @@ impl Entry {
 
 impl Kernel {
     #[cfg(test)]
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::PackStatistics,
         Self::PackWeights,
         Self::ChannelsFirstReduce,
@@ -354,6 +397,7 @@ impl Kernel {
         Self::ChannelsLastApply,
         Self::ChannelsFirstFused,
         Self::ChannelsLastFused,
+        Self::FlatApply,
         Self::RowsFused,
         Self::RowsReduce,
         Self::RowsApply,
@@ -371,6 +415,7 @@ impl Kernel {
             Self::ChannelsLastApply => &channels_last_apply::ENTRY,
             Self::ChannelsFirstFused => &channels_first_fused::ENTRY,
             Self::ChannelsLastFused => &channels_last_fused::ENTRY,
+            Self::FlatApply => &flat_apply::ENTRY,
             Self::RowsFused => &rows_fused::ENTRY,
             Self::RowsReduce => &rows_reduce::ENTRY,
             Self::RowsApply => &rows_apply::ENTRY,
@@ -379,17 +424,27 @@ impl Kernel {
 }
 
 impl Entry {
-    /// The tensors that it may bind with a body, in binding order.
-    pub fn tensors(&self, body: Body) -> Vec<Tensor> {
+    /// The tensors that it may bind with a body and an ending, in binding order.
+    pub fn tensors(&self, body: Body, ending: Ending) -> Vec<Tensor> {
         let operands = self.operands.iter();
-        operands.flat_map(|operand| operand.tensors(body)).collect()
+        operands
+            .flat_map(|operand| operand.tensors(body, ending))
+            .collect()
+    }
+
+    /// Whether its data are bound by windows.
+    fn has_window(&self) -> bool {
+        let fields = self.uniforms.fields("");
+        fields.iter().any(|(name, _)| *name == "window")
     }
 
     /// Those of them that a variant may leave out.
     #[cfg(test)]
-    pub fn optional(&self, body: Body) -> Vec<Tensor> {
+    pub fn optional(&self, body: Body, ending: Ending) -> Vec<Tensor> {
         let operands = self.optional.iter();
-        operands.flat_map(|operand| operand.tensors(body)).collect()
+        operands
+            .flat_map(|operand| operand.tensors(body, ending))
+            .collect()
     }
 }
 

@@ -1,7 +1,7 @@
 //! What a text is put together from: the files of `shaders/parts/`, each once, as the texts say that they need them.
 //!
 //! A text's opening comment ends with lines such as `// Needs: tiles, body, rows_aligned if aligned.`: names of parts,
-//! `body` for the operator's body, and with `if` or `if not` one of the kernel's constants.
+//! `body` for the operator's body, `activation` for the activation, and with `if` or `if not` one of the kernel's constants.
 
 macro_rules! parts {
     ($($name:literal)*) => {
@@ -19,6 +19,7 @@ parts! {
     "one_cell"
     "paired_sums"
     "params"
+    "places"
     "plane_apply"
     "plane_edges"
     "plane_reduce"
@@ -37,8 +38,9 @@ parts! {
     "workgroup_sum"
 }
 
-/// The name by which texts need the operator's body.
+/// The names by which texts need the operator's body, and a body the activation.
 pub(super) const BODY: &str = "body";
+pub(super) const ACTIVATION: &str = "activation";
 
 /// Something that a text needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,10 +71,12 @@ pub(super) fn needs(text: &'static str) -> impl Iterator<Item = Need> {
     })
 }
 
-/// The text with all that it needs, each once. `body` is the operator's; `holds` says whether a constant is true.
+/// The text with all that it needs, each once. `body` and `activation` are the operator's; `holds` says whether a constant is
+/// true.
 pub(super) fn with_needs(
     text: &'static str,
     body: &'static str,
+    activation: &'static str,
     holds: &dyn Fn(&str) -> bool,
 ) -> Vec<&'static str> {
     let mut texts = vec![text];
@@ -86,6 +90,7 @@ pub(super) fn with_needs(
             // A name that is none leaves functions undefined, which no compiler takes; a test finds it before.
             let part = match name {
                 BODY => Some(body),
+                ACTIVATION => Some(activation),
                 name => PARTS
                     .iter()
                     .find(|(part, _)| *part == name)

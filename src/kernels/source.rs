@@ -1,7 +1,9 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Accessors, Storage};
-use super::{Body, Constant, Kernel, Tensor, parts};
+use super::{Body, Constant, Ending, Kernel, Tensor, ending, parts};
+#[cfg(test)]
+use crate::Activation;
 use crate::DType;
 
 /// A language that naga translates kernels to.
@@ -36,6 +38,7 @@ pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 pub(crate) struct Variant {
     pub kernel: Kernel,
     pub body: Body,
+    pub ending: Ending,
     pub data: DType,
     pub params: DType,
     /// Of mean, variance and running statistics.
@@ -59,7 +62,6 @@ impl Variant {
     /// The same kernel with the element types that its bound tensors have, so that it is compiled once
     /// for all plans.
     pub fn normalized(mut self) -> Self {
-        let scratch = |t: &Tensor| t.is_scratch();
         if !self.bound.iter().any(|t| t.is_data()) {
             self.data = self.accumulator();
         }
@@ -79,15 +81,26 @@ impl Variant {
             let stored = stored.filter(|&t| t.is_statistic() && self.body.writes(t));
             self.exact.extend(stored);
         }
+        // Kernels that touch no element compute no activation.
+        if matches!(
+            self.kernel,
+            Kernel::PackWeights | Kernel::Finish | Kernel::CombineGroups
+        ) {
+            self.ending = Ending {
+                gamma_ignored: self.ending.gamma_ignored,
+                ..Ending::default()
+            };
+        }
+        self.exact.retain(|&tensor| tensor != Tensor::Mask);
         self.exact.sort();
         self.exact.dedup();
-        let by_words = |t: &Tensor| *t == Tensor::Sums || self.exact.contains(t);
+        let by_words =
+            |t: &Tensor| matches!(t, Tensor::Sums | Tensor::Mask) || self.exact.contains(t);
         // f64 has words of 64 bits anyway.
         if self.accumulator() == DType::F64 || self.bound.iter().all(by_words) {
             self.access = Access::Vec4;
         }
-        let param = |t: &Tensor| !t.is_data() && !scratch(t) && !t.is_statistic();
-        if !self.bound.iter().any(param) {
+        if !self.bound.iter().any(|t| t.is_param()) {
             self.params = self.accumulator();
         }
         if !self.bound.iter().any(|t| t.is_statistic()) {
@@ -141,7 +154,21 @@ impl Variant {
         let name = self.kernel.entry().name;
         let types = format!("{}-{}-{}", self.data, self.params, self.statistics);
         let mut label = format!("{name}-{}-{types}", self.body.name());
-        for tensor in self.kernel.entry().optional(self.body) {
+        let Ending {
+            activation,
+            residual,
+            gamma_ignored,
+        } = self.ending;
+        for (on, name) in [
+            (activation != Activation::None, activation.name()),
+            (residual, "residual"),
+            (gamma_ignored, "gamma_ignored"),
+        ] {
+            if on {
+                label += &format!("-{name}");
+            }
+        }
+        for tensor in self.kernel.entry().optional(self.body, self.ending) {
             if !self.bound.contains(&tensor) {
                 label += &format!("-no_{}", tensor.name());
             }
@@ -190,6 +217,7 @@ impl Variant {
     fn dtype(&self, tensor: Tensor) -> DType {
         match tensor {
             Tensor::Sums | Tensor::Workspace => self.accumulator(),
+            Tensor::Mask => DType::F32, // has words of 32 bits, too
             _ if tensor.is_data() => self.data,
             _ if tensor.is_statistic() => self.statistics,
             _ => self.params,
@@ -199,7 +227,10 @@ impl Variant {
     /// The WGSL text.
     pub fn wgsl(&self) -> String {
         let entry = self.kernel.entry();
-        let texts = parts::with_needs(entry.text, self.body.text(), &|constant| self.is(constant));
+        let activation = ending::text(self.ending.computed(self.body));
+        let texts = parts::with_needs(entry.text, self.body.text(), activation, &|constant| {
+            self.is(constant)
+        });
         let mut parts = vec![match self.accumulator() {
             DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
             _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
@@ -217,7 +248,13 @@ impl Variant {
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
         let given = !self.body.statistics().is_empty();
         parts.push(Constant::Flag(given).declaration("statistics_given"));
-        parts.push(Constant::Flag(self.body.of_groups()).declaration("of_groups"));
+        for (name, value) in [
+            ("of_groups", self.body.of_groups()),
+            ("residual_after", self.ending.residual),
+            ("gamma_ignored", self.ending.gamma_ignored),
+        ] {
+            parts.push(Constant::Flag(value).declaration(name));
+        }
         for (name, value) in &self.constants {
             parts.push(value.declaration(name));
         }
@@ -248,6 +285,7 @@ impl Variant {
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
         let element = match tensor {
             Tensor::Sums => "real",
+            Tensor::Mask => "u32",
             _ => self.storage(tensor).element(),
         };
         let access = ["read", "read_write"][usize::from(self.writes(tensor))];
@@ -300,7 +338,11 @@ impl Variant {
             let is_workspace = tensor == Tensor::Workspace;
             let wide = accessors.storage.wide;
             if is_workspace || self.body.reads(tensor) {
-                texts.push(accessors.load());
+                let masked = bound == Tensor::DiffDst && self.bound.contains(&Tensor::Mask);
+                texts.push(match masked {
+                    true => accessors.load_masked(entry.has_window()),
+                    false => accessors.load(),
+                });
                 reads = Some(wide);
             }
             if is_workspace || self.body.writes(tensor) {

@@ -8,8 +8,8 @@ mod planned;
 
 use super::describe::Value;
 use super::source::{Target, VECTOR_VEC4S};
-use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
-use crate::{DType, DTypes};
+use super::{Access, Body, Constant, Ending, Entry, Kernel, Tensor, Uniforms, Variant, parts};
+use crate::{Activation, DType, DTypes};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
@@ -24,8 +24,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernels, which
 /// are only chosen where there are as many, what WebGPU's default limits allow.
-fn storage_bindings(kernel: Kernel) -> usize {
-    match kernel {
+fn storage_bindings(kernel: Kernel, ending: Ending) -> usize {
+    // beta; or mask and diff_residual; or the residual.
+    let more = match kernel {
+        Kernel::PackStatistics | Kernel::Finish | Kernel::FlatApply => 0,
+        _ => 2 * usize::from(ending.is_masked()) + usize::from(ending != Ending::default()),
+    };
+    more + match kernel {
+        Kernel::FlatApply => 5,
         Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 8,
         Kernel::RowsFused => 8,
         // Four without the optional ones.
@@ -59,19 +65,24 @@ impl Kernel {
     /// every access, constants alone and together. More than any plan asks for.
     fn variants(self) -> Vec<Variant> {
         let bodies = Body::ALL.into_iter().filter(|body| body.fits(self));
-        bodies.flat_map(|body| self.variants_with(body)).collect()
+        bodies
+            .flat_map(|body| {
+                let endings = endings(self, body).into_iter();
+                endings.flat_map(move |ending| self.variants_with(body, ending))
+            })
+            .collect()
     }
 
-    fn variants_with(self, body: Body) -> Vec<Variant> {
+    fn variants_with(self, body: Body, ending: Ending) -> Vec<Variant> {
         let entry = self.entry();
-        let tensors = entry.tensors(body);
-        let optional = entry.optional(body);
+        let tensors = entry.tensors(body, ending);
+        let optional = entry.optional(body, ending);
         let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
         let writes_statistics = tensors.iter().any(|t| t.is_statistic() && body.writes(*t));
         let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
         let mut variants = Vec::new();
         let mut labels = HashSet::new();
-        for (types, few) in types_with(body) {
+        for (types, few) in types_with(body, ending) {
             for absent in some_absent(&optional) {
                 for enabled in choices(entry) {
                     for choice in 0..27usize {
@@ -157,6 +168,7 @@ impl Kernel {
                                     (name, value)
                                 })
                                 .collect(),
+                            ending,
                         };
                         let variant = variant.normalized();
                         if labels.insert(variant.label()) {
@@ -187,14 +199,59 @@ fn dtypes() -> Vec<DTypes> {
     all
 }
 
+/// What may follow a layer in a kernel: of those that touch no element nothing, of `flat_apply` what a mask is of.
+fn endings(kernel: Kernel, body: Body) -> Vec<Ending> {
+    let ending = |activation, residual, gamma_ignored| Ending {
+        activation,
+        residual,
+        gamma_ignored,
+    };
+    let masked = ending(Activation::Relu, true, false);
+    let channels = [
+        Kernel::ChannelsFirstReduce,
+        Kernel::ChannelsFirstApply,
+        Kernel::ChannelsFirstFused,
+        Kernel::ChannelsLastReduce,
+        Kernel::ChannelsLastApply,
+        Kernel::ChannelsLastFused,
+    ];
+    let activations = [Activation::Relu, Activation::Silu].map(|of| ending(of, false, false));
+    let mut all = vec![Ending::default()];
+    match kernel {
+        Kernel::FlatApply => return vec![masked],
+        Kernel::PackStatistics if body.is_gradient() => all.extend(activations),
+        Kernel::CombineGroups if body.is_gradient() => {
+            all.push(ending(Activation::Relu, false, true));
+        }
+        kernel if !channels.contains(&kernel) || body == Body::RmsForward => {}
+        _ if body.is_gradient() => {
+            all.extend(activations);
+            all.extend([ending(Activation::Relu, false, true), masked]);
+        }
+        Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce => {}
+        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => all.extend(activations),
+        _ => {
+            all.extend(activations);
+            all.extend([ending(Activation::None, true, false), masked]);
+        }
+    }
+    all
+}
+
 /// The element types that a body is tried with, and whether with few variants of a kernel only. It does not touch storage:
 /// with the gradient all are tried, with the others each type of data, and with few variants those of parameters and
 /// statistics.
-fn types_with(body: Body) -> Vec<(DTypes, bool)> {
+fn types_with(body: Body, ending: Ending) -> Vec<(DTypes, bool)> {
     let all = dtypes().into_iter();
     let chosen = all.filter_map(|types| {
         let usual = types.statistics == types.params;
         let plain = types == DTypes::from(types.data.accumulator());
+        if ending != Ending::default() {
+            // WGSL has no exponential of f64; an activation does not touch storage, masks and residuals do.
+            let known = ending.activation != Activation::Silu || types.data != DType::F64;
+            let few = plain || (ending.residual && usual && types.params == types.data);
+            return (known && few).then_some((types, true));
+        }
         match body {
             Body::Gradient => Some((types, !usual)),
             Body::RmsGradient => plain.then_some((types, true)),
@@ -407,7 +464,7 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 
 fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
     ensure(
-        variant.bound.len() <= storage_bindings(variant.kernel),
+        variant.bound.len() <= storage_bindings(variant.kernel, variant.ending),
         || format!("{} storage bindings", variant.bound.len()),
     )?;
     let module = &parsed.module;
@@ -466,6 +523,7 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 /// What a binding's array is made of: vec4s or pairs of them, where the buffer has room for the last one.
 fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
     let (dtype, access) = match tensor {
+        Tensor::Mask => return TypeInner::Scalar(Scalar::U32),
         Tensor::Sums => (variant.data.accumulator(), Access::Exact),
         Tensor::Workspace => (variant.data.accumulator(), variant.access),
         _ if tensor.is_data() => (variant.data, variant.access_to(tensor)),
@@ -834,7 +892,12 @@ fn variables_declared_in_loops_have_initializers() {
 
 #[test]
 fn every_file_says_what_it_is() {
-    for folder in ["shaders/elements", "shaders/operators", "shaders/parts"] {
+    for folder in [
+        "shaders/activations",
+        "shaders/elements",
+        "shaders/operators",
+        "shaders/parts",
+    ] {
         for (name, text) in files(folder) {
             assert!(!header(&text).is_empty(), "{folder}/{name}: no header");
         }
@@ -844,7 +907,7 @@ fn every_file_says_what_it_is() {
 /// A kernel's text with all that it may need.
 fn whole_text(entry: &Entry, body: &'static str) -> Vec<&'static str> {
     let [with, without] =
-        [true, false].map(|value| parts::with_needs(entry.text, body, &|_| value));
+        [true, false].map(|value| parts::with_needs(entry.text, body, "", &|_| value));
     [with, without].concat()
 }
 
@@ -867,8 +930,8 @@ fn texts_need_what_there_is() {
         for body in Body::ALL {
             for text in whole_text(entry, body.text()) {
                 for need in parts::needs(text) {
-                    let known =
-                        need.name == parts::BODY || parts::names().any(|name| name == need.name);
+                    let named = [parts::BODY, parts::ACTIVATION].contains(&need.name);
+                    let known = named || parts::names().any(|name| name == need.name);
                     assert!(known, "{}: {need:?}", entry.name);
                     let flag = |constant| (constant, Constant::Flag(false));
                     let has = |(constant, _)| entry.constants.contains(&flag(constant));
@@ -991,7 +1054,8 @@ fn headers_name_the_bindings() {
             .split(|c: char| !c.is_alphanumeric() && c != '_')
             .collect();
         for body in Body::ALL.into_iter().filter(|body| body.fits(kernel)) {
-            for tensor in entry.tensors(body) {
+            let endings = endings(kernel, body).into_iter();
+            for tensor in endings.flat_map(|ending| entry.tensors(body, ending)) {
                 let tensor = tensor.name();
                 assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
             }

@@ -92,6 +92,9 @@
 //!         diff_beta: Some(diff_beta.into()),
 //!         sums: None,
 //!         workspace: None,
+//!         beta: None,
+//!         mask: None,
+//!         diff_residual: None,
 //!     },
 //! )?;
 //! let mut encoder = gpu.device().create_command_encoder(&Default::default());

@@ -123,6 +123,8 @@ impl BatchNormTrainingBackprop {
             mean: inputs.mean,
             variance: inputs.variance,
             gamma: Some(inputs.gamma),
+            beta: None,
+            mask: None,
         };
         let grads = layer(gpu, self.epsilon)?.backward(args).await?;
         Ok(BackpropOutputs {
@@ -242,6 +244,7 @@ impl BatchNormTraining {
             gamma: Some(inputs.gamma),
             beta: Some(inputs.beta),
             running: None,
+            residual: None,
         };
         let output = layer(gpu, self.epsilon)?.forward(args).await?;
         Ok(TrainingOutputs {
@@ -317,7 +320,7 @@ pub struct InferenceInputs<'a, T> {
 /// # };
 /// use wgpu_norm::operators::ngraph::{BatchNormInference, InferenceInputs};
 ///
-/// let op = BatchNormInference { epsilon: 0.25 };
+/// let op = BatchNormInference { epsilon: 0.25, after: After::default() };
 /// let inputs = InferenceInputs {
 ///     shape: &[2, 1, 2], // two samples of one channel with two elements
 ///     input: &[1.0_f32, 2.0, 3.0, 4.0],
@@ -354,6 +357,7 @@ impl BatchNormInference {
             variance: inputs.variance,
             gamma: Some(inputs.gamma),
             beta: Some(inputs.beta),
+            residual: None,
         };
         layer(gpu, self.epsilon)?.infer(args).await
     }
@@ -368,7 +372,7 @@ impl BatchNormInference {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<BatchNormInferencePlan, Error> {
-        layer(gpu, self.epsilon)?.plan_inference(shape, (T::DTYPE, T::DTYPE), true, true)
+        layer(gpu, self.epsilon)?.plan_inference(shape, (T::DTYPE, T::DTYPE), (true, true))
     }
 }
 

@@ -3,12 +3,12 @@
 use super::choose::{Channels, RowsOf};
 use super::compose::walks_planes;
 use super::finish::{Derived, Partials, Route};
-use super::tensors::{self, Applied, Tensors, of};
+use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::Workspace;
 use super::{Binding, Dispatch, Phases, Plan, Planner};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Body, Scalars, Tensor};
-use crate::{Algorithm, DTypes, Error, ParamGrads, Profile, Statistics};
+use crate::kernels::{Body, Ending, Scalars, Tensor};
+use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Statistics};
 
 /// A batch-norm gradient, folded.
 #[derive(Clone, Copy, Debug)]
@@ -19,6 +19,7 @@ pub(crate) struct BatchNormProblem {
     pub epsilon: f64,
     pub statistics: Statistics,
     pub param_grads: ParamGrads,
+    pub activated: Activated,
 }
 
 impl BatchNormProblem {
@@ -32,23 +33,65 @@ impl BatchNormProblem {
             ParamGrads::Both => &[Tensor::DiffGamma, Tensor::DiffBeta],
             ParamGrads::Neither | ParamGrads::Frozen => &[],
         };
+        let ending = self.ending();
+        let masked = ending.is_masked();
         Tensors {
             src: of_data(Tensor::Src),
             second: Some(of_data(Tensor::DiffDst)),
+            residual_after: None,
+            mask: masked.then(|| mask(grid.elements())),
             statistics: tensors::Statistics {
                 tensors: Body::Gradient.statistics(),
                 dtype: self.types.statistics,
                 groups: channels,
             },
             gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
-            gamma_counts: self.param_grads != ParamGrads::Neither,
-            beta: None,
+            gamma_counts: self.param_grads != ParamGrads::Neither || ending.gamma_ignored,
+            beta: self
+                .activated
+                .has_beta(ending)
+                .then(|| of_params(Tensor::Beta)),
             running: vec![],
             result: of_data(Tensor::DiffSrc),
+            diff_residual: masked.then(|| of_data(Tensor::DiffResidual)),
             sum: None,
             outputs: outputs.iter().copied().map(of_params).collect(),
             sums: Some(of_sums(Tensor::Sums)),
         }
+    }
+
+    fn ending(&self) -> Ending {
+        self.activated.ending(self.has_gamma, self.param_grads)
+    }
+}
+
+/// What follows a layer whose gradient is taken.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Activated {
+    pub activation: Activation,
+    pub has_beta: bool,
+    /// Whether a mask says what passed the activation.
+    pub masked: bool,
+}
+
+impl Activated {
+    pub fn ending(&self, has_gamma: bool, param_grads: ParamGrads) -> Ending {
+        let ending = Ending {
+            activation: self.activation,
+            residual: self.masked,
+            gamma_ignored: false,
+        };
+        Ending {
+            gamma_ignored: ending.is_found_again()
+                && has_gamma
+                && param_grads == ParamGrads::Neither,
+            ..ending
+        }
+    }
+
+    /// Whether beta is read: it counts for the activation alone.
+    pub fn has_beta(&self, ending: Ending) -> bool {
+        self.has_beta && ending.is_found_again()
     }
 }
 
@@ -59,6 +102,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
     let planner = Planner {
         profile,
         body: Body::Gradient,
+        ending: problem.ending(),
         data,
     };
     let mut tensors = problem.tensors();
@@ -92,17 +136,22 @@ fn scalars(epsilon: f64, count: u64) -> Scalars {
     }
 }
 
-/// A reduction that writes diff_src as far as it reads diff_dst.
-fn writing_diff_src(reduction: &Dispatch) -> Dispatch {
+/// A reduction that writes these, too, as far as it reads diff_dst.
+fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
     let mut dispatch = reduction.clone();
     let read = reduction
         .bindings
         .iter()
         .find(|b| b.tensor == Tensor::DiffDst);
-    dispatch.bindings.extend(read.map(|read| Binding {
-        tensor: Tensor::DiffSrc,
-        bytes: read.bytes.clone(),
-    }));
+    let written = results.iter().zip(std::iter::repeat(read));
+    dispatch
+        .bindings
+        .extend(written.filter_map(|(&tensor, read)| {
+            Some(Binding {
+                tensor,
+                bytes: read?.bytes.clone(),
+            })
+        }));
     dispatch
 }
 
@@ -129,6 +178,8 @@ impl LayerNormProblem {
         Tensors {
             src: of_data(Tensor::Src),
             second: Some(of_data(Tensor::DiffDst)),
+            residual_after: None,
+            mask: None,
             statistics: tensors::Statistics {
                 tensors: self.body.statistics(),
                 dtype: self.types.statistics,
@@ -139,6 +190,7 @@ impl LayerNormProblem {
             beta: None,
             running: vec![],
             result: of_data(Tensor::DiffSrc),
+            diff_residual: None,
             sum: None,
             outputs: outputs.map(&of_params).collect(),
             sums: None,
@@ -161,6 +213,7 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
     let planner = Planner {
         profile,
         body: problem.body,
+        ending: Ending::default(),
         data: problem.types.data,
     };
     let tensors = problem.tensors();
@@ -228,8 +281,8 @@ impl Planner<'_> {
         let mut dispatches = Vec::new();
         if grid.channels > 0 {
             let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
-            let gamma: Vec<_> = tensors.used_gamma().copied().into_iter().collect();
-            let pack = self.pack_statistics(tensors, &gamma, problem.epsilon, stats)?;
+            let params: Vec<_> = tensors.params().copied().collect();
+            let pack = self.pack_statistics(tensors, &params, problem.epsilon, stats)?;
             dispatches.extend(pack.into_iter().map(|dispatch| (all, dispatch)));
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
@@ -239,8 +292,10 @@ impl Planner<'_> {
                 self.channels_last_reduce(layout, tensors, stats, workspace)?
             };
             if one_pass {
-                let writing = reduce.iter().map(writing_diff_src);
-                dispatches.extend(writing.map(|dispatch| (Phases::WHOLE, dispatch)));
+                let mut results = vec![Tensor::DiffSrc];
+                results.extend(tensors.diff_residual.map(|residual| residual.tensor));
+                let all = reduce.iter().map(|reduction| writing(&results, reduction));
+                dispatches.extend(all.map(|dispatch| (Phases::WHOLE, dispatch)));
             }
             dispatches.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
             let (groups, partials) = self.group(partials, workspace)?;
@@ -256,7 +311,7 @@ impl Planner<'_> {
         }
         if !empty {
             let applied = Applied {
-                src: batch,
+                src: batch || self.ending.is_found_again(),
                 stats,
                 means: batch.then_some(means),
             };
@@ -330,6 +385,7 @@ mod tests {
                     epsilon: 1e-5,
                     statistics: Statistics::Batch,
                     param_grads: ParamGrads::Both,
+                    activated: Activated::default(),
                 };
                 let plan = batch_norm(&profile, &problem);
                 assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());

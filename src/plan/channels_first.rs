@@ -246,8 +246,7 @@ impl Planner<'_> {
                 );
                 let workgroups = self.workgroups(end - first)?;
                 let range = window.tile_range(src, first..end, workgroups);
-                let mut bindings = vec![window.bind(src)];
-                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                let mut bindings = tensors.reduced(&window);
                 bindings.push(Binding::workspace());
                 Ok(self.dispatch(
                     kernel,
@@ -360,6 +359,7 @@ mod tests {
                 profile,
                 body: crate::kernels::Body::Gradient,
                 data,
+                ending: crate::kernels::Ending::default(),
             };
             let layout = Layout::from(Grid {
                 outer,

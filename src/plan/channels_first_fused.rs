@@ -7,7 +7,9 @@ use super::workspace::Part;
 use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::{Grid, Groups, Layout};
-use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Kernel, Scalars};
+use crate::kernels::{
+    ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Kernel, Scalars, Tensor,
+};
 
 /// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
 /// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
@@ -254,9 +256,10 @@ impl Planner<'_> {
                 let first = window.units.start * unit_blocks;
                 let end = window.units.end * unit_blocks;
                 let workgroups = self.workgroups(end - first)?;
-                let bind = |tensor: &Requirement| match tensor.tensor.is_data() {
-                    true => window.bind(tensor),
-                    false => Binding::whole(tensor),
+                let bind = |tensor: &Requirement| match tensor.tensor {
+                    Tensor::Mask => window.bind_mask(tensor),
+                    data if data.is_data() => window.bind(tensor),
+                    _ => Binding::whole(tensor),
                 };
                 let mut bindings: Vec<_> = tensors.bound_at_once().iter().map(bind).collect();
                 bindings.extend(sums.map(|_| Binding::workspace()));
@@ -286,7 +289,6 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::Tensor;
     use crate::{DType, Profile, Tuning};
 
     #[test]
@@ -324,6 +326,7 @@ mod tests {
                     profile,
                     body: crate::kernels::Body::Gradient,
                     data,
+                    ending: crate::kernels::Ending::default(),
                 };
                 let block = planner.block(&grid, 1);
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
@@ -372,6 +375,7 @@ mod tests {
                     body: crate::kernels::Body::Gradient,
                     profile: &profile,
                     data,
+                    ending: crate::kernels::Ending::default(),
                 };
                 let grid = Grid {
                     outer,

@@ -417,8 +417,7 @@ impl Planner<'_> {
                 let workgroups = self.workgroups(share.tiles.end - share.tiles.start)?;
                 let window = &share.window;
                 let range = window.tile_range(&tensors.src, share.tiles.clone(), workgroups);
-                let mut bindings = vec![window.bind(&tensors.src)];
-                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                let mut bindings = tensors.reduced(window);
                 bindings.push(Binding::workspace());
                 Ok(self.dispatch(
                     kernel,
@@ -509,6 +508,7 @@ mod tests {
                 body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data: DType::F32,
+                ending: crate::kernels::Ending::default(),
             };
             let grid = Grid {
                 outer,

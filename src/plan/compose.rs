@@ -128,6 +128,7 @@ impl Planner<'_> {
             dispatches,
         };
         plan.check_bindings(self.profile.max_binding)?;
+        plan.check_buffers(self.profile.max_storage_buffers)?;
         plan.check_iterations()?;
         Ok(plan)
     }

@@ -3,13 +3,14 @@
 use super::choose::{Channels, RowsOf};
 use super::compose::walks_planes;
 use super::finish::{Derived, Partials, Route};
-use super::tensors::{self, Applied, Tensors, of};
+use super::flat::Samples;
+use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Plan, Planner};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Body, Scalars, Tensor};
+use crate::kernels::{Body, Ending, Scalars, Tensor};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{Algorithm, DTypes, Error, Profile, Shards};
+use crate::{Activation, Algorithm, DTypes, Error, Profile, Shards};
 
 /// Batch norm in training, folded.
 #[derive(Clone, Copy, Debug)]
@@ -19,10 +20,48 @@ pub(crate) struct BatchNormForward {
     pub has_gamma: bool,
     pub has_beta: bool,
     pub epsilon: f64,
+    pub after: After,
     /// How running statistics take in the batch's, if there are any.
     pub running: Option<RunningUpdate>,
     /// Of a batch that is spread over several devices.
     pub shards: Shards,
+}
+
+/// What follows a layer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct After {
+    pub activation: Activation,
+    /// Whether a residual is added before the activation.
+    pub residual: bool,
+}
+
+impl After {
+    pub fn ending(&self) -> Ending {
+        Ending {
+            activation: self.activation,
+            residual: self.residual,
+            gamma_ignored: false,
+        }
+    }
+
+    /// The tensors with those that this takes; in training with the mask.
+    pub fn joined_to(&self, tensors: Tensors, training: bool) -> Tensors {
+        let residual = super::Requirement {
+            tensor: Tensor::Residual,
+            ..tensors.src
+        };
+        let masked = training && self.ending().is_masked();
+        Tensors {
+            residual_after: self.residual.then_some(residual),
+            mask: masked.then(|| mask(tensors.src.elements)),
+            ..tensors
+        }
+    }
+
+    /// Why no kernel does it in one dispatch, if none does.
+    pub fn not_fusible(&self) -> Option<&'static str> {
+        self.residual.then_some("a residual is added")
+    }
 }
 
 impl BatchNormForward {
@@ -36,14 +75,15 @@ impl BatchNormForward {
         let running = self
             .running
             .map(|_| [Tensor::RunningMean, Tensor::RunningVariance]);
-        Tensors {
+        let tensors = Tensors {
             gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
             beta: self.has_beta.then(|| of_params(Tensor::Beta)),
             running: running.into_iter().flatten().map(&of_statistics).collect(),
             outputs: [Tensor::Mean, Tensor::Variance].map(&of_statistics).into(),
             sums: Some(of(self.types.data.accumulator(), sums)(Tensor::Sums)),
             ..forward(of_data(Tensor::Src), of_data(Tensor::Dst))
-        }
+        };
+        self.after.joined_to(tensors, true)
     }
 
     fn scalars(&self) -> Scalars {
@@ -62,6 +102,8 @@ fn forward(src: super::Requirement, dst: super::Requirement) -> Tensors {
     Tensors {
         src,
         second: None,
+        residual_after: None,
+        mask: None,
         statistics: tensors::Statistics {
             tensors: &[],
             dtype: src.dtype,
@@ -72,6 +114,7 @@ fn forward(src: super::Requirement, dst: super::Requirement) -> Tensors {
         beta: None,
         running: vec![],
         result: dst,
+        diff_residual: None,
         sum: None,
         outputs: vec![],
         sums: None,
@@ -87,6 +130,7 @@ pub(crate) fn batch_norm_forward(
     let planner = Planner {
         profile,
         body: Body::Forward,
+        ending: problem.after.ending(),
         data: problem.types.data,
     };
     let mut tensors = problem.tensors();
@@ -95,7 +139,7 @@ pub(crate) fn batch_norm_forward(
         layout: problem.layout,
         src: tensors.src,
         group_channels: 1,
-        not_fusible: None,
+        not_fusible: problem.after.not_fusible(),
     })?;
     let fused = planner.fused(whole, grid, &tensors, problem.scalars())?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());
@@ -112,6 +156,7 @@ pub(crate) struct BatchNormInference {
     pub has_gamma: bool,
     pub has_beta: bool,
     pub epsilon: f64,
+    pub after: After,
 }
 
 /// The dispatches of batch norm by given statistics: what a channel's elements have in common, then the elementwise pass.
@@ -122,6 +167,7 @@ pub(crate) fn batch_norm_inference(
     let planner = Planner {
         profile,
         body: Body::Inference,
+        ending: problem.after.ending(),
         data: problem.types.data,
     };
     let layout = &problem.layout;
@@ -138,6 +184,7 @@ pub(crate) fn batch_norm_inference(
         beta: problem.has_beta.then(|| of_params(Tensor::Beta)),
         ..forward(of_data(Tensor::Src), of_data(Tensor::Dst))
     };
+    let tensors = problem.after.joined_to(tensors, false);
     let algorithm = planner.choose_split(&Channels {
         layout: *layout,
         src: tensors.src,
@@ -208,6 +255,7 @@ pub(crate) fn rows_forward(profile: &Profile, problem: &RowsForward) -> Result<P
     let planner = Planner {
         profile,
         body: problem.body,
+        ending: Ending::default(),
         data: problem.types.data,
     };
     let in_registers = Planner {
@@ -309,10 +357,25 @@ impl Planner<'_> {
                 means: None,
             };
             let applies = Phases::WHOLE.with(Phases::APPLY);
-            let apply = self.apply(planes, layout, tensors, applied)?;
+            let apply = self.apply_in_training(planes, layout, None, tensors, applied)?;
             dispatches.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
         }
         Ok(dispatches)
+    }
+
+    /// The elementwise pass; of a forward pass that writes a mask, in the order of the tensor.
+    pub(super) fn apply_in_training(
+        &self,
+        planes: bool,
+        layout: &Layout,
+        samples: Option<Samples>,
+        tensors: &Tensors,
+        applied: Applied,
+    ) -> Result<Vec<Dispatch>, Error> {
+        match tensors.mask.is_some() && !self.body.is_gradient() {
+            true => self.flat_apply(layout, samples, tensors, applied),
+            false => self.apply(planes, layout, tensors, applied),
+        }
     }
 
     /// The reduction of channels' statistics, and the partial ones that it leaves.

@@ -1,16 +1,19 @@
 //! Group norm, its gradient and its forward passes, as sequences of dispatches. The channels of all samples are channels
 //! of their own to the reduction and to the elementwise pass; between them the sums of a group are put together.
 
+use super::backward::Activated;
 use super::choose::Channels;
 use super::combine_groups::Cells;
 use super::compose::walks_planes;
 use super::finish::{Derived, Partials, Route};
-use super::tensors::{self, Applied, Tensors, of};
+use super::flat::Samples;
+use super::forward::After;
+use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Plan, Planner, Requirement};
 use crate::geometry::Groups;
-use crate::kernels::{Body, Scalars, Tensor};
-use crate::{Algorithm, DTypes, Error, ParamGrads, Profile};
+use crate::kernels::{Body, Ending, Scalars, Tensor};
+use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile};
 
 /// A group norm, folded.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,7 @@ pub(crate) struct GroupNormProblem {
     pub groups: Groups,
     pub types: DTypes,
     pub has_gamma: bool,
+    pub has_beta: bool,
     pub epsilon: f64,
     pub pass: GroupNormPass,
 }
@@ -27,22 +31,20 @@ pub(crate) struct GroupNormProblem {
 pub(crate) enum GroupNormPass {
     Backward {
         param_grads: ParamGrads,
+        activation: Activation,
+        masked: bool,
     },
-    Forward {
-        has_beta: bool,
-    },
+    Forward(After),
     /// Forward by given statistics.
-    Inference {
-        has_beta: bool,
-    },
+    Inference(After),
 }
 
 impl GroupNormProblem {
     fn body(&self) -> Body {
         match self.pass {
             GroupNormPass::Backward { .. } => Body::GroupGradient,
-            GroupNormPass::Forward { .. } => Body::GroupForward,
-            GroupNormPass::Inference { .. } => Body::GroupInference,
+            GroupNormPass::Forward(_) => Body::GroupForward,
+            GroupNormPass::Inference(_) => Body::GroupInference,
         }
     }
 
@@ -51,37 +53,67 @@ impl GroupNormProblem {
         let of_data = of(self.types.data, self.groups.layout.grid.elements());
         let of_params = of(self.types.params, self.groups.channels.into());
         let of_statistics = of(self.types.statistics, self.groups.count.into());
-        let (has_beta, param_grads) = match self.pass {
-            GroupNormPass::Backward { param_grads } => (false, param_grads),
-            GroupNormPass::Forward { has_beta } | GroupNormPass::Inference { has_beta } => {
-                (has_beta, ParamGrads::Both)
+        let ending = self.ending();
+        let both = [Tensor::DiffGamma, Tensor::DiffBeta];
+        let (outputs, gamma_counts) = match self.pass {
+            GroupNormPass::Backward { param_grads, .. } => {
+                let outputs = match param_grads {
+                    ParamGrads::Both => both.map(&of_params).into(),
+                    ParamGrads::Neither | ParamGrads::Frozen => vec![],
+                };
+                (
+                    outputs,
+                    param_grads != ParamGrads::Neither || ending.gamma_ignored,
+                )
             }
-        };
-        let outputs = match self.pass {
-            GroupNormPass::Backward {
-                param_grads: ParamGrads::Both,
-            } => [Tensor::DiffGamma, Tensor::DiffBeta].map(&of_params).into(),
-            GroupNormPass::Forward { .. } => {
-                [Tensor::Mean, Tensor::Variance].map(of_statistics).into()
+            GroupNormPass::Forward(_) => {
+                let outputs = [Tensor::Mean, Tensor::Variance].map(of_statistics).into();
+                (outputs, true)
             }
-            GroupNormPass::Backward { .. } | GroupNormPass::Inference { .. } => vec![],
+            GroupNormPass::Inference(_) => (vec![], true),
         };
-        Tensors {
+        let masked = body.is_gradient() && ending.is_masked();
+        let has_beta = self.has_beta && (!body.is_gradient() || ending.is_found_again());
+        let tensors = Tensors {
             src: of_data(Tensor::Src),
-            second: body.second().map(&of_data),
+            second: body.is_gradient().then(|| of_data(Tensor::DiffDst)),
+            residual_after: None,
+            mask: masked.then(|| mask(self.groups.layout.grid.elements())),
             statistics: tensors::Statistics {
                 tensors: body.statistics(),
                 dtype: self.types.statistics,
                 groups: self.groups.count.into(),
             },
             gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
-            gamma_counts: param_grads != ParamGrads::Neither,
+            gamma_counts,
             beta: has_beta.then(|| of_params(Tensor::Beta)),
             running: vec![],
             result: of_data(body.result()),
+            diff_residual: masked.then(|| of_data(Tensor::DiffResidual)),
             sum: None,
             outputs,
             sums: None,
+        };
+        match self.pass {
+            GroupNormPass::Backward { .. } => tensors,
+            GroupNormPass::Forward(after) => after.joined_to(tensors, true),
+            GroupNormPass::Inference(after) => after.joined_to(tensors, false),
+        }
+    }
+
+    fn ending(&self) -> Ending {
+        match self.pass {
+            GroupNormPass::Backward {
+                param_grads,
+                activation,
+                masked,
+            } => Activated {
+                activation,
+                has_beta: self.has_beta,
+                masked,
+            }
+            .ending(self.has_gamma, param_grads),
+            GroupNormPass::Forward(after) | GroupNormPass::Inference(after) => after.ending(),
         }
     }
 
@@ -101,7 +133,7 @@ impl GroupNormProblem {
             GroupNormPass::Backward { .. } => {
                 Partials::plain(sums, groups.channels, groups.samples.into(), channels)
             }
-            GroupNormPass::Forward { .. } | GroupNormPass::Inference { .. } => Partials {
+            GroupNormPass::Forward(_) | GroupNormPass::Inference(_) => Partials {
                 channel_stride: group_channels.into(),
                 ..Partials::plain(sums, groups.count, group_channels.into(), 1)
             },
@@ -115,15 +147,23 @@ pub(crate) fn group_norm(profile: &Profile, problem: &GroupNormProblem) -> Resul
     let planner = Planner {
         profile,
         body: problem.body(),
+        ending: problem.ending(),
         data: problem.types.data,
     };
     let tensors = problem.tensors();
-    let given = matches!(problem.pass, GroupNormPass::Inference { .. });
+    let given = matches!(problem.pass, GroupNormPass::Inference(_));
+    let after = match problem.pass {
+        GroupNormPass::Forward(after) => after,
+        GroupNormPass::Backward { .. } | GroupNormPass::Inference(_) => After::default(),
+    };
     let algorithm = planner.choose_group_norm(&Channels {
         layout: problem.groups.layout,
         src: tensors.src,
         group_channels: problem.groups.group_channels,
-        not_fusible: given.then_some("statistics are given"),
+        not_fusible: match given {
+            true => Some("statistics are given"),
+            false => after.not_fusible(),
+        },
     })?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());
     let dispatches = if tensors.src.elements == 0 {
@@ -142,6 +182,15 @@ pub(crate) fn group_norm(profile: &Profile, problem: &GroupNormProblem) -> Resul
     let whole = |dispatch| (Phases::WHOLE, dispatch);
     let dispatches = dispatches.into_iter().map(whole).collect();
     planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+}
+
+/// How elements find their cells, where the channels of a sample alternate.
+fn samples(groups: &Groups) -> Option<Samples> {
+    let grid = &groups.layout.grid;
+    groups.layout.general.map(|_| Samples {
+        channels: groups.channels,
+        elements: u64::from(groups.channels) * grid.count(),
+    })
 }
 
 impl Planner<'_> {
@@ -222,7 +271,13 @@ impl Planner<'_> {
             stats,
             means: given.then_some(means),
         };
-        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        dispatches.extend(self.apply_in_training(
+            planes,
+            layout,
+            samples(groups),
+            tensors,
+            applied,
+        )?);
         Ok(dispatches)
     }
 

@@ -10,6 +10,7 @@ mod choose;
 mod combine_groups;
 mod compose;
 mod finish;
+mod flat;
 mod forward;
 mod group_norm;
 mod pack;
@@ -23,15 +24,15 @@ mod tests;
 mod windows;
 mod workspace;
 
-pub(crate) use backward::{BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
+pub(crate) use backward::{Activated, BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 pub(crate) use forward::{
-    BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward, batch_norm_inference,
-    rows_forward,
+    After, BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward,
+    batch_norm_inference, rows_forward,
 };
 pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
-use crate::kernels::{AxisSizes, Body, Constant, Describe, Kernel, Tensor, Uniforms};
+use crate::kernels::{AxisSizes, Body, Constant, Describe, Ending, Kernel, Tensor, Uniforms};
 use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
 
@@ -76,7 +77,11 @@ pub(crate) struct Binding {
 impl Binding {
     /// All of a tensor.
     pub fn whole(tensor: &Requirement) -> Self {
-        Self::elements(tensor, &(0..tensor.elements.next_multiple_of(4)))
+        let elements = match tensor.tensor {
+            Tensor::Mask => tensor.elements,
+            _ => tensor.elements.next_multiple_of(4),
+        };
+        Self::elements(tensor, &(0..elements))
     }
 
     /// Some elements of a tensor.
@@ -102,6 +107,7 @@ impl Binding {
 pub(crate) struct Dispatch {
     pub kernel: Kernel,
     pub body: Body,
+    pub ending: Ending,
     pub workgroup_size: u32,
     /// Constants of the kernel's text.
     pub constants: Vec<(&'static str, Constant)>,
@@ -130,6 +136,7 @@ impl Planner<'_> {
         Dispatch {
             kernel: K::KERNEL,
             body: self.body,
+            ending: self.ending,
             workgroup_size,
             constants: kernel.constants(),
             bindings,
@@ -231,6 +238,20 @@ impl Plan {
         Ok(())
     }
 
+    /// An error if a kernel binds more buffers than the device allows.
+    fn check_buffers(&self, max_storage_buffers: u32) -> Result<(), Error> {
+        let all = self.dispatches.iter();
+        let most = all
+            .map(|(_, dispatch)| dispatch.bindings.len() as u64)
+            .max();
+        Error::check_limit(
+            "a dispatch of this layer",
+            "max_storage_buffers_per_shader_stage",
+            most.unwrap_or(0),
+            u64::from(max_storage_buffers),
+        )
+    }
+
     /// An error if an invocation makes more loop iterations than a driver may allow.
     fn check_iterations(&self) -> Result<(), Error> {
         let all = self.dispatches.iter();
@@ -263,13 +284,14 @@ const MAX_SERIAL: u64 = 192;
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
     pub body: Body,
+    pub ending: Ending,
     pub data: DType,
 }
 
 impl Planner<'_> {
     /// Why a kernel cannot be bound, if the adapter does not allow it all of its bindings.
     fn too_many_bindings(&self, kernel: Kernel) -> Option<String> {
-        self.more_bindings_than_allowed(kernel.entry().tensors(self.body).len())
+        self.more_bindings_than_allowed(kernel.entry().tensors(self.body, self.ending).len())
     }
 
     /// Why so many buffers cannot be bound at once, if they cannot.

@@ -196,6 +196,7 @@ mod tests {
                 body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data,
+                ending: crate::kernels::Ending::default(),
             };
             let by_row = Grid {
                 outer: 1,
@@ -229,6 +230,7 @@ mod tests {
                 profile,
                 body: crate::kernels::Body::Gradient,
                 data,
+                ending: crate::kernels::Ending::default(),
             };
             let by_row = Grid {
                 outer: 1,

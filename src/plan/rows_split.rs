@@ -473,6 +473,7 @@ mod tests {
             body: crate::kernels::Body::Gradient,
             profile: &profile,
             data: DType::F32,
+            ending: crate::kernels::Ending::default(),
         };
         let split = |rows, columns| {
             let problem = LayerNormProblem {

@@ -6,6 +6,11 @@ use super::{Binding, Requirement};
 use crate::DType;
 use crate::kernels::Tensor;
 
+/// Of a mask of so many elements: words of 32 bits, as f32 has them.
+pub(super) fn mask(elements: u64) -> Requirement {
+    of(DType::F32, elements.div_ceil(32))(Tensor::Mask)
+}
+
 /// Requirements of one element type and length, for a tensor each.
 pub(super) fn of(dtype: DType, elements: u64) -> impl Fn(Tensor) -> Requirement {
     move |tensor| Requirement {
@@ -21,6 +26,10 @@ pub(crate) struct Tensors {
     pub src: Requirement,
     /// What is read beside src, element by element: diff_dst, or what is added before the layer.
     pub second: Option<Requirement>,
+    /// What is added after the layer.
+    pub residual_after: Option<Requirement>,
+    /// What passes the activation: a gradient reads it, a forward pass writes it.
+    pub mask: Option<Requirement>,
     pub statistics: Statistics,
     pub gamma: Option<Requirement>,
     /// Whether gamma, if it is there, counts: by oneDNN Graph's rule it may not.
@@ -30,6 +39,8 @@ pub(crate) struct Tensors {
     pub running: Vec<Requirement>,
     /// What is written element by element: diff_src, or dst.
     pub result: Requirement,
+    /// What a gradient with a mask writes of diff_dst.
+    pub diff_residual: Option<Requirement>,
     /// What is added before the layer, and src.
     pub sum: Option<Requirement>,
     /// What is written of each channel, row or column: parameters' gradients, or statistics.
@@ -67,11 +78,14 @@ impl Tensors {
     pub fn all(&self) -> Vec<Requirement> {
         let mut all = vec![self.src];
         all.extend(self.second);
+        all.extend(self.residual_after);
+        all.extend(self.mask);
         all.extend(self.statistics.all());
         all.extend(self.gamma);
         all.extend(self.beta);
         all.extend(&self.running);
         all.push(self.result);
+        all.extend(self.diff_residual);
         all.extend(self.sum);
         all.extend(&self.outputs);
         all.extend(self.sums);
@@ -86,6 +100,16 @@ impl Tensors {
             ..self.clone()
         };
         bound.all()
+    }
+
+    /// What a reduction reads of a window, element by element.
+    pub fn reduced(&self, window: &Window) -> Vec<Binding> {
+        let read = [&self.src].into_iter().chain(&self.second);
+        let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
+        if self.diff_residual.is_some() {
+            bindings.extend(self.mask.as_ref().map(|mask| window.bind_mask(mask)));
+        }
+        bindings
     }
 
     /// gamma, if it counts.
@@ -126,9 +150,19 @@ impl Applied {
     /// What its kernels bind of a window.
     pub fn bindings(&self, tensors: &Tensors, window: &Window) -> Vec<Binding> {
         let src = Some(&tensors.src).filter(|_| self.src);
-        let read = src.into_iter().chain(&tensors.second);
+        let read = src
+            .into_iter()
+            .chain(&tensors.second)
+            .chain(&tensors.residual_after);
         let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
+        bindings.extend(tensors.mask.as_ref().map(|mask| window.bind_mask(mask)));
         bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
+        bindings.extend(
+            tensors
+                .diff_residual
+                .as_ref()
+                .map(|tensor| window.bind(tensor)),
+        );
         bindings
     }
 }

@@ -8,7 +8,7 @@ use super::*;
 use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout, group_norm_layout};
 use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{DataFormat, ParamGrads, Shards, Statistics, Tuning};
+use crate::{Activation, DataFormat, ParamGrads, Shards, Statistics, Tuning};
 use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
@@ -95,7 +95,8 @@ impl Random {
             has_gamma: self.below(2) == 0,
             epsilon: 1e-5,
             statistics: self.of(&[Statistics::Batch, Statistics::Constant]),
-            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen]),
+            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither]),
+            activated: self.activated(),
         }
     }
 
@@ -140,6 +141,23 @@ impl Random {
         }
     }
 
+    fn activated(&mut self) -> Activated {
+        let activation = self.of(&Activation::ALL);
+        Activated {
+            activation,
+            has_beta: self.flag(),
+            masked: activation == Activation::Relu && self.flag(),
+        }
+    }
+
+    fn after(&mut self) -> After {
+        let activation = self.of(&Activation::ALL);
+        After {
+            activation,
+            residual: activation != Activation::Silu && self.flag(),
+        }
+    }
+
     fn layer_norm(&mut self) -> LayerNormProblem {
         let grid = self.grid();
         LayerNormProblem {
@@ -179,6 +197,7 @@ impl Random {
             epsilon: 1e-5,
             running: self.flag().then_some(update),
             shards: self.shards(),
+            after: self.after(),
         }
     }
 
@@ -189,6 +208,7 @@ impl Random {
             has_gamma: self.flag(),
             has_beta: self.flag(),
             epsilon: 1e-5,
+            after: self.after(),
         }
     }
 
@@ -201,17 +221,25 @@ impl Random {
         };
         let wanted = self.of(&[1, 2, 3, 8, 32, 1 << 32]).min(c);
         let groups = (1..=wanted).rev().take(1000).find(|groups| c % groups == 0);
-        let param_grads = self.of(&[ParamGrads::Both, ParamGrads::Frozen]);
-        let has_beta = self.flag();
+        let Activated {
+            activation, masked, ..
+        } = self.activated();
+        let after = self.after();
+        let backward = GroupNormPass::Backward {
+            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither]),
+            activation,
+            masked,
+        };
         let pass = self.of(&[
-            GroupNormPass::Backward { param_grads },
-            GroupNormPass::Forward { has_beta },
-            GroupNormPass::Inference { has_beta },
+            backward,
+            GroupNormPass::Forward(after),
+            GroupNormPass::Inference(after),
         ]);
         GroupNormProblem {
             groups: group_norm_layout(&shape, format, groups.unwrap_or(1)).unwrap(),
             types: self.types(),
             has_gamma: self.flag(),
+            has_beta: self.flag(),
             epsilon: 1e-5,
             pass,
         }
@@ -292,7 +320,10 @@ fn check_loops(
                     dispatch.bindings.len() <= profile.max_storage_buffers as usize,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                let known = dispatch.kernel.entry().tensors(dispatch.body);
+                let known = dispatch
+                    .kernel
+                    .entry()
+                    .tensors(dispatch.body, dispatch.ending);
                 for Binding { tensor, .. } in &dispatch.bindings {
                     assert!(known.contains(tensor), "{dispatch:?}\n{what:?}");
                 }
@@ -433,7 +464,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let presets = [Tuning::SOFTWARE, Tuning::GPU];
         let held = columns <= 1024 && !odd && presets.contains(&profile.tuning);
         let records_fit = 5 * rows * record + (1 << 22) <= profile.max_binding;
-        let sums_fit = 6 * columns * problem.types.data.accumulator().size() + (1 << 22)
+        let sums_fit = 13 * columns * problem.types.data.accumulator().size() / 2 + (1 << 22)
             <= profile.max_binding;
         let params_fit =
             fits(rows, problem.types.statistics) && fits(columns, problem.types.params);
@@ -477,6 +508,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
             profile,
             body: Body::Gradient,
             data,
+            ending: crate::kernels::Ending::default(),
         };
         planner.vector_vec4s(elements)
     };
@@ -543,6 +575,7 @@ fn millions_of_channels_are_fused_without_halves() {
         epsilon: 1e-5,
         statistics: Statistics::Batch,
         param_grads: ParamGrads::Both,
+        activated: Activated::default(),
     };
     let plan = batch_norm(&Profile::usual(), &problem).unwrap();
     assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);

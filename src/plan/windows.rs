@@ -6,6 +6,9 @@ use crate::kernels::TileRange;
 use crate::{Error, Profile};
 use std::ops::Range;
 
+/// Elements whose words of a mask are 256 bytes.
+pub(crate) const MASK_UNIT: u64 = 2048;
+
 /// A dispatch's share: the units that it does and the elements that it binds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {
@@ -17,6 +20,15 @@ impl Window {
     /// A data tensor bound to this window.
     pub fn bind(&self, tensor: &Requirement) -> Binding {
         Binding::elements(tensor, &self.elements)
+    }
+
+    /// A mask, a word of 32 bits for as many elements: from a multiple of 256 bytes on.
+    pub fn bind_mask(&self, mask: &Requirement) -> Binding {
+        let first = self.elements.start / MASK_UNIT * MASK_UNIT / 32;
+        Binding::elements(
+            mask,
+            &(first..self.elements.end.div_ceil(32).min(mask.elements)),
+        )
     }
 
     /// What a kernel is told of the tiles of a tensor that it does.

@@ -1,9 +1,10 @@
 //! The gradient of batch norm.
 //!
-//! Parts of its cases' IDs: those of `channels.rs`; `constant`; `frozen` or `neither`; `no_gamma`.
+//! Parts of its cases' IDs: those of `channels.rs` and `ending.rs`; `constant`; `frozen` or `neither`; `no_gamma`, `no_beta`.
 
 use super::Operator;
 use super::channels::Channels;
+use super::ending::Ending;
 use super::expected::{Expected, gradients};
 use super::numbers::Numbers;
 use super::problem::of_tensor;
@@ -11,8 +12,8 @@ use super::values::{Counts, Values, gradient_inputs};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
-    BatchNormOptions, DTypes, Error, GpuBatchNorm, GpuContext, ParamGrads, Shards, Statistics,
-    reference,
+    BackwardOperands, BatchNormOptions, DTypes, Error, GpuBatchNorm, GpuContext, ParamGrads,
+    Shards, Statistics, reference,
 };
 use std::ops::Range;
 
@@ -22,6 +23,8 @@ pub(super) struct BatchNormBackward {
     statistics: Statistics,
     param_grads: ParamGrads,
     has_gamma: bool,
+    has_beta: bool,
+    ending: Ending,
 }
 
 impl BatchNormBackward {
@@ -33,7 +36,37 @@ impl BatchNormBackward {
             statistics: Statistics::Batch,
             param_grads: ParamGrads::Both,
             has_gamma: true,
+            has_beta: true,
+            ending: Ending::default(),
         }
+    }
+
+    /// Whether beta counts.
+    fn reads_beta(&self) -> bool {
+        self.has_beta && self.ending.is_found_again()
+    }
+
+    /// The layer's output, where what follows it finds that again.
+    fn output(
+        &self,
+        inputs: &[Numbers],
+        values: Values,
+    ) -> Result<Option<reference::Forward>, Error> {
+        if !self.ending.is_found_again() {
+            return Ok(None);
+        }
+        let layer = reference::BatchNormForward {
+            shape: &values.reference_shape(&self.channels.shape),
+            channel_axes: &self.channels.axes(),
+            src: of_tensor(inputs, Tensor::Src),
+            gamma: self.has_gamma.then(|| of_tensor(inputs, Tensor::Gamma)),
+            beta: self.has_beta.then(|| of_tensor(inputs, Tensor::Beta)),
+            epsilon: values.epsilon(),
+        };
+        let mean = of_tensor(inputs, Tensor::Mean);
+        Ok(Some(
+            layer.infer(mean, of_tensor(inputs, Tensor::Variance))?,
+        ))
     }
 }
 
@@ -54,11 +87,12 @@ impl Operator for BatchNormBackward {
             ParamGrads::Neither => Some("neither"),
         };
         let gamma = (!self.has_gamma).then_some("no_gamma");
-        let others = [constant, param_grads, gamma].into_iter().flatten();
-        [self.channels.token()]
-            .into_iter()
-            .chain(others.map(str::to_owned))
-            .collect()
+        let beta = (!self.has_beta).then_some("no_beta");
+        let others = [constant, param_grads, gamma, beta].into_iter().flatten();
+        let mut tokens = vec![self.channels.token()];
+        tokens.extend(others.map(str::to_owned));
+        tokens.extend(self.ending.tokens());
+        tokens
     }
 
     fn set(&mut self, token: &str) -> bool {
@@ -67,7 +101,8 @@ impl Operator for BatchNormBackward {
             "frozen" => self.param_grads = ParamGrads::Frozen,
             "neither" => self.param_grads = ParamGrads::Neither,
             "no_gamma" => self.has_gamma = false,
-            token => return self.channels.set(token),
+            "no_beta" => self.has_beta = false,
+            token => return self.ending.set(token) || self.channels.set(token),
         }
         true
     }
@@ -78,8 +113,14 @@ impl Operator for BatchNormBackward {
             elements: self.channels.elements(),
             groups: channels,
             gamma: self.has_gamma.then_some(channels),
+            beta: self.reads_beta().then_some(channels),
+            mask: self.ending.is_masked(),
         };
-        gradient_inputs(types, values, counts)
+        let mut inputs = gradient_inputs(types, values, counts);
+        if let Ok(Some(output)) = self.output(&inputs, values) {
+            self.ending.settle(&mut inputs, &output, types);
+        }
+        inputs
     }
 
     fn expected(
@@ -89,42 +130,44 @@ impl Operator for BatchNormBackward {
         values: Values,
     ) -> Result<Vec<Expected>, Error> {
         let alike = values == Values::Alike;
-        let found = reference::BatchNorm {
+        let layer = reference::BatchNorm {
             shape: &values.reference_shape(&self.channels.shape),
             channel_axes: &self.channels.axes(),
             src: of_tensor(inputs, Tensor::Src),
-            diff_dst: of_tensor(inputs, Tensor::DiffDst),
+            diff_dst: &[],
             mean: of_tensor(inputs, Tensor::Mean),
             variance: of_tensor(inputs, Tensor::Variance),
             gamma: self.has_gamma.then(|| of_tensor(inputs, Tensor::Gamma)),
             epsilon: values.epsilon(),
             statistics: self.statistics,
             param_grads: self.param_grads,
-        }
-        .backward()?;
+        };
+        let output = self.output(inputs, values)?;
+        let of_layer = |diff_dst: &[f64]| reference::BatchNorm { diff_dst, ..layer }.backward();
+        let (found, diff_residual) = self.ending.backward(inputs, types, output, of_layer)?;
         let elements = self.channels.elements();
         let params = Some(self.channels.count());
-        Ok(gradients(
-            found,
-            types,
-            self.param_grads,
-            elements,
-            params,
-            alike,
-        ))
+        let mut expected = gradients(found, types, self.param_grads, elements, params, alike);
+        expected.extend(diff_residual.map(|expected| expected.of_length(elements)));
+        Ok(expected)
     }
 
     fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
         let options = BatchNormOptions {
             statistics: self.statistics,
             param_grads: self.param_grads,
-            ..self.channels.options(values)
+            ..self.channels.options(values, self.ending)
         };
         let layer = GpuBatchNorm::new(gpu, options)?;
+        let operands = BackwardOperands {
+            gamma: self.has_gamma,
+            beta: self.reads_beta(),
+            mask: self.ending.is_masked(),
+        };
         let shape = &self.channels.shape;
         let plan = match self.channels.params() {
-            None => layer.plan_backward(shape, types, self.has_gamma)?,
-            Some(params) => layer.plan_backward_broadcast(shape, params, types, self.has_gamma)?,
+            None => layer.plan_backward(shape, types, operands)?,
+            Some(params) => layer.plan_backward_broadcast(shape, params, types, operands)?,
         };
         Ok(plan.plan)
     }

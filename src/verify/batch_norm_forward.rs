@@ -1,10 +1,11 @@
 //! Batch norm in training.
 //!
-//! Parts of its cases' IDs: those of `channels.rs`; `no_gamma`, `no_beta`; `running` or `running_unbiased` for running
+//! Parts of its cases' IDs: those of `channels.rs` and `ending.rs`; `no_gamma`, `no_beta`; `running` or `running_unbiased` for running
 //! statistics, with a batch's weight such as `running=0.1`, or a quarter.
 
 use super::Operator;
 use super::channels::Channels;
+use super::ending::Ending;
 use super::expected::{Expected, forward};
 use super::numbers::Numbers;
 use super::problem::{Records, of_tensor};
@@ -25,6 +26,7 @@ pub(super) struct BatchNormForward {
     channels: Channels,
     has_gamma: bool,
     has_beta: bool,
+    ending: Ending,
     running: Option<RunningUpdate>,
     shards: Shards,
 }
@@ -37,6 +39,7 @@ impl BatchNormForward {
             channels: Channels::new(shape),
             has_gamma: true,
             has_beta: true,
+            ending: Ending::default(),
             running: None,
             shards: Shards::default(),
         }
@@ -111,7 +114,10 @@ impl Operator for BatchNormForward {
         let beta = (!self.has_beta).then(|| "no_beta".to_owned());
         let running = self.running.map(show_running);
         let others = [gamma, beta, running].into_iter().flatten();
-        [self.channels.token()].into_iter().chain(others).collect()
+        let mut tokens = vec![self.channels.token()];
+        tokens.extend(others);
+        tokens.extend(self.ending.tokens());
+        tokens
     }
 
     fn set(&mut self, token: &str) -> bool {
@@ -119,7 +125,7 @@ impl Operator for BatchNormForward {
             ("no_gamma", _) => self.has_gamma = false,
             ("no_beta", _) => self.has_beta = false,
             (_, Some(update)) => self.running = Some(update),
-            (token, None) => return self.channels.set(token),
+            (token, None) => return self.ending.set(token) || self.channels.set(token),
         }
         true
     }
@@ -129,6 +135,7 @@ impl Operator for BatchNormForward {
         let counts = ForwardCounts {
             gamma: self.has_gamma.then_some(channels),
             beta: self.has_beta.then_some(channels),
+            residual: self.ending.residual,
             running: self.running.map(|_| channels),
             ..ForwardCounts::of(self.channels.elements())
         };
@@ -151,7 +158,10 @@ impl Operator for BatchNormForward {
         }
         .train()?;
         let channels = self.channels.count();
-        let mut expected = forward(found, types, self.channels.elements(), channels);
+        let elements = self.channels.elements();
+        let (found, mask) = self.ending.forward(found, inputs, types, true)?;
+        let mut expected = forward(found, types, elements, channels);
+        expected.extend(mask.map(|mask| mask.of_length(elements)));
         if let Some(update) = self.running {
             for (tensor, of) in [
                 (Tensor::RunningMean, Tensor::Mean),
@@ -168,12 +178,13 @@ impl Operator for BatchNormForward {
     }
 
     fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
-        let layer = GpuBatchNorm::new(gpu, self.channels.options(values))?;
+        let layer = GpuBatchNorm::new(gpu, self.channels.options(values, self.ending))?;
         let operands = BatchNormForwardOperands {
             gamma: self.has_gamma,
             beta: self.has_beta,
             running: self.running,
             shards: self.shards,
+            residual: self.ending.residual,
         };
         let shape = &self.channels.shape;
         let plan = match self.channels.params() {

@@ -1,22 +1,24 @@
 //! Batch norm by given statistics.
 //!
-//! Parts of its cases' IDs: those of `channels.rs`; `no_gamma`, `no_beta`.
+//! Parts of its cases' IDs: those of `channels.rs` and `ending.rs`; `no_gamma`, `no_beta`.
 
 use super::Operator;
 use super::channels::Channels;
+use super::ending::Ending;
 use super::expected::{Expected, forward};
 use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::values::{ForwardCounts, Values, forward_inputs};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DTypes, Error, GpuBatchNorm, GpuContext, reference};
+use crate::{DTypes, Error, GpuBatchNorm, GpuContext, InferenceOperands, reference};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BatchNormInference {
     channels: Channels,
     has_gamma: bool,
     has_beta: bool,
+    ending: Ending,
 }
 
 impl BatchNormInference {
@@ -27,6 +29,7 @@ impl BatchNormInference {
             channels: Channels::new(shape),
             has_gamma: true,
             has_beta: true,
+            ending: Ending::default(),
         }
     }
 }
@@ -44,14 +47,17 @@ impl Operator for BatchNormInference {
         let gamma = (!self.has_gamma).then_some("no_gamma");
         let beta = (!self.has_beta).then_some("no_beta");
         let others = [gamma, beta].into_iter().flatten().map(str::to_owned);
-        [self.channels.token()].into_iter().chain(others).collect()
+        let mut tokens = vec![self.channels.token()];
+        tokens.extend(others);
+        tokens.extend(self.ending.tokens());
+        tokens
     }
 
     fn set(&mut self, token: &str) -> bool {
         match token {
             "no_gamma" => self.has_gamma = false,
             "no_beta" => self.has_beta = false,
-            token => return self.channels.set(token),
+            token => return self.ending.set(token) || self.channels.set(token),
         }
         true
     }
@@ -62,6 +68,7 @@ impl Operator for BatchNormInference {
             given: Some(channels),
             gamma: self.has_gamma.then_some(channels),
             beta: self.has_beta.then_some(channels),
+            residual: self.ending.residual,
             ..ForwardCounts::of(self.channels.elements())
         };
         forward_inputs(types, values, counts)
@@ -86,16 +93,21 @@ impl Operator for BatchNormInference {
             of_tensor(inputs, Tensor::Variance),
         )?;
         let channels = self.channels.count();
+        let (found, _) = self.ending.forward(found, inputs, types, false)?;
         Ok(forward(found, types, self.channels.elements(), channels))
     }
 
     fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
-        let layer = GpuBatchNorm::new(gpu, self.channels.options(values))?;
-        let (gamma, beta) = (self.has_gamma, self.has_beta);
+        let layer = GpuBatchNorm::new(gpu, self.channels.options(values, self.ending))?;
+        let operands = InferenceOperands {
+            gamma: self.has_gamma,
+            beta: self.has_beta,
+            residual: self.ending.residual,
+        };
         let shape = &self.channels.shape;
         let plan = match self.channels.params() {
-            None => layer.plan_inference(shape, types, gamma, beta)?,
-            Some(params) => layer.plan_inference_broadcast(shape, params, types, gamma, beta)?,
+            None => layer.plan_inference(shape, types, operands)?,
+            Some(params) => layer.plan_inference_broadcast(shape, params, types, operands)?,
         };
         Ok(plan.plan)
     }

@@ -1,5 +1,6 @@
 //! Where batch norm's channels are, as parts of an ID: `ncx` or `nxc`, or `params_4x1x6` for parameters of src's rank.
 
+use super::ending::Ending;
 use super::problem::{read_shape, show_shape};
 use super::values::Values;
 use crate::{BatchNormOptions, DataFormat, reference};
@@ -47,8 +48,9 @@ impl Channels {
         true
     }
 
-    pub fn options(&self, values: Values) -> BatchNormOptions {
+    pub fn options(&self, values: Values, ending: Ending) -> BatchNormOptions {
         BatchNormOptions {
+            activation: ending.activation,
             data_format: match self.place {
                 Place::Format(format) => format,
                 Place::Params(_) => DataFormat::Nxc,

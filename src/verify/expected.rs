@@ -2,7 +2,7 @@
 
 use super::numbers::{decode, size_of};
 use crate::kernels::Tensor;
-use crate::reference::{Forward, Gradients, scaled_error};
+use crate::reference::{Forward, Gradients, SUM_ULPS, scaled_error};
 use crate::{DType, DTypes, Element, ParamGrads};
 use half::{bf16, f16};
 
@@ -14,7 +14,8 @@ pub struct Expected {
     pub dtype: DType,
     /// How many elements it has.
     pub len: usize,
-    /// The elements; a single one where all are alike.
+    /// The elements; a single one where all are alike. Of a mask, which has a bit for each element, what the activation is
+    /// applied to: the bit says whether it is not at most 0, or either where that is within the tolerance of 0.
     pub values: Vec<f64>,
     /// The size of the terms of each, of which the tolerance is a part: see [`reference`](mod@crate::reference).
     pub scale: Vec<f64>,
@@ -24,6 +25,11 @@ pub struct Expected {
 const PART: usize = 1 << 16;
 
 impl Expected {
+    /// The same of so many elements, where all are alike.
+    pub(super) fn of_length(self, len: usize) -> Self {
+        Self { len, ..self }
+    }
+
     /// Its name: `diff_src` and so on.
     pub const fn name(&self) -> &'static str {
         self.tensor.name()
@@ -37,6 +43,9 @@ impl Expected {
 
     /// The element with the largest error, and the error.
     pub(super) fn worst(&self, bytes: &[u8]) -> (usize, f64) {
+        if self.tensor == Tensor::Mask {
+            return self.worst_bit(bytes);
+        }
         if bytes.len() != self.len.saturating_mul(size_of(self.dtype)) {
             return (0, f64::INFINITY);
         }
@@ -61,6 +70,29 @@ impl Expected {
             .take(PART)
             .find(|(index, element)| self.part_error(element, first + index, 1) >= error);
         (found.map_or(first, |(index, _)| first + index), error)
+    }
+
+    /// The first bit of a mask that is wrong, as an error of infinity.
+    fn worst_bit(&self, bytes: &[u8]) -> (usize, f64) {
+        let words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
+        if words.len() != self.len.div_ceil(32) {
+            return (0, f64::INFINITY);
+        }
+        let roundings = SUM_ULPS * self.dtype.unit_roundoff();
+        let wrong = |&index: &usize| {
+            let word = words.get(index / 32).copied().unwrap_or_default();
+            let bit = word >> (index % 32) & 1 == 1;
+            let value = self.at(index);
+            let scale = self.scale.get(index).or(self.scale.first());
+            let undecided = scale.is_some_and(|scale| value.abs() <= roundings * scale);
+            // Bits behind the last element are 0.
+            let want = index < self.len && !(value <= 0.0);
+            bit != want && !(undecided && index < self.len)
+        };
+        match (0..32 * words.len()).find(wrong) {
+            Some(index) => (index, f64::INFINITY),
+            None => (0, 0.0),
+        }
     }
 
     /// The largest error of some elements from `first` on.

@@ -1,8 +1,9 @@
 //! The gradients of group norm and of instance norm.
 //!
-//! Parts of their cases' IDs: those of `groups.rs`; `frozen` or `neither`; `no_gamma`.
+//! Parts of their cases' IDs: those of `groups.rs` and `ending.rs`; `frozen` or `neither`; `no_gamma`, `no_beta`.
 
 use super::Operator;
+use super::ending::Ending;
 use super::expected::{Expected, gradients};
 use super::groups::Groups;
 use super::numbers::Numbers;
@@ -11,8 +12,8 @@ use super::values::{Counts, Values, gradient_inputs};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
-    DTypes, Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, InstanceNormOptions, ParamGrads,
-    reference,
+    BackwardOperands, DTypes, Error, GpuContext, GpuGroupNorm, GpuInstanceNorm,
+    InstanceNormOptions, ParamGrads, reference,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +21,8 @@ pub(super) struct GroupNormBackward {
     groups: Groups,
     param_grads: ParamGrads,
     has_gamma: bool,
+    has_beta: bool,
+    ending: Ending,
 }
 
 impl GroupNormBackward {
@@ -31,7 +34,38 @@ impl GroupNormBackward {
             groups,
             param_grads: ParamGrads::Both,
             has_gamma: true,
+            has_beta: true,
+            ending: Ending::default(),
         }
+    }
+
+    /// Whether beta counts.
+    fn reads_beta(&self) -> bool {
+        self.has_beta && self.ending.is_found_again()
+    }
+
+    /// The layer's output, where what follows it finds that again.
+    fn output(
+        &self,
+        inputs: &[Numbers],
+        values: Values,
+    ) -> Result<Option<reference::Forward>, Error> {
+        if !self.ending.is_found_again() {
+            return Ok(None);
+        }
+        let layer = reference::GroupNormForward {
+            shape: &values.reference_shape(&self.groups.shape),
+            data_format: self.groups.format,
+            groups: self.groups.reference_groups(values),
+            src: of_tensor(inputs, Tensor::Src),
+            gamma: self.has_gamma.then(|| of_tensor(inputs, Tensor::Gamma)),
+            beta: self.has_beta.then(|| of_tensor(inputs, Tensor::Beta)),
+            epsilon: values.epsilon(),
+        };
+        let mean = of_tensor(inputs, Tensor::Mean);
+        Ok(Some(
+            layer.infer(mean, of_tensor(inputs, Tensor::Variance))?,
+        ))
     }
 }
 
@@ -54,9 +88,11 @@ impl Operator for GroupNormBackward {
             ParamGrads::Neither => Some("neither"),
         };
         let gamma = (!self.has_gamma).then_some("no_gamma");
-        let others = [param_grads, gamma].into_iter().flatten();
+        let beta = (!self.has_beta).then_some("no_beta");
+        let others = [param_grads, gamma, beta].into_iter().flatten();
         let mut tokens = self.groups.tokens();
         tokens.extend(others.map(str::to_owned));
+        tokens.extend(self.ending.tokens());
         tokens
     }
 
@@ -65,7 +101,8 @@ impl Operator for GroupNormBackward {
             "frozen" => self.param_grads = ParamGrads::Frozen,
             "neither" => self.param_grads = ParamGrads::Neither,
             "no_gamma" => self.has_gamma = false,
-            token => return self.groups.set(token),
+            "no_beta" => self.has_beta = false,
+            token => return self.ending.set(token) || self.groups.set(token),
         }
         true
     }
@@ -75,8 +112,14 @@ impl Operator for GroupNormBackward {
             elements: self.groups.elements(),
             groups: self.groups.count(),
             gamma: self.has_gamma.then_some(self.groups.channels()),
+            beta: self.reads_beta().then_some(self.groups.channels()),
+            mask: self.ending.is_masked(),
         };
-        gradient_inputs(types, values, counts)
+        let mut inputs = gradient_inputs(types, values, counts);
+        if let Ok(Some(output)) = self.output(&inputs, values) {
+            self.ending.settle(&mut inputs, &output, types);
+        }
+        inputs
     }
 
     fn expected(
@@ -85,44 +128,53 @@ impl Operator for GroupNormBackward {
         types: DTypes,
         values: Values,
     ) -> Result<Vec<Expected>, Error> {
-        let found = reference::GroupNorm {
+        let layer = reference::GroupNorm {
             shape: &values.reference_shape(&self.groups.shape),
             data_format: self.groups.format,
             groups: self.groups.reference_groups(values),
             src: of_tensor(inputs, Tensor::Src),
-            diff_dst: of_tensor(inputs, Tensor::DiffDst),
+            diff_dst: &[],
             mean: of_tensor(inputs, Tensor::Mean),
             variance: of_tensor(inputs, Tensor::Variance),
             gamma: self.has_gamma.then(|| of_tensor(inputs, Tensor::Gamma)),
             epsilon: values.epsilon(),
             param_grads: self.param_grads,
-        }
-        .backward()?;
-        Ok(gradients(
+        };
+        let output = self.output(inputs, values)?;
+        let of_layer = |diff_dst: &[f64]| reference::GroupNorm { diff_dst, ..layer }.backward();
+        let (found, diff_residual) = self.ending.backward(inputs, types, output, of_layer)?;
+        let elements = self.groups.elements();
+        let mut expected = gradients(
             found,
             types,
             self.param_grads,
-            self.groups.elements(),
+            elements,
             Some(self.groups.channels()),
             values == Values::Alike,
-        ))
+        );
+        expected.extend(diff_residual.map(|expected| expected.of_length(elements)));
+        Ok(expected)
     }
 
     fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
         let shape = &self.groups.shape;
-        let options = self.groups.options(values, self.param_grads);
+        let operands = BackwardOperands {
+            gamma: self.has_gamma,
+            beta: self.reads_beta(),
+            mask: self.ending.is_masked(),
+        };
+        let options = self.groups.options(values, self.param_grads, self.ending);
         let plan = match self.groups.is_instance() {
             true => {
                 let options = InstanceNormOptions {
                     epsilon: options.epsilon,
                     data_format: options.data_format,
                     param_grads: options.param_grads,
+                    activation: options.activation,
                 };
-                GpuInstanceNorm::new(gpu, options)?.plan_backward(shape, types, self.has_gamma)?
+                GpuInstanceNorm::new(gpu, options)?.plan_backward(shape, types, operands)?
             }
-            false => {
-                GpuGroupNorm::new(gpu, options)?.plan_backward(shape, types, self.has_gamma)?
-            }
+            false => GpuGroupNorm::new(gpu, options)?.plan_backward(shape, types, operands)?,
         };
         Ok(plan.plan)
     }

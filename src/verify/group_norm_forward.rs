@@ -1,8 +1,9 @@
 //! Group norm and instance norm, forward, and group norm by given statistics.
 //!
-//! Parts of their cases' IDs: those of `groups.rs`; `no_gamma`, `no_beta`.
+//! Parts of their cases' IDs: those of `groups.rs` and `ending.rs`; `no_gamma`, `no_beta`.
 
 use super::Operator;
+use super::ending::Ending;
 use super::expected::{Expected, forward};
 use super::groups::Groups;
 use super::numbers::Numbers;
@@ -12,7 +13,7 @@ use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     DTypes, Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardOperands,
-    InstanceNormOptions, ParamGrads, reference,
+    InferenceOperands, InstanceNormOptions, ParamGrads, reference,
 };
 
 #[derive(Clone, Debug, PartialEq)]
@@ -22,6 +23,7 @@ pub(super) struct GroupNormForward {
     given: bool,
     has_gamma: bool,
     has_beta: bool,
+    ending: Ending,
 }
 
 impl GroupNormForward {
@@ -35,6 +37,7 @@ impl GroupNormForward {
             given: false,
             has_gamma: true,
             has_beta: true,
+            ending: Ending::default(),
         }
     }
 
@@ -65,6 +68,7 @@ impl Operator for GroupNormForward {
         let beta = (!self.has_beta).then_some("no_beta");
         let mut tokens = self.groups.tokens();
         tokens.extend([gamma, beta].into_iter().flatten().map(str::to_owned));
+        tokens.extend(self.ending.tokens());
         tokens
     }
 
@@ -72,7 +76,7 @@ impl Operator for GroupNormForward {
         match token {
             "no_gamma" => self.has_gamma = false,
             "no_beta" => self.has_beta = false,
-            token => return self.groups.set(token),
+            token => return self.ending.set(token) || self.groups.set(token),
         }
         true
     }
@@ -83,6 +87,7 @@ impl Operator for GroupNormForward {
             given: self.given.then_some(self.groups.count()),
             gamma: self.has_gamma.then_some(channels),
             beta: self.has_beta.then_some(channels),
+            residual: self.ending.residual,
             ..ForwardCounts::of(self.groups.elements())
         };
         forward_inputs(types, values, counts)
@@ -110,7 +115,10 @@ impl Operator for GroupNormForward {
             false => layer.forward()?,
         };
         let (elements, groups) = (self.groups.elements(), self.groups.count());
-        Ok(forward(found, types, elements, groups))
+        let (found, mask) = self.ending.forward(found, inputs, types, !self.given)?;
+        let mut expected = forward(found, types, elements, groups);
+        expected.extend(mask.map(|mask| mask.of_length(elements)));
+        Ok(expected)
     }
 
     fn plan(&self, gpu: &GpuContext, types: DTypes, values: Values) -> Result<Plan, Error> {
@@ -118,24 +126,27 @@ impl Operator for GroupNormForward {
         let operands = GroupNormForwardOperands {
             gamma: self.has_gamma,
             beta: self.has_beta,
+            residual: self.ending.residual,
         };
-        let options = self.groups.options(values, ParamGrads::Both);
+        let options = self.groups.options(values, ParamGrads::Both, self.ending);
         if self.groups.is_instance() {
             let options = InstanceNormOptions {
                 epsilon: options.epsilon,
                 data_format: options.data_format,
                 param_grads: options.param_grads,
+                activation: options.activation,
             };
             let layer = GpuInstanceNorm::new(gpu, options)?;
             return Ok(layer.plan_forward(shape, types, operands)?.plan);
         }
         let layer = GpuGroupNorm::new(gpu, options)?;
+        let inference = InferenceOperands {
+            gamma: self.has_gamma,
+            beta: self.has_beta,
+            residual: self.ending.residual,
+        };
         Ok(match self.given {
-            true => {
-                layer
-                    .plan_inference(shape, types, self.has_gamma, self.has_beta)?
-                    .plan
-            }
+            true => layer.plan_inference(shape, types, inference)?.plan,
             false => layer.plan_forward(shape, types, operands)?.plan,
         })
     }

@@ -1,6 +1,7 @@
 //! The groups of group and instance norm, as parts of an ID: `ncx`, or `nxc`; `groups_4` for so many of a sample's
 //! channels, of which instance norm has one for each channel.
 
+use super::ending::Ending;
 use super::values::Values;
 use crate::{DataFormat, GroupNormOptions, ParamGrads};
 
@@ -90,8 +91,14 @@ impl Groups {
         }
     }
 
-    pub fn options(&self, values: Values, param_grads: ParamGrads) -> GroupNormOptions {
+    pub fn options(
+        &self,
+        values: Values,
+        param_grads: ParamGrads,
+        ending: Ending,
+    ) -> GroupNormOptions {
         GroupNormOptions {
+            activation: ending.activation,
             epsilon: values.epsilon(),
             data_format: self.format,
             param_grads,

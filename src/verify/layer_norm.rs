@@ -68,6 +68,8 @@ impl Operator for LayerNormBackward {
             elements: self.rows.elements(),
             groups: rows,
             gamma: self.has_gamma.then_some(columns),
+            beta: None,
+            mask: false,
         };
         gradient_inputs(types, values, counts)
     }

@@ -69,6 +69,37 @@ layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
+# An activation, and a residual before it: found again from src, or by a mask.
+batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/{f32/channels_first/gpu,f32/channels_first/software,bf16-f32/channels_first}
+batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/f32/channels_last/{gpu,software,tiny/in_place}
+batch_norm_backward/{3x24x9,4x8x92,1x301x7}/ncx/relu/f32/fused_channels_first
+batch_norm_backward/{64x128,70x12}/nxc/relu/{f32,f16}/fused_channels_last
+batch_norm_backward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6}/{relu,relu/residual,silu}/f32/general
+batch_norm_backward/{4x6x20,5x33x27,3x8x40}/ncx/relu/{no_gamma,no_beta,constant,constant/frozen,neither,frozen}/f32
+batch_norm_backward/{61x3,40x12}/nxc/{relu,relu/residual}/{constant,constant/frozen,neither}/f32
+batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/residual/{f32,f16,bf16-f32,f64}/channels_first
+batch_norm_backward/{3x8x40,4x6x20,1x301x7}/ncx/relu/residual/{f32,f16,f64}/fused_channels_first
+batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/residual/{f32/channels_last,f16/channels_last}/in_place
+batch_norm_backward/{64x128,9x132}/nxc/relu/residual/{f32,bf16}/fused_channels_last
+batch_norm_backward/{3x8x40/ncx,300x7/nxc}/silu/{f32,f16-f32}
+batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/f32/two_shards
+batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/{exact,pooled}
+batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
+batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
+batch_norm_forward/{64x128,61x3}/nxc/{relu,residual,relu/residual}/running/{f32,f16}{,/tiny}
+batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu,relu/residual}/f32/general
+batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32,f16}/{exact,pooled,nan}
+batch_norm_forward/{7x5x27/ncx,70x12/nxc}/relu/residual/f32/halves
+batch_norm_forward/{6x33x729/ncx,50011x3/nxc}/relu/residual/f32/software/window_unit=4096/windows=131072
+batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu,silu,residual,relu/residual}/{f32,f16}
+group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,5x12x3/groups_12}/ncx/{relu,silu,relu/residual}/{f32,f16-f32}
+group_norm_{backward,forward}/{3x50x8/groups_2,3x7x5/groups_5,2x30x6/groups_3}/nxc/{relu,silu,relu/residual}/{f32,bf16-f32}
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu,relu/residual,silu}/{neither,frozen,no_gamma,no_beta}/f32
+group_norm_inference/{2x6x27/groups_3/ncx,3x7x5/groups_5/nxc}/{relu,silu,residual,relu/residual}/f32
+instance_norm_{backward,forward}/{3x5x27/ncx,2x9x5/nxc}/{relu,silu,relu/residual}/f32
+
 # Buffers: ends, one for all, diff_src over diff_dst.
 batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
 batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled

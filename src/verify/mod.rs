@@ -87,6 +87,7 @@ mod batch_norm_forward;
 mod batch_norm_inference;
 mod case;
 mod channels;
+mod ending;
 mod expected;
 mod group_norm;
 mod group_norm_forward;

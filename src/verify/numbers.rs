@@ -43,7 +43,7 @@ impl Random {
     }
 }
 
-/// A tensor's elements, as exact values of its element type.
+/// A tensor's elements, as exact values of its element type; of a mask its bits, 0 or 1.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Numbers {
     pub tensor: Tensor,
@@ -68,6 +68,12 @@ impl Numbers {
 
     /// As they lie in memory.
     pub fn bytes(&self) -> Vec<u8> {
+        if self.tensor == Tensor::Mask {
+            let bits = self.values.iter().cycle().take(self.len);
+            let bits: Vec<bool> = bits.map(|&bit| bit != 0.0).collect();
+            let words = bits.chunks(32).map(word_of_bits);
+            return words.flat_map(u32::to_ne_bytes).collect();
+        }
         let bytes = encode(self.dtype, &self.values);
         match self.values.len() >= self.len {
             true => bytes,
@@ -90,6 +96,12 @@ impl Numbers {
             ..self.clone()
         }
     }
+}
+
+/// A word of a mask, of up to 32 bits from the lowest on.
+pub(super) fn word_of_bits(bits: &[bool]) -> u32 {
+    let bits = bits.iter().rev();
+    bits.fold(0, |word, &bit| word << 1 | u32::from(bit))
 }
 
 /// An element's size.

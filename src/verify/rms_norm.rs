@@ -69,6 +69,8 @@ impl Operator for RmsNormBackward {
             elements: self.rows.elements(),
             groups: rows,
             gamma: self.has_gamma.then_some(columns),
+            beta: None,
+            mask: false,
         };
         let mut inputs = gradient_inputs(types, values, counts);
         inputs.retain(|numbers| numbers.tensor != Tensor::Mean);

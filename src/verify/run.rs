@@ -199,7 +199,7 @@ impl Case {
     ) -> Result<Option<String>, Error> {
         let operator = self.problem.operator();
         let without = operator.expected(inputs, self.types, self.values)?;
-        for victim in inputs {
+        for victim in inputs.iter().filter(|input| input.tensor != Tensor::Mask) {
             if victim.tensor == Tensor::Variance && value == f64::NEG_INFINITY {
                 continue; // below −epsilon, which the operators refuse
             }
@@ -217,7 +217,8 @@ impl Case {
                 if let Some(fault) = &got.fault {
                     return Ok(what(fault));
                 }
-                for (without, with) in without.iter().zip(&with) {
+                let pairs = without.iter().zip(&with);
+                for (without, with) in pairs.filter(|(_, with)| with.tensor != Tensor::Mask) {
                     let after = decode(with.dtype, got.bytes(with.tensor));
                     let before = decode(with.dtype, clean.bytes(with.tensor));
                     let reached = with.values.iter().zip(&without.values);
@@ -270,10 +271,12 @@ impl Case {
             let elements = samples.start * sample..samples.end * sample;
             let inputs: Vec<_> = inputs
                 .iter()
-                .map(|numbers| match numbers.tensor.is_data() {
-                    true => numbers.part(elements.clone()),
-                    false => numbers.clone(),
-                })
+                .map(
+                    |numbers| match numbers.tensor.is_data() || numbers.tensor == Tensor::Mask {
+                        true => numbers.part(elements.clone()),
+                        false => numbers.clone(),
+                    },
+                )
                 .collect();
             parts.push((problem, inputs));
         }

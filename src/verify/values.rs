@@ -1,8 +1,8 @@
 //! What the tensors of a case hold.
 
 use super::numbers::{Numbers, Random, patterns, roundings};
-use crate::DTypes;
 use crate::kernels::Tensor;
+use crate::{DType, DTypes};
 
 /// A choice of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -93,8 +93,10 @@ pub(super) struct Counts {
     pub elements: usize,
     /// Of mean and variance.
     pub groups: usize,
-    /// Of gamma, if there is one.
+    /// Of gamma and beta, if there are any.
     pub gamma: Option<usize>,
+    pub beta: Option<usize>,
+    pub mask: bool,
 }
 
 /// Random numbers, so many, evenly in offset ± scale.
@@ -183,6 +185,19 @@ pub(super) fn gradient_inputs(types: DTypes, values: Values, counts: Counts) -> 
     if let Some(columns) = counts.gamma {
         let gamma = gamma(&mut random, types, values, columns);
         inputs.push(Numbers::new(Tensor::Gamma, params, columns, gamma));
+    }
+    let alike = values == Values::Alike;
+    if let Some(columns) = counts.beta {
+        let beta = match alike {
+            true => vec![0.125],
+            false => around(&mut random, columns, 0.125, 1.0),
+        };
+        inputs.push(Numbers::new(Tensor::Beta, params, columns, beta));
+    }
+    if counts.mask {
+        let bits = if alike { 1 } else { n };
+        let bits = (0..bits).map(|_| f64::from(u8::from(alike || random.unit() < 0.25)));
+        inputs.push(Numbers::new(Tensor::Mask, DType::F32, n, bits.collect()));
     }
     inputs
 }

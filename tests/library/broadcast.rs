@@ -55,6 +55,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             mean: &self.mean,
             variance: &self.variance,
             gamma: self.gamma.as_deref(),
+            beta: None,
+            mask: None,
         };
         block_on(layer.backward_broadcast(&self.param_shape, args))
     }

@@ -385,6 +385,9 @@ fn out_of_memory_in_a_small_process() {
         diff_beta: None,
         sums: None,
         workspace: None,
+        beta: None,
+        mask: None,
+        diff_residual: None,
     };
     let error = plan.bind(&subject.gpu, &ranges).map(|_| ()).unwrap_err();
     let want = Error::OutOfMemory {
@@ -435,6 +438,8 @@ fn out_of_memory_in_a_call() {
             mean: &[0.0_f32; 4],
             variance: &[1.0; 4],
             gamma: None,
+            beta: None,
+            mask: None,
         };
         block_on(layer.backward(args)).map(|_| ())
     };

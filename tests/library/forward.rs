@@ -164,6 +164,7 @@ fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         gamma: gamma.as_deref(),
         beta: beta.as_deref(),
         running: with_running.then_some(running),
+        residual: None,
     }));
     let Some(got) = result(got, &what) else {
         return false;
@@ -205,6 +206,7 @@ fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         variance: &got.variance,
         gamma: gamma.as_deref(),
         beta: beta.as_deref(),
+        residual: None,
     }));
     if let Some(inferred) = result(inferred, &what) {
         close("inferred dst", &inferred, &want.dst, &want.dst_scale, &what);

@@ -49,6 +49,7 @@ fn numbers_worked_out_by_hand() {
             src: &src,
             gamma: Some(&gamma),
             beta: Some(&beta),
+            residual: None,
         });
         let output = block_on(output).unwrap();
         near(&output.mean, &mean);
@@ -61,6 +62,7 @@ fn numbers_worked_out_by_hand() {
             variance: &variance,
             gamma: Some(&gamma),
             beta: Some(&beta),
+            residual: None,
         });
         near(&block_on(given).unwrap(), &dst);
 
@@ -71,6 +73,8 @@ fn numbers_worked_out_by_hand() {
             mean: &mean,
             variance: &variance,
             gamma: Some(&gamma),
+            beta: None,
+            mask: None,
         });
         let grads = block_on(grads).unwrap();
         // First group: gamma · d = (2, 0), so that a = 1, and b = (2 · -x̂ + 0) / 2 = -half. Of x̂ = ∓half
@@ -121,6 +125,7 @@ fn special_cases_are_other_norms() {
             src: &src32,
             gamma: Some(&gamma32),
             beta: None,
+            residual: None,
         });
         let output = block_on(output).unwrap();
         assert!(scaled_error(&output.dst, &want.dst, &want.dst_scale) <= 1.0);
@@ -146,6 +151,8 @@ fn special_cases_are_other_norms() {
             mean: &mean32,
             variance: &variance32,
             gamma: Some(&gamma32),
+            beta: None,
+            mask: None,
         });
         let grads = block_on(grads).unwrap();
         let errors = [
@@ -164,6 +171,7 @@ fn special_cases_are_other_norms() {
             src: &src32,
             gamma: None,
             beta: None,
+            residual: None,
         });
         let output = block_on(output).unwrap();
         assert!(scaled_error(&output.dst, &of_rows.dst, &of_rows.dst_scale) <= 1.0);
@@ -271,6 +279,8 @@ fn lengths_of(subject: &Subject, lengths: [usize; 5]) -> Result<(), Error> {
         mean: &mean,
         variance: &variance,
         gamma: Some(&gamma),
+        beta: None,
+        mask: None,
     });
     block_on(grads).map(drop)
 }
@@ -362,6 +372,8 @@ fn bad_arguments_are_named() {
         mean: &[0.0; 2],
         variance: &[1.0, -1.0],
         gamma: None,
+        beta: None,
+        mask: None,
     });
     let error = block_on(grads).unwrap_err();
     says(&error, &["variance", "group 1"]);
@@ -406,6 +418,9 @@ fn buffers_of_the_caller() {
                 diff_gamma: Some((&diff_gamma).into()),
                 diff_beta: beta.then(|| (&diff_beta).into()),
                 workspace: None,
+                beta: None,
+                mask: None,
+                diff_residual: None,
             },
         )
     };
@@ -439,6 +454,7 @@ fn operators_are_the_layer() {
         src: &src,
         gamma: Some(&gamma),
         beta: Some(&beta),
+        residual: None,
     });
     let want = block_on(want).unwrap();
     let grads = layer.backward(GroupNormBackwardArgs {
@@ -448,6 +464,8 @@ fn operators_are_the_layer() {
         mean: &want.mean,
         variance: &want.variance,
         gamma: Some(&gamma),
+        beta: None,
+        mask: None,
     });
     let grads = block_on(grads).unwrap();
 

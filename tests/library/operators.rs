@@ -223,6 +223,8 @@ mod onednn {
             mean: &[2.5_f32],
             variance: &[1.25],
             gamma: Some(&[2.0]),
+            beta: None,
+            mask: None,
         };
         let op = BatchNormTrainingBackward {
             data_format: DataFormat::Ncx,
@@ -386,6 +388,7 @@ mod directml {
             diff_src: outputs.output_gradient_tensor,
             diff_gamma: Some(outputs.output_scale_gradient_tensor),
             diff_beta: Some(outputs.output_bias_gradient_tensor),
+            diff_residual: None,
         }
     }
 
@@ -548,6 +551,7 @@ mod ngraph {
             diff_src: outputs.input_delta,
             diff_gamma: Some(outputs.gamma_delta),
             diff_beta: Some(outputs.beta_delta),
+            diff_residual: None,
         }
     }
 

@@ -6,7 +6,9 @@ use crate::common::data::{Case, FORMATS, Random, all_choices, bits, in_format, o
 use crate::common::{every_pair, subjects};
 use half::{bf16, f16};
 use wgpu_norm::reference::{SUM_ULPS, scaled_error};
-use wgpu_norm::{BatchNormOptions, DType, DataFormat, Element, ParamGrads, ParamOf, Statistics};
+use wgpu_norm::{
+    Activation, BatchNormOptions, DType, DataFormat, Element, ParamGrads, ParamOf, Statistics,
+};
 
 /// The channel of a flat index.
 fn channel(case: &Case<impl Element, impl Element>, index: usize) -> usize {
@@ -307,6 +309,7 @@ fn plain<T: Element, P: ParamOf<T>>(
         param_grads: ParamGrads::Frozen,
         epsilon: 0.5,
         data_format,
+        activation: Activation::None,
     };
     let mut case = Case::random(shape, options, 1);
     case.variance.fill(P::from_f64(0.5));

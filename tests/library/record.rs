@@ -140,6 +140,9 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
                 diff_beta: diff_beta.as_ref().map(Into::into),
                 sums: Some((&sums).into()),
                 workspace: Some((&workspace).into()),
+                beta: None,
+                mask: None,
+                diff_residual: None,
             };
             let _ = bind(subject, &plan, &ranges);
         }
@@ -241,6 +244,9 @@ impl Layout {
             diff_beta: given("diff_beta"),
             sums: given("sums"),
             workspace: given("workspace"),
+            beta: None,
+            mask: None,
+            diff_residual: None,
         }
     }
 }
@@ -316,6 +322,7 @@ fn run_filled<T: Element, P: ParamOf<T>>(
         diff_src: first(tensor("diff_src"), case.src.len()),
         diff_gamma: params("diff_gamma"),
         diff_beta: params("diff_beta"),
+        diff_residual: None,
     }
 }
 
@@ -447,6 +454,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
         diff_src,
         diff_gamma: None::<Vec<P>>,
         diff_beta: None,
+        diff_residual: None,
     };
     let what = format!("{:?} {:?} in shards", whole.shape, whole.options);
     assert_close(&all, &whole.reference(), ParamGrads::Frozen, &what);

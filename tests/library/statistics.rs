@@ -108,6 +108,7 @@ fn forward(
         gamma: None,
         beta: None,
         running: None,
+        residual: None,
     };
     match block_on(layer.forward(args)) {
         Ok(output) => Some(output),
@@ -298,6 +299,8 @@ fn parts_of_a_batch_have_the_statistics_of_all() {
                             variance: (&buffers[3]).into(),
                             sums: Some((&buffers[4]).into()),
                             workspace: None,
+                            residual: None,
+                            mask: None,
                         },
                     )
                     .unwrap();

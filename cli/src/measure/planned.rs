@@ -71,7 +71,7 @@ impl Planned {
                 planned!(BatchNormForward, plan)
             }
             Op::BatchNormInference => {
-                let plan = batch_norm()?.plan_inference(&dims, types, true, true)?;
+                let plan = batch_norm()?.plan_inference(&dims, types, (true, true))?;
                 planned!(BatchNormInference, plan)
             }
             Op::LayerNorm => planned!(LayerNorm, layer_norm()?.plan_backward(&dims, types)?),
@@ -101,6 +101,7 @@ impl Planned {
                 let operands = GroupNormForwardOperands {
                     gamma: true,
                     beta: true,
+                    residual: false,
                 };
                 let plan = group_norm()?.plan_forward(&dims, types, operands)?;
                 planned!(GroupNormForward, plan)
@@ -130,6 +131,9 @@ impl Planned {
                     diff_beta,
                     sums: None,
                     workspace: None,
+                    beta: None,
+                    mask: None,
+                    diff_residual: None,
                 },
             ),
             Plan::BatchNormForward(plan) => plan.bind(
@@ -145,6 +149,8 @@ impl Planned {
                     variance,
                     sums: None,
                     workspace: None,
+                    residual: None,
+                    mask: None,
                 },
             ),
             Plan::BatchNormInference(plan) => plan.bind(
@@ -157,6 +163,7 @@ impl Planned {
                     beta,
                     dst: result,
                     workspace: None,
+                    residual: None,
                 },
             ),
             Plan::LayerNorm(plan) => plan.bind(
@@ -224,6 +231,9 @@ impl Planned {
                     diff_gamma,
                     diff_beta,
                     workspace: None,
+                    beta: None,
+                    mask: None,
+                    diff_residual: None,
                 },
             ),
             Plan::GroupNormForward(plan) => plan.bind(
@@ -236,6 +246,8 @@ impl Planned {
                     mean,
                     variance,
                     workspace: None,
+                    residual: None,
+                    mask: None,
                 },
             ),
         }

@@ -41,6 +41,8 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                 mean,
                 variance,
                 gamma,
+                beta: None,
+                mask: None,
             }))
             .map(drop),
             Op::BatchNormForward => {
@@ -50,6 +52,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     gamma,
                     beta,
                     running: None,
+                    residual: None,
                 }))
                 .map(drop)
             }
@@ -61,6 +64,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     variance,
                     gamma,
                     beta,
+                    residual: None,
                 }))
                 .map(drop)
             }
@@ -109,6 +113,8 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     mean,
                     variance,
                     gamma,
+                    beta: None,
+                    mask: None,
                 }))
                 .map(drop)
             }
@@ -118,6 +124,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     src,
                     gamma,
                     beta,
+                    residual: None,
                 }))
                 .map(drop)
             }

@@ -5,10 +5,12 @@ use crate::geometry::{Grid, group_norm_layout};
 use crate::kernels::{Access, Body, Variant};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::plan::{
-    self, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass, GroupNormProblem,
-    LayerNormProblem, Phases, Plan, RowsForward,
+    self, Activated, After, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass,
+    GroupNormProblem, LayerNormProblem, Phases, Plan, RowsForward,
 };
-use crate::{DType, DTypes, DataFormat, ParamGrads, Profile, Shards, Statistics, Tuning};
+use crate::{
+    Activation, DType, DTypes, DataFormat, ParamGrads, Profile, Shards, Statistics, Tuning,
+};
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
 pub fn native(tuning: Tuning, subgroup_size: u32) -> Profile {
@@ -40,6 +42,7 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
                 exact: vec![],
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),
+                ending: dispatch.ending,
             };
             planned.push((format!("{data} {what}"), variant.normalized()));
         }
@@ -65,9 +68,18 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         ("64x128", grid(64, 128, 1)),
     ];
     let types = DTypes::from((data, DType::F32));
+    let relu = |residual| After {
+        activation: Activation::Relu,
+        residual,
+    };
+    let relu_of = |masked| Activated {
+        activation: Activation::Relu,
+        has_beta: true,
+        masked,
+    };
     let batch_norm = |(name, grid): (&str, Grid)| {
         let layout = grid.into();
-        let gradient = |statistics| {
+        let gradient = |statistics, activated| {
             let problem = BatchNormProblem {
                 layout,
                 types,
@@ -75,10 +87,11 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
                 epsilon: 1e-5,
                 statistics,
                 param_grads: ParamGrads::Both,
+                activated,
             };
             plan::batch_norm(profile, &problem)
         };
-        let forward = BatchNormForward {
+        let forward = |after| BatchNormForward {
             layout,
             types,
             has_gamma: true,
@@ -89,6 +102,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
                 variance: RunningVariance::Unbiased,
             }),
             shards: Shards::default(),
+            after,
         };
         let inference = BatchNormInference {
             layout,
@@ -96,13 +110,36 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
             has_gamma: true,
             has_beta: true,
             epsilon: 1e-5,
+            after: relu(true),
         };
         [
-            ("batch norm", gradient(Statistics::Batch)),
-            ("batch norm by constants", gradient(Statistics::Constant)),
+            (
+                "batch norm",
+                gradient(Statistics::Batch, Activated::default()),
+            ),
+            (
+                "batch norm by constants",
+                gradient(Statistics::Constant, Activated::default()),
+            ),
+            (
+                "batch norm and relu",
+                gradient(Statistics::Batch, relu_of(false)),
+            ),
+            (
+                "batch norm, residual and relu",
+                gradient(Statistics::Batch, relu_of(true)),
+            ),
             (
                 "batch norm forward",
-                plan::batch_norm_forward(profile, &forward),
+                plan::batch_norm_forward(profile, &forward(After::default())),
+            ),
+            (
+                "batch norm forward and relu",
+                plan::batch_norm_forward(profile, &forward(relu(false))),
+            ),
+            (
+                "batch norm forward, residual and relu",
+                plan::batch_norm_forward(profile, &forward(relu(true))),
             ),
             (
                 "batch norm inference",
@@ -170,16 +207,31 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
     let batch_norms = grids.into_iter().flat_map(batch_norm);
     let group_norm = |(shape, format): (&[usize], DataFormat)| {
         let groups = group_norm_layout(shape, format, 32).unwrap();
-        let param_grads = ParamGrads::Both;
+        let silu = After {
+            activation: Activation::Silu,
+            residual: false,
+        };
+        let backward = GroupNormPass::Backward {
+            param_grads: ParamGrads::Both,
+            activation: Activation::None,
+            masked: false,
+        };
+        let backward_silu = GroupNormPass::Backward {
+            param_grads: ParamGrads::Both,
+            activation: Activation::Silu,
+            masked: false,
+        };
         [
-            ("group norm", GroupNormPass::Backward { param_grads }),
+            ("group norm", backward),
+            ("group norm and silu", backward_silu),
+            ("group norm forward and silu", GroupNormPass::Forward(silu)),
             (
                 "group norm forward",
-                GroupNormPass::Forward { has_beta: true },
+                GroupNormPass::Forward(After::default()),
             ),
             (
                 "group norm inference",
-                GroupNormPass::Inference { has_beta: true },
+                GroupNormPass::Inference(After::default()),
             ),
         ]
         .map(|(operator, pass)| {
@@ -187,6 +239,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
                 groups,
                 types,
                 has_gamma: true,
+                has_beta: true,
                 epsilon: 1e-5,
                 pass,
             };

@@ -228,6 +228,8 @@ async fn backward<T: DataType>(
         mean: inputs.mean_tensor,
         variance: inputs.variance_tensor,
         gamma: Some(inputs.scale_tensor),
+        beta: None,
+        mask: None,
     };
     let grads = layer
         .backward_broadcast(inputs.mean_dimensions, args)

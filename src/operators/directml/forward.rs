@@ -156,6 +156,7 @@ impl BatchNormalizationTraining {
             gamma: Some(inputs.scale_tensor),
             beta: Some(inputs.bias_tensor),
             running: None,
+            residual: None,
         };
         let output = layer(gpu, self.epsilon, Statistics::Batch)?
             .forward_broadcast(inputs.scale_dimensions, args)
@@ -326,6 +327,7 @@ impl BatchNormalization {
             variance: &variance,
             gamma: Some(&scale),
             beta: Some(&bias),
+            residual: None,
         };
         layer(gpu, self.epsilon, Statistics::Constant)?
             .infer_broadcast(&common, args)
@@ -368,8 +370,7 @@ impl BatchNormalization {
             input_dimensions,
             mean_dimensions,
             (T::DTYPE, T::DTYPE),
-            true,
-            true,
+            (true, true),
         )
     }
 }

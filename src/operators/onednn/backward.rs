@@ -1,9 +1,9 @@
 //! The gradients.
 
 use crate::{
-    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, DataFormat, Element, Error,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs, LayerNormBackwardPlan,
-    LayerNormOptions, ParamGrads, ParamOf, Statistics,
+    Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, DataFormat,
+    Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
+    LayerNormBackwardPlan, LayerNormOptions, ParamGrads, ParamOf, Statistics,
 };
 
 /// oneDNN Graph's
@@ -55,6 +55,8 @@ use crate::{
 ///     mean: &[2.0, 4.0],
 ///     variance: &[1.0, 4.0],
 ///     gamma: Some(&[1.0, 1.0]),
+///     beta: None,
+///     mask: None,
 /// };
 /// let grads = op.backward(&gpu, args).await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
@@ -131,6 +133,7 @@ impl BatchNormTrainingBackward {
                 BatchNormOutputs::All => ParamGrads::Both,
                 BatchNormOutputs::DiffSrc => ParamGrads::Neither,
             },
+            activation: Activation::None,
         };
         GpuBatchNorm::new(gpu, options)
     }

@@ -148,6 +148,7 @@ impl BatchNormForwardTraining {
                 variance: &mut running_variance,
                 update,
             }),
+            residual: None,
         };
         let output = self.layer(gpu)?.forward(args).await?;
         Ok(BatchNormForwardTrainingOutputs {
@@ -175,6 +176,7 @@ impl BatchNormForwardTraining {
             beta: has_gamma_and_beta,
             running: Some(self.update()?),
             shards: Shards::default(),
+            residual: false,
         };
         self.layer(gpu)?
             .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
@@ -294,6 +296,7 @@ impl BatchNormInference {
             variance: inputs.variance,
             gamma: Some(inputs.gamma),
             beta: Some(inputs.beta),
+            residual: None,
         };
         self.layer(gpu)?.infer(args).await
     }
@@ -309,7 +312,7 @@ impl BatchNormInference {
         shape: &[usize],
     ) -> Result<BatchNormInferencePlan, Error> {
         self.layer(gpu)?
-            .plan_inference(shape, (T::DTYPE, P::DTYPE), true, true)
+            .plan_inference(shape, (T::DTYPE, P::DTYPE), (true, true))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {

@@ -2,7 +2,7 @@
 
 use crate::operators::given;
 use crate::{
-    DataFormat, Element, Error, GpuContext, GpuGroupNorm, Grads, GroupNormBackwardArgs,
+    Activation, DataFormat, Element, Error, GpuContext, GpuGroupNorm, Grads, GroupNormBackwardArgs,
     GroupNormBackwardPlan, GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan,
     GroupNormInferenceArgs, GroupNormInferencePlan, GroupNormOptions, ParamGrads, ParamOf,
 };
@@ -138,6 +138,7 @@ impl GroupNormalization {
                 variance,
                 gamma,
                 beta,
+                residual: None,
             };
             return Ok(GroupNormalizationOutputs {
                 dst: layer.infer(args).await?,
@@ -150,6 +151,7 @@ impl GroupNormalization {
             src,
             gamma,
             beta,
+            residual: None,
         };
         let output = layer.forward(args).await?;
         Ok(GroupNormalizationOutputs {
@@ -174,6 +176,7 @@ impl GroupNormalization {
         let operands = GroupNormForwardOperands {
             gamma: use_scale,
             beta: use_shift,
+            residual: false,
         };
         self.layer(gpu)?
             .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
@@ -192,7 +195,7 @@ impl GroupNormalization {
         use_shift: bool,
     ) -> Result<GroupNormInferencePlan, Error> {
         self.layer(gpu)?
-            .plan_inference(shape, (T::DTYPE, P::DTYPE), use_scale, use_shift)
+            .plan_inference(shape, (T::DTYPE, P::DTYPE), (use_scale, use_shift))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
@@ -315,11 +318,14 @@ impl GroupNormalizationBackward {
             mean: inputs.mean,
             variance: inputs.variance,
             gamma: inputs.scale,
+            beta: None,
+            mask: None,
         };
         let Grads {
             diff_src,
             diff_gamma,
             diff_beta,
+            ..
         } = self.layer(gpu)?.backward(args).await?;
         Ok(GroupNormalizationBackwardOutputs {
             diff_src,
@@ -370,6 +376,7 @@ fn layer(
         epsilon: epsilon.into(),
         data_format,
         param_grads,
+        activation: Activation::None,
     };
     GpuGroupNorm::new(gpu, options)
 }

@@ -147,6 +147,7 @@ impl BatchNormalization {
                 variance: inputs.input_var,
                 gamma: Some(inputs.scale),
                 beta: Some(inputs.b),
+                residual: None,
             };
             return Ok(BatchNormalizationOutputs {
                 y: layer.infer_with_statistics(args).await?,
@@ -168,6 +169,7 @@ impl BatchNormalization {
                 variance: &mut running_var,
                 update,
             }),
+            residual: None,
         };
         let y = layer.forward_with_statistics(args).await?.dst;
         Ok(BatchNormalizationOutputs {
@@ -192,6 +194,7 @@ impl BatchNormalization {
             beta: true,
             running: Some(self.update()?),
             shards: Shards::default(),
+            residual: false,
         };
         let shape = with_channels(shape);
         self.layer(gpu)?
@@ -210,7 +213,7 @@ impl BatchNormalization {
     ) -> Result<BatchNormInferencePlan, Error> {
         let shape = with_channels(shape);
         self.layer(gpu)?
-            .plan_inference(&shape, types::<T, P, S>(), true, true)
+            .plan_inference(&shape, types::<T, P, S>(), (true, true))
     }
 
     fn update(&self) -> Result<RunningUpdate, Error> {

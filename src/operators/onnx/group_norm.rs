@@ -117,6 +117,7 @@ impl GroupNormalization {
 const SCALE_AND_BIAS: GroupNormForwardOperands = GroupNormForwardOperands {
     gamma: true,
     beta: true,
+    residual: false,
 };
 
 const fn group_args<'a, T>(
@@ -127,6 +128,7 @@ const fn group_args<'a, T>(
         src: inputs.x,
         gamma: Some(inputs.scale),
         beta: Some(inputs.bias),
+        residual: None,
     }
 }
 

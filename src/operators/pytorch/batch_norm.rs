@@ -151,6 +151,7 @@ impl NativeBatchNorm {
                     variance: required("running_var", why, variance)?,
                     gamma: inputs.weight,
                     beta: inputs.bias,
+                    residual: None,
                 })
                 .await?;
             return Ok(NativeBatchNormOutputs {
@@ -174,6 +175,7 @@ impl NativeBatchNorm {
                 gamma: inputs.weight,
                 beta: inputs.bias,
                 running,
+                residual: None,
             })
             .await?;
         Ok(NativeBatchNormOutputs {
@@ -203,6 +205,7 @@ impl NativeBatchNorm {
             beta: has_bias,
             running: has_running.then(|| self.update()).transpose()?,
             shards: Shards::default(),
+            residual: false,
         };
         layer(gpu, self.eps)?.plan_forward(shape, types::<T, P, T::Statistics>(), operands)
     }
@@ -220,7 +223,7 @@ impl NativeBatchNorm {
         has_bias: bool,
     ) -> Result<BatchNormInferencePlan, Error> {
         let types = types::<T, P, T::Statistics>();
-        layer(gpu, self.eps)?.plan_inference(shape, types, has_weight, has_bias)
+        layer(gpu, self.eps)?.plan_inference(shape, types, (has_weight, has_bias))
     }
 
     fn update(&self) -> Result<RunningUpdate, Error> {
@@ -383,6 +386,8 @@ impl NativeBatchNormBackward {
             mean,
             variance: &variance,
             gamma: inputs.weight,
+            beta: None,
+            mask: None,
         };
         let grads = self.layer(gpu)?.backward_with_statistics(args).await?;
         Ok(GradOutputs::masked(grads, self.output_mask))

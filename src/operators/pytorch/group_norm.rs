@@ -104,6 +104,7 @@ impl NativeGroupNorm {
             src: inputs.input,
             gamma: inputs.weight,
             beta: inputs.bias,
+            residual: None,
         };
         let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
         let output = layer.forward_with_statistics(args).await?;
@@ -129,6 +130,7 @@ impl NativeGroupNorm {
         let operands = GroupNormForwardOperands {
             gamma: has_weight,
             beta: has_bias,
+            residual: false,
         };
         let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
         layer.plan_forward(&sizes, types::<T, P, T::Statistics>(), operands)
@@ -239,6 +241,8 @@ impl NativeGroupNormBackward {
             mean: inputs.mean,
             variance: &variance,
             gamma: inputs.weight,
+            beta: None,
+            mask: None,
         };
         let layer = layer(gpu, self.group, EPSILON, param_grads(self.output_mask))?;
         let grads = layer.backward_with_statistics(args).await?;

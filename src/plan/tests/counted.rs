@@ -152,6 +152,7 @@ impl Counter {
                 exact: vec![],
                 workgroup_size: dispatch.workgroup_size,
                 constants: dispatch.constants.clone(),
+                ending: dispatch.ending,
             }
             .normalized();
             self.compile(&variant);

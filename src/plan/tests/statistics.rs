@@ -54,6 +54,7 @@ fn variant(dispatch: &Dispatch) -> Variant {
         exact: vec![],
         workgroup_size: dispatch.workgroup_size,
         constants: dispatch.constants.clone(),
+        ending: dispatch.ending,
     }
     .normalized()
 }
@@ -212,6 +213,7 @@ fn statistics_are_exact_whatever_the_mean() {
                 epsilon: 1e-5,
                 running: None,
                 shards: Shards::default(),
+                after: crate::plan::After::default(),
             };
             let Ok(plan) = batch_norm_forward(&profile, &problem) else {
                 continue; // a binding of the workspace is too small for it

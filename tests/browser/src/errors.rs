@@ -18,6 +18,8 @@ async fn backward(gpu: &GpuContext) -> Result<Grads<f32, f32>, Error> {
         mean: &[2.0, 20.0],
         variance: &[2.0 / 3.0, 200.0 / 3.0],
         gamma: Some(&[1.0, 1.0]),
+        beta: None,
+        mask: None,
     };
     let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(1e-5))?;
     layer.backward(args).await

@@ -75,6 +75,9 @@ impl Buffers {
             diff_beta: self.diff_beta.as_ref().map(BufferRange::from),
             sums: None,
             workspace: None,
+            beta: None,
+            mask: None,
+            diff_residual: None,
         }
     }
 
@@ -91,6 +94,7 @@ impl Buffers {
             diff_src: first(&subject.read(&self.diff_src), case.src.len()),
             diff_gamma: params(&self.diff_gamma),
             diff_beta: params(&self.diff_beta),
+            diff_residual: None,
         }
     }
 }
@@ -182,5 +186,6 @@ pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
         diff_src: first(&diff_src, args.src.len()),
         diff_gamma: diff_gamma.as_ref().map(params),
         diff_beta: diff_beta.as_ref().map(params),
+        diff_residual: None,
     }
 }

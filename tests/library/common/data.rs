@@ -71,6 +71,8 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             mean: &self.mean,
             variance: &self.variance,
             gamma: self.gamma.as_deref(),
+            beta: None,
+            mask: None,
         }
     }
 

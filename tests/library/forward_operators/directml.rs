@@ -125,7 +125,7 @@ fn plans_are_the_engines() {
     let want = engine.plan_forward_broadcast(input, own, types, operands);
     let op = BatchNormalizationTraining::new(EPSILON);
     same(op.plan::<f16>(gpu, input, own), want);
-    let want = engine.plan_inference_broadcast(input, own, types, true, true);
+    let want = engine.plan_inference_broadcast(input, own, types, (true, true));
     let op = BatchNormalization::new(EPSILON);
     same(op.plan::<f16>(gpu, input, own, own, own, own), want);
     let other = op.plan::<f16>(gpu, input, own, own, own, &[1, 1, 2]);

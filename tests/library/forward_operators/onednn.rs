@@ -147,6 +147,7 @@ fn plans_are_the_engines() {
             variance: RunningVariance::Biased,
         }),
         shards: Shards::default(),
+        residual: false,
     };
     let want = engine.plan_forward(&[7, 6], types, operands).unwrap();
     let op = BatchNormForwardTraining::new(EPSILON);
@@ -154,7 +155,7 @@ fn plans_are_the_engines() {
     let bare = op.plan::<bf16, f32>(gpu, &[7, 6], false).unwrap();
     assert_eq!((bare.sizes().gamma, bare.sizes().beta), (None, None));
     assert_eq!(bare.sizes().running_mean, Some(24));
-    let want = engine.plan_inference(&[7, 6], types, true, true).unwrap();
+    let want = engine.plan_inference(&[7, 6], types, (true, true)).unwrap();
     let op = BatchNormInference::new(EPSILON);
     assert_eq!(op.plan::<bf16, f32>(gpu, &[7, 6]).unwrap(), want);
     let engine = GpuLayerNorm::new(gpu, LayerNormOptions::default()).unwrap();

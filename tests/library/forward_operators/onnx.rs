@@ -144,6 +144,7 @@ fn plans_are_the_engines() {
             variance: RunningVariance::Biased,
         }),
         shards: Shards::default(),
+        residual: false,
     };
     let op = BatchNormalization {
         epsilon: EPSILON,
@@ -152,7 +153,7 @@ fn plans_are_the_engines() {
     };
     let want = engine.plan_forward(&[7, 1], types, operands);
     same(op.plan_training::<f16, f16, f32>(gpu, &[7]), want);
-    let want = engine.plan_inference(&[2, 3, 4], types, true, true);
+    let want = engine.plan_inference(&[2, 3, 4], types, (true, true));
     same(op.plan_inference::<f16, f16, f32>(gpu, &[2, 3, 4]), want);
     let op = LayerNormalization::default();
     let plan = |keep| op.plan::<f16>(gpu, &[2, 3], false, keep).unwrap().sizes();

@@ -11,6 +11,7 @@ fn all<T: Element, P: Element>(outputs: GradOutputs<T, P>) -> Grads<T, P> {
         diff_src: outputs.grad_input.unwrap(),
         diff_gamma: outputs.grad_weight,
         diff_beta: outputs.grad_bias,
+        diff_residual: None,
     }
 }
 
@@ -397,12 +398,13 @@ fn plans_are_the_engines() {
             variance: RunningVariance::Unbiased,
         }),
         shards: Shards::default(),
+        residual: false,
     };
     let want = engine.plan_forward(&shape, types, operands);
     let op = batch_norm_op(true, None);
     let plan = op.plan_training::<f16, f16>(gpu, &shape, true, false, true);
     same(plan, want);
-    let want = engine.plan_inference(&shape, types, false, true);
+    let want = engine.plan_inference(&shape, types, (false, true));
     let plan = op.plan_inference::<f16, f16>(gpu, &shape, false, true);
     same(plan, want);
     let want = engine.plan_backward(&shape, types, true);

@@ -94,6 +94,8 @@ impl Operator for Backward {
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
+            beta: None,
+            mask: None,
         };
         let grads = match &self.0.channels {
             Channels::Axis(_) => pollster::block_on(layer.backward_with_statistics(args)),

@@ -151,6 +151,7 @@ impl Operator for Forward {
             gamma: values.gamma(),
             beta: values.beta(),
             running,
+            residual: None,
         };
         let output = match &self.layer.channels {
             Channels::Axis(_) => pollster::block_on(layer.forward_with_statistics(args)),

@@ -54,9 +54,9 @@ impl Operator for Inference {
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
         let (gamma, beta) = (arguments.has("gamma"), arguments.has("beta"));
         let plan = match &self.0.channels {
-            Channels::Axis(_) => layer.plan_inference(shape, types, gamma, beta),
+            Channels::Axis(_) => layer.plan_inference(shape, types, (gamma, beta)),
             Channels::Broadcast(params) => {
-                layer.plan_inference_broadcast(shape, params, types, gamma, beta)
+                layer.plan_inference_broadcast(shape, params, types, (gamma, beta))
             }
         };
         plan.map(drop)
@@ -76,6 +76,7 @@ impl Operator for Inference {
             variance: values.statistic("variance"),
             gamma: values.gamma(),
             beta: values.beta(),
+            residual: None,
         };
         let dst = match &self.0.channels {
             Channels::Axis(_) => pollster::block_on(layer.infer_with_statistics(args)),

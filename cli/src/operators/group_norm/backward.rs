@@ -135,6 +135,8 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
+            beta: None,
+            mask: None,
         });
         pollster::block_on(grads).map(gradients::results)
     }

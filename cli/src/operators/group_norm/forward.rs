@@ -96,6 +96,7 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
         let operands = GroupNormForwardOperands {
             gamma: arguments.has("gamma"),
             beta: arguments.has("beta"),
+            residual: false,
         };
         let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
         plan.map(drop)
@@ -113,6 +114,7 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
             src: values.data("src"),
             gamma: values.gamma(),
             beta: values.beta(),
+            residual: None,
         });
         let output = pollster::block_on(output)?;
         Ok(Values {

@@ -1,0 +1,81 @@
+// The elementwise pass of a forward pass with a residual and an activation, which keeps what the gradient needs of it:
+// dst = relu(norm + residual), and mask, whose word w says in bit i whether element 32 · w + i passes, unless norm +
+// residual is at most 0. Words know nothing of channels: elements are taken in the order of the tensor, each with the record
+// of its channel.
+//
+// A workgroup takes a tile of `workgroup_size` words. An invocation does eight vec4s, `workgroup_size` apart, and behind a
+// barrier puts the bits of eight neighbouring vec4s into a word.
+// Where cells are channels of samples whose rows alternate between channels (`sampled`), a sample has `sample` elements.
+//
+// Bindings: src, residual read; workspace read; dst, mask written.
+// Moves 2 n elements in; n, and n / 32 words, out.
+//
+// Needs: tiles, body, records, axes, places.
+
+const vec4s_of_a_word: u32 = 8u;
+
+var<workgroup> passed: array<u32, vec4s_of_a_word * workgroup_size>; // four bits each
+
+@compute @workgroup_size(workgroup_size)
+fn flat_apply(
+    @builtin(workgroup_id) workgroup: vec3<u32>,
+    @builtin(local_invocation_index) local: u32,
+) {
+    let tile = uniforms.first_tile + tile_of(workgroup);
+    if tile >= uniforms.end_tile { return; }
+
+    let tile_start = tile * (32u * workgroup_size);
+    let vec4s = (uniforms.length + 3u) / 4u;
+    for (var k = 0u; k < vec4s_of_a_word; k++) {
+        let place = k * workgroup_size + local;
+        let index = tile_start + 4u * place;
+        let vec4_index = (index - uniforms.window) / 4u;
+        var bits = 0u;
+        if vec4_index < vec4s {
+            let cell = cell_of(load_records(vec4(uniforms.stats) + channels_of(index)));
+            let element = element_of(load_src(vec4_index), load_second(vec4_index), cell);
+            let y = before_activation(element, cell);
+            let count = min(4u, uniforms.length - 4u * vec4_index);
+            if count == 4u {
+                store_result(vec4_index, activation(y));
+            } else {
+                store_part_result(vec4_index, activation(y), count);
+            }
+            let passes = !at_most_zero(y) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
+            bits = dot(vec4(1u, 2u, 4u, 8u), vec4<u32>(passes));
+        }
+        passed[place] = bits;
+    }
+    workgroupBarrier();
+
+    var word = 0u;
+    for (var i = 0u; i < vec4s_of_a_word; i++) {
+        word |= passed[vec4s_of_a_word * local + i] << (4u * i);
+    }
+    let word_index = (tile_start - uniforms.window) / 32u + local;
+    if word_index < (uniforms.length + 31u) / 32u { mask[word_index] = word; }
+}
+
+// The channels of four elements from one on.
+fn channels_of(index: u32) -> vec4<u32> {
+    let elements = min(vec4(index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.window + uniforms.length - 1u));
+    if general {
+        return vec4(
+            channel_along_axes(elements.x),
+            channel_along_axes(elements.y),
+            channel_along_axes(elements.z),
+            channel_along_axes(elements.w),
+        );
+    }
+    var place = place_at(index);
+    let channels = four_channels(&place);
+    if sampled { return channels + elements / vec4(uniforms.sample) * vec4(uniforms.channels); }
+    return channels;
+}
+
+// With general axes: rows of `inner` elements, which are a plane's, or of channels that are kept.
+fn channel_along_axes(element: u32) -> u32 {
+    let row = kept_part(element / uniforms.inner);
+    if keeps_last { return row * uniforms.inner + element % uniforms.inner; }
+    return row;
+}

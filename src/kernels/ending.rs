@@ -1,0 +1,44 @@
+//! What comes after a layer and is computed with it: an activation, and before that a residual that is added.
+
+use super::Body;
+use crate::Activation;
+
+/// dst = activation(norm(src) + residual).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ending {
+    pub activation: Activation,
+    /// Whether a residual is added. What passed the activation then stands in a mask, which a forward pass in training
+    /// writes and the gradient reads.
+    pub residual: bool,
+    /// Whether gamma counts for the activation alone, not for the gradient.
+    pub gamma_ignored: bool,
+}
+
+impl Ending {
+    /// The activation that a kernel computes: with a mask a gradient does not.
+    pub fn computed(self, body: Body) -> Activation {
+        match body.is_gradient() && self.residual {
+            true => Activation::None,
+            false => self.activation,
+        }
+    }
+
+    /// Whether the gradient finds the layer's output again, from src, statistics, gamma and beta.
+    pub fn is_found_again(self) -> bool {
+        self.activation != Activation::None && !self.residual
+    }
+
+    /// Whether there is a mask.
+    pub fn is_masked(self) -> bool {
+        self.activation != Activation::None && self.residual
+    }
+}
+
+/// The text of an activation.
+pub(super) const fn text(activation: Activation) -> &'static str {
+    match activation {
+        Activation::None => include_str!("../../shaders/activations/none.wgsl"),
+        Activation::Relu => include_str!("../../shaders/activations/relu.wgsl"),
+        Activation::Silu => include_str!("../../shaders/activations/silu.wgsl"),
+    }
+}

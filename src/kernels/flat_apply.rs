@@ -1,0 +1,54 @@
+//! The elementwise pass of a forward pass that writes a mask.
+
+use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::groups::{AxisSizes, TileRange};
+use super::{Body, Entry, Kernel, Operand};
+
+constants! {
+    struct FlatApply {
+        general: bool,
+        /// Of general axes: the last one is kept.
+        keeps_last: bool,
+        /// Cells are the channels of each sample, which alternate in its rows.
+        sampled: bool,
+    }
+}
+
+uniforms! {
+    struct FlatApplyUniforms {
+        channels: u32,
+        /// Elements of a plane; with general axes of a row.
+        inner: u32,
+        /// Elements of a sample.
+        sample: u32,
+        range: TileRange,
+        /// Where the records of cells begin in the workspace.
+        stats: u32,
+        axes: AxisSizes,
+    }
+}
+
+impl Describe for FlatApply {
+    const KERNEL: Kernel = Kernel::FlatApply;
+    type Uniforms = FlatApplyUniforms;
+
+    fn iterations(&self, _: Body, _: &Self::Uniforms, _: u64) -> u64 {
+        8 + 8
+    }
+}
+
+pub(super) const ENTRY: Entry = Entry {
+    name: "flat_apply",
+    text: include_str!("../../shaders/traversals/flat_apply.wgsl"),
+    operands: &[
+        Operand::Src,
+        Operand::Residual,
+        Operand::Workspace,
+        Operand::Result,
+        Operand::NewMask,
+    ],
+    optional: &[],
+    constants: FlatApply::SAMPLES,
+    uniforms: FlatApplyUniforms::KIND,
+    ..Entry::OVER_CHANNELS
+};

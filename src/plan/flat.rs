@@ -1,0 +1,88 @@
+//! The elementwise pass that writes a mask, in the order of the tensor.
+
+use super::tensors::{Applied, Tensors};
+use super::windows::{MASK_UNIT, windows};
+use super::{Dispatch, Planner, axis_sizes, div_ceil, word};
+use crate::Error;
+use crate::geometry::Layout;
+use crate::kernels::{FlatApply, FlatApplyUniforms};
+
+/// How elements find their cells, where these are the channels of each sample, which alternate in its rows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Samples {
+    pub channels: u32,
+    /// Elements of a sample.
+    pub elements: u64,
+}
+
+impl Planner<'_> {
+    /// The elementwise pass over a tensor, in tiles of whole words of the mask.
+    pub fn flat_apply(
+        &self,
+        layout: &Layout,
+        samples: Option<Samples>,
+        tensors: &Tensors,
+        applied: Applied,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let grid = &layout.grid;
+        let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
+        let tile = 32 * u64::from(workgroup_size);
+        // Where a window is cut, the mask is.
+        let unit = tile.max(MASK_UNIT);
+        let units = div_ceil(grid.elements(), unit);
+        let tiles = div_ceil(grid.elements(), tile);
+        let (kernel, channels, inner) = match (samples, &layout.general) {
+            (Some(samples), _) => (
+                FlatApply {
+                    general: false,
+                    keeps_last: false,
+                    sampled: true,
+                },
+                samples.channels,
+                1,
+            ),
+            (None, Some(general)) => (
+                FlatApply {
+                    general: true,
+                    keeps_last: general.keeps_last,
+                    sampled: false,
+                },
+                grid.channels,
+                general.width,
+            ),
+            (None, None) => (
+                FlatApply {
+                    general: false,
+                    keeps_last: false,
+                    sampled: false,
+                },
+                grid.channels,
+                grid.inner,
+            ),
+        };
+        let start = |at: u64| (at * unit).min(grid.elements());
+        windows(self.profile, &tensors.src, 0..units, start)?
+            .into_iter()
+            .map(|window| {
+                let per_unit = unit / tile;
+                let first = window.units.start * per_unit;
+                let end = (window.units.end * per_unit).min(tiles);
+                let workgroups = self.workgroups(end - first)?;
+                Ok(self.dispatch(
+                    kernel,
+                    workgroup_size,
+                    applied.bindings(tensors, &window),
+                    &FlatApplyUniforms {
+                        channels,
+                        inner,
+                        sample: samples.map_or(0, |samples| word(samples.elements)),
+                        range: window.tile_range(&tensors.src, first..end, workgroups),
+                        stats: applied.stats.first,
+                        axes: axis_sizes(layout),
+                    },
+                    workgroups,
+                ))
+            })
+            .collect()
+    }
+}
