@@ -2,6 +2,7 @@
 //! kernels fill a process's memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod activation;
 mod bad_arguments;
 mod bad_buffers;
 mod batch_norm_shapes;

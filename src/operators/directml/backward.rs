@@ -2,7 +2,8 @@
 
 use super::{DataType, layer};
 use crate::{
-    BatchNormBackwardArgs, BatchNormBackwardPlan, Error, GpuBatchNorm, GpuContext, Statistics,
+    Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, Error, GpuBatchNorm, GpuContext,
+    Statistics,
 };
 
 /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
@@ -107,7 +108,7 @@ impl BatchNormalizationGrad {
         gpu: &GpuContext,
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
+        let layer = layer(gpu, self.epsilon, Statistics::Constant, Activation::None)?;
         backward(&layer, inputs).await
     }
 
@@ -122,7 +123,7 @@ impl BatchNormalizationGrad {
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Constant)?;
+        let layer = layer(gpu, self.epsilon, Statistics::Constant, Activation::None)?;
         layer.plan_backward_broadcast(
             input_dimensions,
             mean_dimensions,
@@ -192,7 +193,7 @@ impl BatchNormalizationTrainingGrad {
         gpu: &GpuContext,
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
+        let layer = layer(gpu, self.epsilon, Statistics::Batch, Activation::None)?;
         backward(&layer, inputs).await
     }
 
@@ -207,7 +208,7 @@ impl BatchNormalizationTrainingGrad {
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Batch)?;
+        let layer = layer(gpu, self.epsilon, Statistics::Batch, Activation::None)?;
         layer.plan_backward_broadcast(
             input_dimensions,
             mean_dimensions,

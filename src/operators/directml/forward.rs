@@ -3,36 +3,25 @@
 use super::{DataType, layer};
 use crate::geometry::{self, check_length, check_rank};
 use crate::{
-    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
-    BatchNormInferencePlan, Error, GpuContext, Statistics, memory,
+    Activation, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
+    BatchNormInferenceArgs, BatchNormInferencePlan, Error, GpuBatchNorm, GpuContext, Statistics,
+    memory,
 };
 use std::borrow::Cow;
 
-/// An activation that DirectML can apply to an operator's output. **None is computed here yet**: an operator that has one
-/// gives an error.
+/// An activation that DirectML applies to an operator's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FusedActivation {
-    /// `DML_ACTIVATION_RELU_OPERATOR_DESC`.
+    /// `DML_ACTIVATION_RELU_OPERATOR_DESC`: max(x, 0).
     Relu,
 }
 
-fn refuse(argument: &'static str, given: Option<&str>) -> Result<(), Error> {
-    match given {
-        None => Ok(()),
-        Some(given) => Err(Error::Argument {
-            argument,
-            expected: "none, for it is not computed here yet".to_owned(),
-            got: given.to_owned(),
-        }),
+fn activation(fused: Option<FusedActivation>) -> Activation {
+    match fused {
+        None => Activation::None,
+        Some(FusedActivation::Relu) => Activation::Relu,
     }
-}
-
-fn refuse_activation(activation: Option<FusedActivation>) -> Result<(), Error> {
-    let name = activation.map(|activation| match activation {
-        FusedActivation::Relu => "DML_ACTIVATION_RELU_OPERATOR_DESC",
-    });
-    refuse("FusedActivation", name)
 }
 
 /// The input tensors of [`BatchNormalizationTraining`], in host memory, in the order of the structure's members.
@@ -49,7 +38,7 @@ pub struct TrainingInputs<'a, T> {
     pub scale_tensor: &'a [T],
     /// `BiasTensor`.
     pub bias_tensor: &'a [T],
-    /// `FusedAddTensor`, of InputTensor's sizes. **It must be none**: it is not added here yet.
+    /// `FusedAddTensor`, of InputTensor's sizes: added before the activation.
     pub fused_add_tensor: Option<&'a [T]>,
 }
 
@@ -71,23 +60,25 @@ pub struct TrainingOutputs<T> {
 ///
 /// * OutputMean = mean(Input)
 /// * OutputVariance = mean((Input − OutputMean)²), the biased variance
-/// * Output = Scale · (Input − OutputMean) / √(OutputVariance + Epsilon) + Bias
+/// * Output = FusedActivation(Scale · (Input − OutputMean) / √(OutputVariance + Epsilon) + Bias + FusedAdd)
 ///
 /// | | member | sizes | in plans and errors |
 /// |---|---|---|---|
 /// | 0 | `InputTensor` | InputDimensions, rank 1 to 8 | `src` |
 /// | 1 | `ScaleTensor` | ScaleDimensions | `gamma` |
 /// | 2 | `BiasTensor` | ScaleDimensions | `beta` |
-/// | 3 | `FusedAddTensor`, which must be none | InputDimensions | |
+/// | 3 | `FusedAddTensor`, optional | InputDimensions | `residual` |
 /// | 4 | `OutputTensor` | InputDimensions | `dst` |
 /// | 5 | `OutputMeanTensor` | ScaleDimensions | `mean` |
 /// | 6 | `OutputVarianceTensor` | ScaleDimensions | `variance` |
 /// | 7 | `Epsilon` | | `epsilon` |
-/// | 8 | `FusedActivation`, which must be none | | |
+/// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
 ///
 /// # What differs
 ///
-/// * FusedAddTensor and FusedActivation are refused with an error: neither is computed here yet.
+/// * Of the activations there is ReLU.
+/// * With FusedAddTensor and FusedActivation a plan also writes `mask`, which no operator of DirectML's reads: its gradients
+///   take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
 /// * Sums are kept in f32 also for FLOAT16; the statistics that are written are rounded to it.
@@ -121,7 +112,7 @@ pub struct TrainingOutputs<T> {
 pub struct BatchNormalizationTraining {
     /// `Epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
-    /// `FusedActivation`. **It must be none**: no activation is computed here yet.
+    /// `FusedActivation`: applied last.
     pub fused_activation: Option<FusedActivation>,
 }
 
@@ -138,27 +129,22 @@ impl BatchNormalizationTraining {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for FusedAddTensor and FusedActivation, and those of
-    /// [`GpuBatchNorm::forward_broadcast`](crate::GpuBatchNorm::forward_broadcast).
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::forward_broadcast`](crate::GpuBatchNorm::forward_broadcast).
     pub async fn forward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: TrainingInputs<'_, T>,
     ) -> Result<TrainingOutputs<T>, Error> {
-        refuse(
-            "FusedAddTensor",
-            inputs.fused_add_tensor.map(|_| "a tensor"),
-        )?;
-        refuse_activation(self.fused_activation)?;
         let args = BatchNormForwardArgs {
             shape: inputs.input_dimensions,
             src: inputs.input_tensor,
             gamma: Some(inputs.scale_tensor),
             beta: Some(inputs.bias_tensor),
             running: None,
-            residual: None,
+            residual: inputs.fused_add_tensor,
         };
-        let output = layer(gpu, self.epsilon, Statistics::Batch)?
+        let output = self
+            .layer(gpu)?
             .forward_broadcast(inputs.scale_dimensions, args)
             .await?;
         Ok(TrainingOutputs {
@@ -168,30 +154,36 @@ impl BatchNormalizationTraining {
         })
     }
 
-    /// Plans the operator on device buffers, without FusedAddTensor.
+    /// Plans the operator on device buffers, with FusedAddTensor or without.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation, and those of
+    /// [`Error::Epsilon`], and those of
     /// [`GpuBatchNorm::plan_forward_broadcast`](crate::GpuBatchNorm::plan_forward_broadcast).
     pub fn plan<T: DataType>(
         &self,
         gpu: &GpuContext,
         input_dimensions: &[usize],
         scale_dimensions: &[usize],
+        has_fused_add: bool,
     ) -> Result<BatchNormForwardPlan, Error> {
-        refuse_activation(self.fused_activation)?;
         let operands = BatchNormForwardOperands {
             gamma: true,
             beta: true,
+            residual: has_fused_add,
             ..BatchNormForwardOperands::default()
         };
-        layer(gpu, self.epsilon, Statistics::Batch)?.plan_forward_broadcast(
+        self.layer(gpu)?.plan_forward_broadcast(
             input_dimensions,
             scale_dimensions,
             (T::DTYPE, T::DTYPE),
             operands,
         )
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
+        let activation = activation(self.fused_activation);
+        layer(gpu, self.epsilon, Statistics::Batch, activation)
     }
 }
 
@@ -223,7 +215,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 
 /// DirectML's
 /// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
-/// Output = Scale · (Input − Mean) / √(Variance + Epsilon) + Bias.
+/// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias).
 ///
 /// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are broadcast **each on its own**, along the dimensions where its
 /// size is 1.
@@ -238,7 +230,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 /// | 5 | `OutputTensor` | InputDimensions | `dst` |
 /// | 6 | `Spatial`, which is not here | | |
 /// | 7 | `Epsilon` | | `epsilon` |
-/// | 8 | `FusedActivation`, which must be none | | |
+/// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
 ///
 /// # What differs
 ///
@@ -247,7 +239,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 ///   vary along most dimensions do they become as large as InputTensor.
 /// * On device buffers all four must have one shape.
 /// * Spatial is left out: it has no effect in DirectML any more.
-/// * FusedActivation is refused with an error: none is computed here yet.
+/// * Of the activations there is ReLU.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
 ///
@@ -282,7 +274,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 pub struct BatchNormalization {
     /// `Epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
-    /// `FusedActivation`. **It must be none**: no activation is computed here yet.
+    /// `FusedActivation`: applied last.
     pub fused_activation: Option<FusedActivation>,
 }
 
@@ -302,7 +294,7 @@ impl BatchNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation, [`Error::Rank`], [`Error::Argument`] or
+    /// [`Error::Epsilon`], [`Error::Rank`], [`Error::Argument`] or
     /// [`Error::Length`] for a parameter's sizes, and those of
     /// [`GpuBatchNorm::infer_broadcast`](crate::GpuBatchNorm::infer_broadcast).
     pub async fn forward<T: DataType>(
@@ -310,7 +302,6 @@ impl BatchNormalization {
         gpu: &GpuContext,
         inputs: BatchNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        refuse_activation(self.fused_activation)?;
         let (mean, variance) = (inputs.mean_tensor, inputs.variance_tensor);
         let (scale, bias) = (inputs.scale_tensor, inputs.bias_tensor);
         let dimensions = [mean, variance, scale, bias].map(|parameter| parameter.dimensions);
@@ -329,9 +320,7 @@ impl BatchNormalization {
             beta: Some(&bias),
             residual: None,
         };
-        layer(gpu, self.epsilon, Statistics::Constant)?
-            .infer_broadcast(&common, args)
-            .await
+        self.layer(gpu)?.infer_broadcast(&common, args).await
     }
 
     /// Plans the operator on device buffers. All four parameters have the sizes `mean_dimensions` there: whoever has
@@ -339,7 +328,7 @@ impl BatchNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for FusedActivation and for a parameter of other sizes than MeanTensor's,
+    /// [`Error::Epsilon`], [`Error::Argument`] for a parameter of other sizes than MeanTensor's,
     /// and those of [`GpuBatchNorm::plan_inference_broadcast`](crate::GpuBatchNorm::plan_inference_broadcast).
     pub fn plan<T: DataType>(
         &self,
@@ -350,7 +339,6 @@ impl BatchNormalization {
         scale_dimensions: &[usize],
         bias_dimensions: &[usize],
     ) -> Result<BatchNormInferencePlan, Error> {
-        refuse_activation(self.fused_activation)?;
         let dimensions = [
             mean_dimensions,
             variance_dimensions,
@@ -366,12 +354,17 @@ impl BatchNormalization {
                 });
             }
         }
-        layer(gpu, self.epsilon, Statistics::Constant)?.plan_inference_broadcast(
+        self.layer(gpu)?.plan_inference_broadcast(
             input_dimensions,
             mean_dimensions,
             (T::DTYPE, T::DTYPE),
             (true, true),
         )
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
+        let activation = activation(self.fused_activation);
+        layer(gpu, self.epsilon, Statistics::Constant, activation)
     }
 }
 

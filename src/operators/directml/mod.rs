@@ -12,7 +12,9 @@ pub use forward::{
     Parameter, TrainingInputs, TrainingOutputs,
 };
 
-use crate::{BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamOf, Statistics};
+use crate::{
+    Activation, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamOf, Statistics,
+};
 use half::f16;
 
 /// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
@@ -21,9 +23,15 @@ pub trait DataType: Element + ParamOf<Self> {}
 impl DataType for f32 {}
 impl DataType for f16 {}
 
-fn layer(gpu: &GpuContext, epsilon: f32, statistics: Statistics) -> Result<GpuBatchNorm, Error> {
+fn layer(
+    gpu: &GpuContext,
+    epsilon: f32,
+    statistics: Statistics,
+    activation: Activation,
+) -> Result<GpuBatchNorm, Error> {
     let options = BatchNormOptions {
         statistics,
+        activation,
         ..BatchNormOptions::new(epsilon.into())
     };
     GpuBatchNorm::new(gpu, options)

@@ -208,7 +208,7 @@ fn epsilon_zero_is_refused_by_every_operator() {
     };
     refused(layer_norm.plan::<f32, f32>(gpu, shape));
     let training = directml_ops::BatchNormalizationTraining::new(0.0);
-    refused(training.plan::<f32>(gpu, shape, own));
+    refused(training.plan::<f32>(gpu, shape, own, false));
     let inference = directml_ops::BatchNormalization::new(0.0);
     refused(inference.plan::<f32>(gpu, shape, own, own, own, own));
     let training = ngraph_ops::BatchNormTraining { epsilon: 0.0 };

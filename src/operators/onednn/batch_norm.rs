@@ -1,0 +1,444 @@
+//! Batch normalization, the primitive, whose flags fuse a ReLU and an addition.
+
+use crate::operators::given;
+use crate::{
+    Activation, BackwardOperands, BatchNormBackwardArgs, BatchNormBackwardPlan,
+    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
+    BatchNormInferencePlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
+    InferenceOperands, ParamGrads, ParamOf, Statistics,
+};
+
+/// What the primitive computes behind the normalization.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FuseNorm {
+    /// Nothing.
+    #[default]
+    None,
+    /// The flag `fuse_norm_relu`: dst = max(y, 0).
+    Relu,
+    /// The flag `fuse_norm_add_relu`: dst = max(y + src_1, 0).
+    AddRelu,
+}
+
+/// The inputs of [`BatchNormalization`], in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormalizationInputs<'a, T, P> {
+    /// Shape of src: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// `src`: the layer's input.
+    pub src: &'a [T],
+    /// `src_1`, of src's shape: given exactly with fuse_norm_add_relu.
+    pub src_1: Option<&'a [T]>,
+    /// `mean` of each channel: given exactly with use_global_stats.
+    pub mean: Option<&'a [P]>,
+    /// `variance` of each channel: given exactly with use_global_stats.
+    pub variance: Option<&'a [P]>,
+    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    pub scale: Option<&'a [P]>,
+    /// `shift` of each channel, with the flag use_shift. Without it it is 0.
+    pub shift: Option<&'a [P]>,
+}
+
+/// The outputs of [`BatchNormalization`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchNormalizationOutputs<T, P> {
+    /// `dst`: the layer's output, of src's shape.
+    pub dst: Vec<T>,
+    /// `mean` of each channel; none with use_global_stats, where it is an input.
+    pub mean: Option<Vec<P>>,
+    /// `variance` of each channel, the biased one; none with use_global_stats.
+    pub variance: Option<Vec<P>>,
+    /// `workspace`, of fuse_norm_add_relu without use_global_stats: a bit for each element that passed.
+    pub workspace: Option<Vec<u32>>,
+}
+
+/// oneDNN's primitive [batch normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html), its
+/// forward propagation.
+///
+/// y = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of a channel, or are given;
+/// dst = y, or what [`FuseNorm`] says.
+///
+/// | argument | shape | in plans and errors |
+/// |---|---|---|
+/// | `src` | `(N, C, …)` or `(N, …, C)` | `src` |
+/// | `src_1`, with fuse_norm_add_relu | src's | `residual` |
+/// | `mean`, `variance`: outputs, or with use_global_stats inputs | `(C)` | `mean`, `variance` |
+/// | `scale`, optional | `(C)` | `gamma` |
+/// | `shift`, optional | `(C)` | `beta` |
+/// | `dst` | src's | `dst` |
+/// | `workspace`, an output with fuse_norm_add_relu | a word for 32 elements | `mask` |
+///
+/// # What differs
+///
+/// * With fuse_norm_relu there is no workspace: the gradient finds again what passed, and takes shift for it.
+/// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
+///   too. There are no integers here.
+/// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onednn::{BatchNormalization, BatchNormalizationInputs, FuseNorm};
+///
+/// let op = BatchNormalization {
+///     fuse_norm: FuseNorm::AddRelu,
+///     ..BatchNormalization::new(1e-5)
+/// };
+/// let inputs = BatchNormalizationInputs {
+///     shape: &[2, 1, 2],
+///     src: &[1.0_f32, 3.0, 1.0, 3.0],
+///     src_1: Some(&[0.0, 0.0, 3.0, -3.0]),
+///     mean: None,
+///     variance: None,
+///     scale: None,
+///     shift: None,
+/// };
+/// let outputs = op.forward(&gpu, inputs).await?;
+/// assert!((outputs.dst[1] - 1.0).abs() < 1e-4 && (outputs.dst[2] - 2.0).abs() < 1e-4);
+/// assert_eq!((outputs.dst[0], outputs.dst[3]), (0.0, 0.0));
+/// assert_eq!(outputs.workspace, Some(vec![0b0110])); // the second and the third passed
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalization {
+    /// `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// The flag `use_global_stats`: mean and variance are inputs.
+    pub use_global_stats: bool,
+    /// The flags `fuse_norm_relu` and `fuse_norm_add_relu`.
+    pub fuse_norm: FuseNorm,
+    /// Where the channels are in memory.
+    pub data_format: DataFormat,
+}
+
+impl BatchNormalization {
+    /// Without flags, channels first.
+    pub const fn new(epsilon: f32) -> Self {
+        Self {
+            epsilon,
+            use_global_stats: false,
+            fuse_norm: FuseNorm::None,
+            data_format: DataFormat::Ncx,
+        }
+    }
+
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] if statistics are not given exactly with use_global_stats, or src_1 exactly
+    /// with fuse_norm_add_relu, and those of [`GpuBatchNorm::forward`] and [`GpuBatchNorm::infer`].
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: BatchNormalizationInputs<'_, T, P>,
+    ) -> Result<BatchNormalizationOutputs<T, P>, Error> {
+        let layer = self.layer(gpu)?;
+        let global = self.use_global_stats;
+        exactly("mean", inputs.mean.is_some(), "use_global_stats", global)?;
+        let variance = inputs.variance.is_some();
+        exactly("variance", variance, "use_global_stats", global)?;
+        let adds = self.fuse_norm == FuseNorm::AddRelu;
+        exactly("src_1", inputs.src_1.is_some(), "fuse_norm_add_relu", adds)?;
+        let (shape, src, residual) = (inputs.shape, inputs.src, inputs.src_1);
+        let (gamma, beta) = (inputs.scale, inputs.shift);
+        if let (Some(mean), Some(variance)) = (inputs.mean, inputs.variance) {
+            let args = BatchNormInferenceArgs {
+                shape,
+                src,
+                mean,
+                variance,
+                gamma,
+                beta,
+                residual,
+            };
+            return Ok(BatchNormalizationOutputs {
+                dst: layer.infer(args).await?,
+                mean: None,
+                variance: None,
+                workspace: None,
+            });
+        }
+        let args = BatchNormForwardArgs {
+            shape,
+            src,
+            gamma,
+            beta,
+            residual,
+            running: None,
+        };
+        let output = layer.forward(args).await?;
+        Ok(BatchNormalizationOutputs {
+            dst: output.dst,
+            mean: Some(output.mean),
+            variance: Some(output.variance),
+            workspace: output.mask,
+        })
+    }
+
+    /// Plans the operator on device buffers, without use_global_stats whatever the flag says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_forward`].
+    pub fn plan<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<BatchNormForwardPlan, Error> {
+        let operands = BatchNormForwardOperands {
+            gamma: use_scale,
+            beta: use_shift,
+            residual: self.fuse_norm == FuseNorm::AddRelu,
+            ..BatchNormForwardOperands::default()
+        };
+        self.layer(gpu)?
+            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+    }
+
+    /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
+    pub fn plan_with_global_stats<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        let operands = InferenceOperands {
+            gamma: use_scale,
+            beta: use_shift,
+            residual: self.fuse_norm == FuseNorm::AddRelu,
+        };
+        self.layer(gpu)?
+            .plan_inference(shape, (T::DTYPE, P::DTYPE), operands)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
+        let options = BatchNormOptions {
+            data_format: self.data_format,
+            activation: activation(self.fuse_norm),
+            ..BatchNormOptions::new(self.epsilon.into())
+        };
+        GpuBatchNorm::new(gpu, options)
+    }
+}
+
+/// The inputs of [`BatchNormalizationBackward`], in host memory.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormalizationBackwardInputs<'a, T, P> {
+    /// Shape of src and diff_dst: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// `src`: the layer's input.
+    pub src: &'a [T],
+    /// `mean` of each channel.
+    pub mean: &'a [P],
+    /// `variance` of each channel.
+    pub variance: &'a [P],
+    /// `diff_dst`: gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    pub scale: Option<&'a [P]>,
+    /// The forward pass's `shift` of each channel, if it had one: with fuse_norm_relu alone.
+    pub shift: Option<&'a [P]>,
+    /// The forward pass's `workspace`: given exactly with fuse_norm_add_relu.
+    pub workspace: Option<&'a [u32]>,
+}
+
+/// The outputs of [`BatchNormalizationBackward`], in host memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchNormalizationBackwardOutputs<T, P> {
+    /// `diff_src`: gradient with respect to src.
+    pub diff_src: Vec<T>,
+    /// `diff_src_1`: gradient with respect to src_1, with fuse_norm_add_relu.
+    pub diff_src_1: Option<Vec<T>>,
+    /// `diff_scale`; none of backward_data.
+    pub diff_scale: Option<Vec<P>>,
+    /// `diff_shift`; none of backward_data.
+    pub diff_shift: Option<Vec<P>>,
+}
+
+/// oneDNN's primitive [batch normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html), its
+/// backward propagation.
+///
+/// What [`FuseNorm`] says is undone first: diff_dst becomes 0 where the forward pass's sum was at most 0, and with
+/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of [`GpuBatchNorm`], with use_global_stats those of
+/// [`Statistics::Constant`].
+///
+/// | argument | shape | in plans and errors |
+/// |---|---|---|
+/// | `src`, `diff_dst` | `(N, C, …)` or `(N, …, C)` | `src`, `diff_dst` |
+/// | `mean`, `variance` | `(C)` | `mean`, `variance` |
+/// | `scale`, optional | `(C)` | `gamma` |
+/// | `shift`, optional, with fuse_norm_relu | `(C)` | `beta` |
+/// | `workspace`, with fuse_norm_add_relu | a word for 32 elements | `mask` |
+/// | `diff_src`, `diff_src_1` | src's | `diff_src`, `diff_residual` |
+/// | `diff_scale`, `diff_shift`, not of backward_data | `(C)` | `diff_gamma`, `diff_beta` |
+///
+/// # What differs
+///
+/// * With fuse_norm_relu there is no workspace, and shift is an input: what passed is found again from it.
+/// * diff_scale and diff_shift are computed without use_scale and use_shift, too.
+/// * epsilon must be above 0, and memory is dense.
+///
+/// ```
+/// # pollster::block_on(async {
+/// # use wgpu_norm::{Error, GpuContext};
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+/// #     Err(error) => return Err(error),
+/// # };
+/// use wgpu_norm::operators::onednn::{
+///     BatchNormalizationBackward, BatchNormalizationBackwardInputs, FuseNorm,
+/// };
+///
+/// let op = BatchNormalizationBackward {
+///     fuse_norm: FuseNorm::AddRelu,
+///     ..BatchNormalizationBackward::new(1e-5)
+/// };
+/// let inputs = BatchNormalizationBackwardInputs {
+///     shape: &[2, 1, 2],
+///     src: &[1.0_f32, 3.0, 1.0, 3.0],
+///     mean: &[2.0],
+///     variance: &[1.0],
+///     diff_dst: &[1.0, 2.0, 4.0, 8.0],
+///     scale: None,
+///     shift: None,
+///     workspace: Some(&[0b0110]),
+/// };
+/// let outputs = op.backward(&gpu, inputs).await?;
+/// assert_eq!(outputs.diff_src_1, Some(vec![0.0, 2.0, 4.0, 0.0]));
+/// assert_eq!(outputs.diff_shift, Some(vec![6.0]));
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BatchNormalizationBackward {
+    /// `epsilon`: added to the variance; finite and above 0.
+    pub epsilon: f32,
+    /// The flag `use_global_stats`: mean and variance are constants.
+    pub use_global_stats: bool,
+    /// The flags `fuse_norm_relu` and `fuse_norm_add_relu`.
+    pub fuse_norm: FuseNorm,
+    /// Whether this is `backward_data`, which has no gradients of scale and shift, and not `backward`.
+    pub data_alone: bool,
+    /// Where the channels are in memory.
+    pub data_format: DataFormat,
+}
+
+impl BatchNormalizationBackward {
+    /// backward, without flags, channels first.
+    pub const fn new(epsilon: f32) -> Self {
+        Self {
+            epsilon,
+            use_global_stats: false,
+            fuse_norm: FuseNorm::None,
+            data_alone: false,
+            data_format: DataFormat::Ncx,
+        }
+    }
+
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for a shift or a workspace that does not fit the flags, and those of
+    /// [`GpuBatchNorm::backward`].
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        inputs: BatchNormalizationBackwardInputs<'_, T, P>,
+    ) -> Result<BatchNormalizationBackwardOutputs<T, P>, Error> {
+        let adds = self.fuse_norm == FuseNorm::AddRelu;
+        exactly(
+            "workspace",
+            inputs.workspace.is_some(),
+            "fuse_norm_add_relu",
+            adds,
+        )?;
+        let args = BatchNormBackwardArgs {
+            shape: inputs.shape,
+            src: inputs.src,
+            diff_dst: inputs.diff_dst,
+            mean: inputs.mean,
+            variance: inputs.variance,
+            gamma: inputs.scale,
+            beta: inputs.shift,
+            mask: inputs.workspace,
+        };
+        let grads = self.layer(gpu)?.backward(args).await?;
+        Ok(BatchNormalizationBackwardOutputs {
+            diff_src: grads.diff_src,
+            diff_src_1: grads.diff_residual,
+            diff_scale: grads.diff_gamma,
+            diff_shift: grads.diff_beta,
+        })
+    }
+
+    /// Plans the operator on device buffers.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
+    pub fn plan<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        use_scale: bool,
+        has_shift: bool,
+    ) -> Result<BatchNormBackwardPlan, Error> {
+        let operands = BackwardOperands {
+            gamma: use_scale,
+            beta: has_shift,
+            mask: self.fuse_norm == FuseNorm::AddRelu,
+        };
+        self.layer(gpu)?
+            .plan_backward(shape, (T::DTYPE, P::DTYPE), operands)
+    }
+
+    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
+        let options = BatchNormOptions {
+            data_format: self.data_format,
+            statistics: match self.use_global_stats {
+                true => Statistics::Constant,
+                false => Statistics::Batch,
+            },
+            param_grads: match self.data_alone {
+                true => ParamGrads::Frozen,
+                false => ParamGrads::Both,
+            },
+            activation: activation(self.fuse_norm),
+            ..BatchNormOptions::new(self.epsilon.into())
+        };
+        GpuBatchNorm::new(gpu, options)
+    }
+}
+
+fn activation(fuse_norm: FuseNorm) -> Activation {
+    match fuse_norm {
+        FuseNorm::None => Activation::None,
+        FuseNorm::Relu | FuseNorm::AddRelu => Activation::Relu,
+    }
+}
+
+/// A tensor is given exactly with a flag.
+fn exactly(argument: &'static str, there: bool, flag: &str, set: bool) -> Result<(), Error> {
+    match there == set {
+        true => Ok(()),
+        false => Err(Error::Argument {
+            argument,
+            expected: format!("{}, as {flag} is {set}", given(set)),
+            got: given(there).to_owned(),
+        }),
+    }
+}
