@@ -36,6 +36,7 @@
 //! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
 //! | group norm | [`GpuGroupNorm`] with [`GroupNormOptions`]: `forward` takes [`GroupNormForwardArgs`] and gives [`GroupNormOutput`], `infer` takes [`GroupNormInferenceArgs`], `backward` [`GroupNormBackwardArgs`]; on device buffers [`GroupNormForwardPlan`], [`GroupNormInferencePlan`] and [`GroupNormBackwardPlan`] |
 //! | instance norm | [`GpuInstanceNorm`] with [`InstanceNormOptions`], and group norm's arguments |
+//! | what follows batch, group or instance norm | [`Activation`] in their options, and a residual before it; [`BackwardOperands`] and [`InferenceOperands`] say which tensors a plan takes |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
 //! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
 //! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`RmsNormBackwardArgs`]; all give [`Grads`] |
@@ -58,6 +59,7 @@
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`operators::onednn::BatchNormTrainingBackward`] |
 //! | oneDNN Graph | `LayerNorm` | [`operators::onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`operators::onednn::LayerNormBackward`] |
+//! | oneDNN | batch normalization | [`operators::onednn::BatchNormalization`], [`operators::onednn::BatchNormalizationBackward`] |
 //! | oneDNN | group normalization | [`operators::onednn::GroupNormalization`], [`operators::onednn::GroupNormalizationBackward`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`operators::directml::BatchNormalizationTraining`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`operators::directml::BatchNormalization`] |

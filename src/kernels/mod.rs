@@ -8,6 +8,7 @@
 //!   channels-last kernels it is one outer index or several side by side, with the channels alternating along it. A
 //!   *column* is a position in rows.
 //! * A *cell* is what an element's result depends on beside the element: statistics, gamma, means of sums.
+//! * An *ending* is what follows a layer: an activation, and before it a residual. A *mask* says what passed.
 //! * A *group* is group norm's: channels of one sample that share statistics. Its plans take the channels of all samples
 //!   for channels, of which each has a cell.
 //! * A *tile* is what a workgroup does: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a

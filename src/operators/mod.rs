@@ -10,6 +10,7 @@
 //! | oneDNN Graph | `BatchNormTrainingBackward` | [`onednn::BatchNormTrainingBackward`] |
 //! | oneDNN Graph | `LayerNorm` | [`onednn::LayerNorm`] |
 //! | oneDNN Graph | `LayerNormBackward` | [`onednn::LayerNormBackward`] |
+//! | oneDNN | batch normalization | [`onednn::BatchNormalization`], [`onednn::BatchNormalizationBackward`] |
 //! | oneDNN | group normalization | [`onednn::GroupNormalization`], [`onednn::GroupNormalizationBackward`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_TRAINING_OPERATOR_DESC` | [`directml::BatchNormalizationTraining`] |
 //! | DirectML | `DML_BATCH_NORMALIZATION_OPERATOR_DESC` | [`directml::BatchNormalization`] |
