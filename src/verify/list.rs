@@ -468,6 +468,23 @@ group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{f32,f64}/general
 group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{nan,infinite}
 group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite}
 group_norm_{backward,forward}/{2x64x400/ncx,3x200x64/nxc,3x201x6/nxc}/groups_2/{f32,f16}/{repeats,checked}
+
+# What follows a layer: shapes of every kind, types, choices; large tensors; windows.
+batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3,2x3x1201}/ncx/{relu,relu/residual}/{f32,f16,f16-f16-f32,bf16-f32,f64}/channels_first/{gpu,software,tiny}
+batch_norm_backward/{64x128,61x3,300x7}/nxc/{relu,relu/residual}/{f32,f16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
+batch_norm_backward/{4x12x20,1x301x7}/ncx/{relu,relu/residual}/{f32,f16,bf16-f32,f64}/fused_channels_first/{gpu,software}
+batch_norm_backward/{64x128,70x12}/nxc/{relu,relu/residual}/{f32,f16,bf16-f32,f64}/fused_channels_last/{gpu,software}
+batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,3x4x5x37/params_3x1x5x1,3x4x5x6/params_1x4x1x6}/{relu,relu/residual}/{f32,bf16-f32}/general/{gpu,software,tiny}
+batch_norm_backward/{2x64x56x56/ncx,2x56x56x64/nxc,8x512x7x7/ncx,1x16x40x40x40/ncx}/{relu,relu/residual,silu}/{f32,f16-f32}
+batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/{f32,bf16-f32,f64}/{halves,two_shards,in_place,repeats,checked}
+batch_norm_backward/{3x5x7/ncx,5x12/nxc,9x7/nxc}/{relu,relu/residual}/{f16,bf16-f32,f64}/{nan,infinite}
+batch_norm_backward/{6x33x729,2x5x30003,2x6x10012}/ncx/{relu,relu/residual}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
+batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{relu,relu/residual}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
+batch_norm_forward/{2x64x56x56/ncx,2x56x56x64/nxc,1x16x40x40x40/ncx}/{relu,silu,relu/residual}/{f32,f16-f32}
+batch_norm_forward/{6x33x729/ncx,2x5x30003/ncx,50011x3/nxc,60001x4/nxc}/relu/residual/{f32,f16,f64}/{gpu,software}/window_unit=4096/windows=131072
+batch_norm_forward/{3x8x40/ncx,5x33x27/ncx,61x3/nxc,64x128/nxc}/relu/residual/{f32,f16,bf16-f32,f64}/{gpu,software,tiny}
+group_norm_{backward,forward}/{2x256x32x32/groups_32/ncx,2x32x32x256/groups_32/nxc,2x33x31x6/groups_2/nxc}/{relu,silu,relu/residual}/{f32,f16-f32}
+group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{relu,relu/residual}/{f32,f64}/general/software/windows=131072
 ";
 
 /// The list of cases: a share that takes under a minute on a software driver and seconds on a GPU, or the `full` one.
