@@ -56,7 +56,7 @@ fn slope(activation: Activation, y: f64) -> f64 {
     match activation {
         Activation::None => 1.0,
         // NaN passes.
-        Activation::Relu => f64::from(u8::from(!(y <= 0.0))),
+        Activation::Relu => f64::from(u8::from(y.is_nan() || y > 0.0)),
         Activation::Silu => {
             let s = 1.0 / (1.0 + (-y).exp());
             s * (1.0 + y * (1.0 - s))

@@ -86,7 +86,7 @@ impl Expected {
             let scale = self.scale.get(index).or(self.scale.first());
             let undecided = scale.is_some_and(|scale| value.abs() <= roundings * scale);
             // Bits behind the last element are 0.
-            let want = index < self.len && !(value <= 0.0);
+            let want = index < self.len && (value.is_nan() || value > 0.0);
             bit != want && !(undecided && index < self.len)
         };
         match (0..32 * words.len()).find(wrong) {
