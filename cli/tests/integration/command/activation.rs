@@ -585,12 +585,7 @@ fn refuses_what_does_not_fit() {
         ];
         refuse("backward", unmasked, &relu, &missing);
         let one = layer.backward().with("beta", filled::<f32>(&[1], &[1.0]));
-        refuse(
-            "backward",
-            one,
-            &relu,
-            &["beta: expected shape", "got [1]"],
-        );
+        refuse("backward", one, &relu, &["beta: expected shape", "got [1]"]);
         let narrow = layer.backward().with("beta", layer.param::<f16>(beta));
         let dtype = ["beta: expected element type f32", "got f16"];
         refuse("backward", narrow, &relu, &dtype);
