@@ -415,6 +415,15 @@ fn variants_of_gradients_are_checked() {
     assert!(printed.contains("broadcast"), "{printed}");
     assert_close(&values(&other, "diff_src"), &values(&one, "diff_src"));
 
+    let both = broadcast.with("residual", layer.tensor::<f32>(residual));
+    let (written, _) = layer.run("forward", "broadcast", &both, &relu);
+    assert_close(&values(&written, "dst"), &layer.dst(residual, self::relu));
+    let both = both.with("mask", raw_tensor(&written, "mask").unwrap());
+    let (output, _) = layer.run("backward", "broadcast-mask", &both, &relu);
+    let y = layer.before(residual);
+    let passed = all(|i| if y[i] > 0.0 { diff_dst(i) } else { 0.0 });
+    assert_gradients(&output, &layer.gradients(&passed));
+
     let constant = ["--activation", "relu", "--statistics", "constant"];
     let (output, _) = layer.run("backward", "constant", &layer.backward(), &constant);
     let (y, r) = (layer.before(no_residual), layer.r());
