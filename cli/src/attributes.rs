@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use crate::input::Input;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use wgpu_norm::{DataFormat, ParamGrads, RunningVariance, Statistics};
+use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Statistics};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
 pub trait Choice: Copy + Send + Sync + 'static {
@@ -58,6 +58,15 @@ impl Choice for Statistics {
     const VALUE_NAME: &'static str = "KIND";
     const VALUES: &'static [(&'static str, Self)] =
         &[("batch", Self::Batch), ("constant", Self::Constant)];
+}
+
+impl Choice for Activation {
+    const VALUE_NAME: &'static str = "WHAT";
+    const VALUES: &'static [(&'static str, Self)] = &[
+        ("none", Self::None),
+        ("relu", Self::Relu),
+        ("silu", Self::Silu),
+    ];
 }
 
 impl Choice for RunningVariance {

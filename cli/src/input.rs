@@ -3,8 +3,9 @@
 
 use crate::failure::Failure;
 use crate::{files, header, memory};
+use bytemuck::Pod;
 use safetensors::Dtype;
-use safetensors::tensor::Metadata;
+use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -31,6 +32,20 @@ pub struct Tensor {
     name: &'static str,
     dtype: DType,
     shape: Vec<usize>,
+    place: Place,
+}
+
+/// Where a mask is, which has a bit for each element of src, 32 in a word.
+#[derive(Clone, Debug)]
+pub struct Mask {
+    name: &'static str,
+    shape: Vec<usize>,
+    place: Place,
+}
+
+/// Some bytes of the file.
+#[derive(Clone, Copy, Debug)]
+struct Place {
     offset: u64,
     bytes: u64,
 }
@@ -99,11 +114,16 @@ impl Input {
 
     /// A tensor that has to be there; `why` follows that in the message.
     pub fn tensor(&self, name: &'static str, why: &'static str) -> Result<Tensor, Failure> {
-        self.optional(name)?.ok_or_else(|| Failure::Missing {
-            tensor: name,
+        self.optional(name)?.ok_or_else(|| self.missing(name, why))
+    }
+
+    /// The failure of a tensor that has to be there; `why` follows that in the message.
+    pub fn missing(&self, tensor: &'static str, why: &'static str) -> Failure {
+        Failure::Missing {
+            tensor,
             why,
             path: self.path.clone(),
-        })
+        }
     }
 
     /// A tensor that may be there; if it is, its element type must be one of the library's.
@@ -116,29 +136,78 @@ impl Input {
             expected: either(&DType::ALL),
             got: info.dtype.to_string().to_lowercase(),
         })?;
-        let (start, end) = info.data_offsets;
         Ok(Some(Tensor {
             name,
             dtype,
             shape: info.shape.clone(),
-            offset: self.data + start as u64,
-            bytes: end.saturating_sub(start) as u64,
+            place: self.place(info),
         }))
+    }
+
+    /// A mask that may be there; if it is, it must consist of words.
+    pub fn mask(&self, name: &'static str) -> Result<Option<Mask>, Failure> {
+        match self.header.info(name) {
+            None => Ok(None),
+            Some(info) if info.dtype == Dtype::U32 => Ok(Some(Mask {
+                name,
+                shape: info.shape.clone(),
+                place: self.place(info),
+            })),
+            Some(info) => Err(Failure::DType {
+                tensor: name,
+                expected: "u32".to_owned(),
+                got: info.dtype.to_string().to_lowercase(),
+            }),
+        }
     }
 
     /// A tensor's elements.
     pub fn read<T: Element>(&self, tensor: &Tensor) -> Result<Vec<T>, Failure> {
         tensor.expect_dtype(&[T::DTYPE])?;
-        let elements = usize::try_from(tensor.bytes / T::DTYPE.size()).unwrap_or(usize::MAX);
-        let mut values: Vec<T> = memory::filled(tensor.name, elements, T::zeroed())?;
+        self.read_at(tensor.name, tensor.place)
+    }
+
+    /// A mask's words.
+    pub fn read_mask(&self, mask: &Mask) -> Result<Vec<u32>, Failure> {
+        self.read_at(mask.name, mask.place)
+    }
+
+    fn place(&self, info: &TensorInfo) -> Place {
+        let (start, end) = info.data_offsets;
+        Place {
+            offset: self.data + start as u64,
+            bytes: end.saturating_sub(start) as u64,
+        }
+    }
+
+    fn read_at<T: Pod>(&self, name: &'static str, place: Place) -> Result<Vec<T>, Failure> {
+        let elements = place.bytes / size_of::<T>().max(1) as u64;
+        let elements = usize::try_from(elements).unwrap_or(usize::MAX);
+        let mut values: Vec<T> = memory::filled(name, elements, T::zeroed())?;
         let mut file = &self.file;
-        file.seek(SeekFrom::Start(tensor.offset))
+        file.seek(SeekFrom::Start(place.offset))
             .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))
             .map_err(|source| Failure::Read {
                 path: self.path.clone(),
-                source: io::Error::new(source.kind(), format!("{}: {source}", tensor.name)),
+                source: io::Error::new(source.kind(), format!("{name}: {source}")),
             })?;
         Ok(values)
+    }
+}
+
+impl Mask {
+    /// A failure if it has not a bit for each element of src.
+    pub fn expect_elements_of(&self, src: &Tensor) -> Result<(), Failure> {
+        let words = (src.place.bytes / src.dtype.size()).div_ceil(32);
+        if matches!(*self.shape.as_slice(), [got] if got as u64 == words) {
+            return Ok(());
+        }
+        Err(Failure::Shape {
+            tensor: self.name,
+            expected: format!("[{words}]"),
+            why: " (a bit for each element of src, 32 in a word)".to_owned(),
+            got: self.shape.clone(),
+        })
     }
 }
 

@@ -15,7 +15,9 @@ use wgpu_norm::{DType, Element};
 #[derive(Debug)]
 pub struct Tensor<'a> {
     name: &'static str,
-    dtype: DType,
+    dtype: Dtype,
+    /// Bytes of an element.
+    width: usize,
     shape: &'a [usize],
     bytes: &'a [u8],
 }
@@ -25,9 +27,26 @@ impl<'a> Tensor<'a> {
     pub fn new<T: Element>(name: &'static str, shape: &'a [usize], values: &'a [T]) -> Self {
         Self {
             name,
-            dtype: T::DTYPE,
+            dtype: match T::DTYPE {
+                DType::F16 => Dtype::F16,
+                DType::Bf16 => Dtype::BF16,
+                DType::F32 => Dtype::F32,
+                DType::F64 => Dtype::F64,
+            },
+            width: size_of::<T>(),
             shape,
             bytes: bytemuck::cast_slice(values),
+        }
+    }
+
+    /// A mask of these words.
+    pub fn mask(name: &'static str, shape: &'a [usize], words: &'a [u32]) -> Self {
+        Self {
+            name,
+            dtype: Dtype::U32,
+            width: size_of::<u32>(),
+            shape,
+            bytes: bytemuck::cast_slice(words),
         }
     }
 
@@ -69,7 +88,7 @@ impl Output {
     pub fn write(&self, tensors: &[Tensor<'_>]) -> Result<(), Failure> {
         // Tensors of wider elements first, so that all are aligned.
         let mut tensors: Vec<&Tensor<'_>> = tensors.iter().collect();
-        tensors.sort_by_key(|tensor| (Reverse(tensor.dtype.size()), tensor.name));
+        tensors.sort_by_key(|tensor| (Reverse(tensor.width), tensor.name));
         let mut parts = vec![];
         let header = header(&tensors).map_err(|source| self.unwritable(source))?;
         parts.push(header.as_slice());
@@ -139,12 +158,7 @@ fn header(tensors: &[&Tensor<'_>]) -> io::Result<Vec<u8>> {
         let start = end;
         end += tensor.bytes.len();
         let info = TensorInfo {
-            dtype: match tensor.dtype {
-                DType::F16 => Dtype::F16,
-                DType::Bf16 => Dtype::BF16,
-                DType::F32 => Dtype::F32,
-                DType::F64 => Dtype::F64,
-            },
+            dtype: tensor.dtype,
             shape: tensor.shape.to_vec(),
             data_offsets: (start, end),
         };

@@ -36,6 +36,7 @@ pub fn run(command: &Bench, gpu: &GpuArgs) -> Result<(), Failure> {
         table::print(&results)?;
         return files.write(&results);
     }
+    command.selection.check(&command.dtype)?;
     let progress = Progress::new();
     // The library's warnings go to stderr.
     let context = progress.suspend(|| gpu.open())?;

@@ -148,6 +148,7 @@ impl Bencher {
             data_format: case.data_format.map(|format| format.to_string()),
             statistics: case.statistics.name().to_owned(),
             param_grads: case.param_grads.name().to_owned(),
+            activation: case.activation.name().to_owned(),
             samples: walls.len() as u64,
             time_ms,
             wall_ms,

@@ -83,6 +83,11 @@ impl Op {
         Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
     }
 
+    /// Whether an activation may follow the layer.
+    pub fn has_activation(self) -> bool {
+        self.groups() != Groups::Rows
+    }
+
     /// Tensors of src's size that it reads or writes.
     pub fn large_tensors(self) -> u64 {
         match self.is_gradient() {
@@ -116,6 +121,7 @@ pub fn batch_norm_options(case: &Case) -> BatchNormOptions {
         data_format: case.data_format.unwrap_or_default(),
         statistics: case.statistics,
         param_grads: case.param_grads,
+        activation: case.activation,
         ..BatchNormOptions::new(EPSILON)
     }
 }
@@ -134,6 +140,7 @@ pub fn group_norm_options(case: &Case) -> GroupNormOptions {
         epsilon: EPSILON,
         data_format: case.data_format.unwrap_or_default(),
         param_grads: case.param_grads,
+        activation: case.activation,
         ..GroupNormOptions::new(case.channel_groups())
     }
 }

@@ -6,7 +6,7 @@ use super::operators::{
 use super::sets::Case;
 use super::subject::Tensors;
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormForwardBuffers,
+    BackwardOperands, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormForwardBuffers,
     BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceBuffers,
     BatchNormInferencePlan, Bound, BufferRange, Error, GpuBatchNorm, GpuContext, GpuGroupNorm,
     GpuLayerNorm, GpuRmsNorm, GroupNormBackwardBuffers, GroupNormBackwardPlan,
@@ -59,8 +59,16 @@ impl Planned {
         let layer_norm = || GpuLayerNorm::new(gpu, layer_norm_options(case));
         let rms_norm = || GpuRmsNorm::new(gpu, rms_norm_options(case));
         let group_norm = || GpuGroupNorm::new(gpu, group_norm_options(case));
+        let of_gradient = BackwardOperands {
+            gamma: true,
+            beta: case.reads_beta(),
+            mask: false,
+        };
         Ok(match case.op {
-            Op::BatchNorm => planned!(BatchNorm, batch_norm()?.plan_backward(&dims, types, true)?),
+            Op::BatchNorm => {
+                let plan = batch_norm()?.plan_backward(&dims, types, of_gradient)?;
+                planned!(BatchNorm, plan)
+            }
             Op::BatchNormForward => {
                 let operands = BatchNormForwardOperands {
                     gamma: true,
@@ -95,7 +103,8 @@ impl Planned {
                 planned!(RmsNormForward, plan)
             }
             Op::GroupNorm | Op::InstanceNorm => {
-                planned!(GroupNorm, group_norm()?.plan_backward(&dims, types, true)?)
+                let plan = group_norm()?.plan_backward(&dims, types, of_gradient)?;
+                planned!(GroupNorm, plan)
             }
             Op::GroupNormForward | Op::InstanceNormForward => {
                 let operands = GroupNormForwardOperands {
@@ -131,7 +140,7 @@ impl Planned {
                     diff_beta,
                     sums: None,
                     workspace: None,
-                    beta: None,
+                    beta: beta.filter(|_| plan.sizes().beta.is_some()),
                     mask: None,
                     diff_residual: None,
                 },
@@ -231,7 +240,7 @@ impl Planned {
                     diff_gamma,
                     diff_beta,
                     workspace: None,
-                    beta: None,
+                    beta: beta.filter(|_| plan.sizes().beta.is_some()),
                     mask: None,
                     diff_residual: None,
                 },

@@ -3,13 +3,14 @@
 use super::operators::{Groups, Op, Ops, ops};
 use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
+use crate::failure::Failure;
 use clap::Args;
-use wgpu_norm::{DType, DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Statistics};
 
 #[derive(Debug, Args)]
 pub struct Selection {
     /// The operators, separated by commas: gradients by the layer's name alone, forward passes, or all [default: the
-    /// gradients of batch, layer and RMS norm; batch-norm with --shape]
+    /// gradients of batch, layer and RMS norm; batch-norm with --shape or --activation]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops())]
     pub op: Vec<Ops>,
     /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
@@ -29,6 +30,10 @@ pub struct Selection {
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
+    /// What follows batch, group and instance norm; their gradients find its input again
+    #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
+        default_value = "none")]
+    pub activation: Activation,
 }
 
 impl Choice for DType {
@@ -50,6 +55,33 @@ impl Selection {
         }
     }
 
+    /// A failure if the activation is not of all operators and element types.
+    pub fn check(&self, dtypes: &[DType]) -> Result<(), Failure> {
+        let without = self.ops().into_iter().find(|op| !op.has_activation());
+        let expected = match (self.activation, without) {
+            (Activation::None, _) => return Ok(()),
+            (_, Some(op)) => format!("none with {}", op.name()),
+            (Activation::Silu, None) if dtypes.contains(&DType::F64) => {
+                "none or relu with f64".to_owned()
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::Library(Error::Argument {
+            argument: "activation",
+            expected,
+            got: self.activation.to_string(),
+        }))
+    }
+
+    /// The operators that are named, else the usual ones.
+    fn ops(&self) -> Vec<Op> {
+        match (self.op.as_slice(), self.shape.as_slice()) {
+            ([], []) if self.activation == Activation::None => Op::USUAL.into(),
+            ([], _) => vec![Op::BatchNorm],
+            (ops, _) => ops.iter().flat_map(Ops::iter).collect(),
+        }
+    }
+
     /// The cases of the shapes given, else of those that `shapes` lists, by operator, shape, type and format.
     pub fn cases(
         &self,
@@ -57,13 +89,8 @@ impl Selection {
         shapes: impl Fn(Set, Op) -> &'static [&'static [usize]],
         dtypes: &[DType],
     ) -> Vec<Case> {
-        let ops: Vec<Op> = match (self.op.as_slice(), self.shape.as_slice()) {
-            ([], []) => Op::USUAL.into(),
-            ([], _) => vec![Op::BatchNorm],
-            (ops, _) => ops.iter().flat_map(Ops::iter).collect(),
-        };
         let mut cases: Vec<Case> = Vec::new();
-        for op in ops {
+        for op in self.ops() {
             let shapes = match self.shape.as_slice() {
                 [] => shapes(set, op).iter().map(|s| Shape(s.to_vec())).collect(),
                 given => given.to_vec(),
@@ -85,6 +112,7 @@ impl Selection {
                                 true => self.param_grads,
                                 false => ParamGrads::Both,
                             },
+                            activation: self.activation,
                         };
                         if !cases.contains(&case) {
                             cases.push(case);

@@ -3,7 +3,7 @@
 use super::operators::{Groups, Op};
 use std::fmt;
 use std::str::FromStr;
-use wgpu_norm::{DType, DataFormat, GpuContext, ParamGrads, Statistics};
+use wgpu_norm::{Activation, DType, DataFormat, GpuContext, ParamGrads, Statistics};
 
 /// A named set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -186,6 +186,7 @@ pub struct Case {
     pub data_format: Option<DataFormat>,
     pub statistics: Statistics,
     pub param_grads: ParamGrads,
+    pub activation: Activation,
 }
 
 impl Case {
@@ -239,6 +240,11 @@ impl Case {
             .unwrap_or(1)
     }
 
+    /// Whether beta counts in the gradient: for the activation, whose input that finds again.
+    pub fn reads_beta(&self) -> bool {
+        self.op.is_gradient() && self.activation != Activation::None
+    }
+
     /// The parameters' element type.
     pub fn params_dtype(&self) -> DType {
         self.dtype.accumulator()
@@ -252,8 +258,9 @@ impl Case {
             (op, ..) if !op.is_gradient() => &[3, 2],
             (_, Statistics::Batch, _) => &[5, 3],
             (_, Statistics::Constant, ParamGrads::Both) => &[3],
-            // src is not needed then.
-            (_, Statistics::Constant, _) => &[2],
+            // src is not needed, but to find again what an activation is applied to.
+            (_, Statistics::Constant, _) if self.activation == Activation::None => &[2],
+            (_, Statistics::Constant, _) => &[3],
         }
     }
 
@@ -273,9 +280,12 @@ impl Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} {}", self.op.name(), self.shape, self.dtype)?;
-        match self.data_format {
-            Some(format) => write!(f, " {format}"),
-            None => Ok(()),
+        if let Some(format) = self.data_format {
+            write!(f, " {format}")?;
+        }
+        match self.activation {
+            Activation::None => Ok(()),
+            activation => write!(f, " {activation}"),
         }
     }
 }
@@ -311,6 +321,7 @@ mod tests {
             data_format: Some(data_format),
             statistics: Statistics::Batch,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         };
         assert_eq!(case(DataFormat::Ncx).dims(), [2, 3, 4, 5]);
         assert_eq!(case(DataFormat::Nxc).dims(), [2, 4, 5, 3]);
@@ -329,6 +340,7 @@ mod tests {
             data_format: None,
             statistics,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         };
         let (batch, constant) = (Statistics::Batch, Statistics::Constant);
         for (op, statistics, times) in [
@@ -342,6 +354,15 @@ mod tests {
             (Op::InstanceNormForward, batch, 3),
         ] {
             assert_eq!(case(op, statistics).copied_bytes(), times * 64, "{op:?}");
+        }
+        // An activation behind constant statistics is found again from src.
+        for (activation, times) in [(Activation::None, 2), (Activation::Relu, 3)] {
+            let frozen = Case {
+                param_grads: ParamGrads::Frozen,
+                activation,
+                ..case(Op::BatchNorm, constant)
+            };
+            assert_eq!(frozen.models(), [times]);
         }
     }
 

@@ -41,7 +41,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                 mean,
                 variance,
                 gamma,
-                beta: None,
+                beta: beta.filter(|_| case.reads_beta()),
                 mask: None,
             }))
             .map(drop),
@@ -113,7 +113,7 @@ impl<T: Element, P: ParamOf<T>> Slices<T, P> {
                     mean,
                     variance,
                     gamma,
-                    beta: None,
+                    beta: beta.filter(|_| case.reads_beta()),
                     mask: None,
                 }))
                 .map(drop)

@@ -19,10 +19,13 @@ pub fn results<T, P, S>(grads: Grads<T, P>) -> Values<T, P, S> {
         grads.diff_gamma.map(|values| ("diff_gamma", values)),
         grads.diff_beta.map(|values| ("diff_beta", values)),
     ];
+    let diff_residual = grads.diff_residual.map(|values| ("diff_residual", values));
+    let diff_src = std::iter::once(("diff_src", grads.diff_src));
     Values {
-        data: vec![("diff_src", grads.diff_src)],
+        data: diff_src.chain(diff_residual).collect(),
         params: params.into_iter().flatten().collect(),
         statistics: vec![],
+        mask: None,
     }
 }
 

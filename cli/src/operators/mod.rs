@@ -5,6 +5,7 @@
 //! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm` (and instance norm) | an operator's passes: their flags, their tensors and what shapes they have |
 //! | `rows` | what the operators over rows share |
 //! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
+//! | `through`, `undecided` | what layers with an activation and a residual share; elements whose activation rounding decides |
 //! | `operator`, `tensors` | what all share, from tensors in the file to results |
 
 mod batch_norm;
@@ -16,6 +17,8 @@ mod operator;
 mod rms_norm;
 mod rows;
 mod tensors;
+mod through;
+mod undecided;
 
 use crate::args::GpuArgs;
 use crate::failure::Failure;

@@ -93,15 +93,21 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         comparison.add_all(&results.data, &expected);
         comparison.add_all(&results.params, &expected);
         comparison.add_all(&results.statistics, &expected);
+        if let Some(mask) = &results.mask {
+            comparison.add_mask(mask, &expected, T::DTYPE.accumulator());
+        }
         Some(comparison)
     } else {
         None
     };
     let statistics_shape = operator.statistics_shape(arguments);
     let params_shape = operator.params_shape(arguments);
+    let mask_shape = [results.mask.as_ref().map_or(0, Vec::len)];
+    let mask = results.mask.as_ref();
     let outputs: Vec<_> = outputs(&results.data, shape)
         .chain(outputs(&results.params, &params_shape))
         .chain(outputs(&results.statistics, &statistics_shape))
+        .chain(mask.map(|words| output::Tensor::mask("mask", &mask_shape, words)))
         .collect();
     let attributes = operator.attributes();
     job.finish(gpu, &arguments.src, &attributes, &outputs, comparison)

@@ -1,7 +1,8 @@
 //! The tensors that operators take and give: in the file, then in memory.
 
 use crate::failure::Failure;
-use crate::input::{Input, Tensor};
+use crate::input::{Input, Mask, Tensor};
+use crate::memory;
 use wgpu_norm::reference::to_f64;
 use wgpu_norm::{DType, DTypes, Element, Error};
 
@@ -14,6 +15,8 @@ pub struct Arguments {
     pub statistics: Vec<Tensor>,
     /// gamma and beta, as far as they are there.
     pub params: Vec<Tensor>,
+    /// What passed an activation, a bit for each element of src.
+    pub mask: Option<Mask>,
 }
 
 impl Arguments {
@@ -32,6 +35,7 @@ impl Arguments {
             beside: all(beside)?,
             statistics: all(statistics)?,
             params: vec![],
+            mask: None,
         })
     }
 
@@ -42,6 +46,9 @@ impl Arguments {
         for tensor in &self.beside {
             tensor.expect_dtype(&[src.dtype()])?;
             tensor.expect_shape(&[src.shape()], " as src")?;
+        }
+        if let Some(mask) = &self.mask {
+            mask.expect_elements_of(src)?;
         }
         let accepted: Vec<DType> = (DType::ALL.into_iter())
             .filter(|&params| src.dtype().accepts_params(params))
@@ -98,6 +105,8 @@ pub struct Values<T, P, S> {
     /// Of gamma's shape.
     pub params: Named<P>,
     pub statistics: Named<S>,
+    /// What passed an activation.
+    pub mask: Option<Vec<u32>>,
 }
 
 /// Tensors of one element type.
@@ -111,6 +120,10 @@ impl<T: Element, P: Element, S: Element> Values<T, P, S> {
             data: read(input, data)?,
             params: read(input, &arguments.params)?,
             statistics: read(input, &arguments.statistics)?,
+            mask: match &arguments.mask {
+                Some(mask) => Some(input.read_mask(mask)?),
+                None => None,
+            },
         })
     }
 
@@ -142,6 +155,10 @@ impl<T: Element, P: Element, S: Element> Values<T, P, S> {
             data: all_to_f64(&self.data)?,
             params: all_to_f64(&self.params)?,
             statistics: all_to_f64(&self.statistics)?,
+            mask: match &self.mask {
+                Some(words) => Some(memory::copied("mask", words)?),
+                None => None,
+            },
         })
     }
 }

@@ -54,6 +54,7 @@ pub fn run(command: &Report, args: &GpuArgs) -> Result<(), Failure> {
         folder.write_page(&data)?;
         return stdout::line(folder.page());
     }
+    command.selection.check(&command.dtype)?;
     let budget = Budget::minutes(command.minutes);
     let folder = Folder::create(&command.dir)?;
     let progress = Progress::new();

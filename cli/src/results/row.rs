@@ -13,6 +13,9 @@ pub struct Row {
     pub data_format: Option<String>,
     pub statistics: String,
     pub param_grads: String,
+    /// What follows the layer. Files of versions that knew none do not say.
+    #[serde(default = "no_activation")]
+    pub activation: String,
     pub samples: u64,
     pub time_ms: f64,
     pub wall_ms: f64,
@@ -33,6 +36,12 @@ pub struct Row {
     pub kernel: String,
     pub dispatches: u64,
     pub workspace_bytes: u64,
+}
+
+const NO_ACTIVATION: &str = "none";
+
+fn no_activation() -> String {
+    NO_ACTIVATION.to_owned()
 }
 
 /// A model of the traffic: every element is moved so many times.
@@ -82,7 +91,7 @@ impl Row {
         self.set == "small"
     }
 
-    /// What is not the usual: other than batch statistics with both parameter gradients.
+    /// What is not the usual: other than batch statistics with both parameter gradients, and no activation.
     pub fn variant(&self) -> String {
         let mut words = Vec::new();
         if self.statistics != "batch" {
@@ -90,6 +99,9 @@ impl Row {
         }
         if self.param_grads != "both" {
             words.push(self.param_grads.as_str());
+        }
+        if self.activation != NO_ACTIVATION {
+            words.push(self.activation.as_str());
         }
         words.join(" ")
     }
@@ -121,6 +133,7 @@ impl Row {
             data_format: Some("NCX".to_owned()),
             statistics: "batch".to_owned(),
             param_grads: "both".to_owned(),
+            activation: no_activation(),
             samples: 7,
             time_ms: number,
             wall_ms: 2.0 * number,

@@ -316,6 +316,69 @@ fn forward_passes_by_name() {
 }
 
 #[test]
+fn activations_behind_layers() {
+    let folder = folder("activation");
+    let report = folder.join("a.json");
+    let ops = [
+        "batch-norm",
+        "batch-norm-forward",
+        "batch-norm-inference",
+        "group-norm",
+        "group-norm-forward",
+        "instance-norm",
+        "instance-norm-forward",
+    ];
+    let names = ops.join(",");
+    let shape = ["--shape", "4x8x50", "--data-format", "NCX", "--rounds", "1"];
+    let file = ["--json", text(&report)];
+    for activation in ["relu", "silu"] {
+        let which = ["--op", &names, "--activation", activation];
+        let output = run(&[&which[..], &shape, &file].concat());
+        assert_success(&output);
+        let value = json(&report);
+        assert_report(&value, ops.len());
+        let rows = value["results"].as_array().unwrap();
+        assert!(rows.iter().all(|row| row["activation"] == activation));
+        let lines = stdout(&output);
+        let of_rows = lines.lines().filter(|line| line.contains(" NCX "));
+        let shown = of_rows.filter(|line| line.contains(&format!(" {activation} ")));
+        assert_eq!(shown.count(), ops.len(), "{lines}");
+        let around = value["around"]["case"].as_str().unwrap();
+        assert!(around.ends_with(activation), "{around}");
+    }
+    // Files of versions that knew no activation.
+    let mut value = json(&report);
+    for row in value["results"].as_array_mut().unwrap() {
+        row.as_object_mut().unwrap().remove("activation");
+    }
+    std::fs::write(&report, value.to_string()).unwrap();
+    let output = run(&["--from-json", text(&report)]);
+    assert_success(&output);
+    // What surrounds the kernels names its case.
+    let lines = stdout(&output);
+    let mut table = lines
+        .lines()
+        .filter(|line| line.contains(" GB/s") || line.contains(" NCX "));
+    assert!(table.all(|line| !line.contains(" silu ")), "{lines}");
+
+    // Where no operator is named, batch norm's gradient is the one that has an activation.
+    let output = run(&[&["--activation", "relu"][..], &shape, &file].concat());
+    assert_success(&output);
+    let value = json(&report);
+    assert_report(&value, 1);
+    assert_eq!(value["results"][0]["op"], "batch-norm");
+
+    for op in ["layer-norm", "rms-norm-forward", "all"] {
+        let output = run(&["--op", op, "--activation", "relu"]);
+        let words = ["activation: expected none with ", "-norm", "got relu"];
+        assert_failure(&output, 1, &words);
+    }
+    let output = run(&["--activation", "silu", "--dtype", "f32,f64"]);
+    let words = ["activation: expected none or relu with f64", "got silu"];
+    assert_failure(&output, 1, &words);
+}
+
+#[test]
 fn the_small_set() {
     let folder = folder("small");
     let (report, plot) = (folder.join("a.json"), folder.join("a.svg"));
@@ -455,6 +518,11 @@ fn bad_flags_are_usage_errors() {
         (&["--minutes", "1"], "--tune"),
         (&["--tune", "--minutes", "-1"], "0 to 10080"),
         (&["--from-json", "a", "--rounds", "3"], "--rounds"),
+        (
+            &["--from-json", "a", "--activation", "relu"],
+            "--activation",
+        ),
+        (&["--activation", "gelu"], "silu"),
         (&["--profile", "workgroup=12"], "power of two"),
         (&["--profile", "threads=12"], "one of workgroup"),
         (&["--profile", "/nowhere/at/all"], "no key=value"),

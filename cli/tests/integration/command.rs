@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile};
 
+mod activation;
 mod batch_norm_forward;
 mod broadcast;
 mod files;

@@ -3,6 +3,8 @@
 use super::super::gradients;
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
+use super::super::through;
+use super::super::undecided::Inputs;
 use super::{Channels, Layer, LayerArgs};
 use crate::args::GpuArgs;
 use crate::attributes::{self, Choice, choice};
@@ -11,8 +13,8 @@ use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamGrads,
-    ParamOf, Statistics, reference,
+    BatchNormBackwardArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, GpuContext,
+    ParamGrads, ParamOf, Statistics, reference,
 };
 
 /// The gradient of batch normalization in training
@@ -22,8 +24,12 @@ use wgpu_norm::{
 /// otherwise, diff_gamma and diff_beta in gamma's, or without a gamma in mean's. mean, variance (biased) and gamma are of
 /// shape [C], or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics. There, op
-/// other than batch_norm_backward is a warning.
+/// With --activation IN holds, too, what the forward pass took or wrote: beta, of gamma's shape and element type, if there
+/// was one; or, where a residual was added, the mask, and OUT receives diff_residual. Without --activation a beta is
+/// ignored, and a mask is refused.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, statistics, activation. There,
+/// op other than batch_norm_backward is a warning.
 #[derive(Debug, Args)]
 pub struct BatchNormBackward {
     #[command(flatten)]
@@ -40,7 +46,11 @@ pub struct BatchNormBackward {
 }
 
 /// The operator with its attributes.
-struct Backward(Layer);
+struct Backward {
+    layer: Layer,
+    /// src's element type.
+    data: DType,
+}
 
 /// Runs the subcommand.
 pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
@@ -53,9 +63,13 @@ pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     };
     let mut arguments = Arguments::find(&job.input, &["diff_dst"], &["mean", "variance"])?;
     arguments.params.extend(job.input.optional("gamma")?);
+    through::find_beta_or_mask(&job.input, options.activation, &mut arguments)?;
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
-    gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
-    let operator = Backward(Layer::new(options, channels));
+    through::warn_of_ignored_gamma(&job, &arguments, (options.activation, options.param_grads));
+    let operator = Backward {
+        layer: Layer::new(options, channels),
+        data: arguments.src.dtype(),
+    };
     operator::run(job, gpu, &operator, &arguments)
 }
 
@@ -63,18 +77,18 @@ impl Operator for Backward {
     const NAME: &'static str = "batch_norm_backward";
 
     fn attributes(&self) -> String {
-        let statistics = self.0.options.statistics.name();
-        format!("{}, {statistics} statistics", self.0.attributes())
+        let statistics = self.layer.options.statistics.name();
+        format!("{}, {statistics} statistics", self.layer.attributes())
     }
 
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
-        let has_gamma = arguments.has("gamma");
-        let plan = match &self.0.channels {
-            Channels::Axis(_) => layer.plan_backward(shape, types, has_gamma),
+        let operands = through::operands(arguments);
+        let plan = match &self.layer.channels {
+            Channels::Axis(_) => layer.plan_backward(shape, types, operands),
             Channels::Broadcast(params) => {
-                layer.plan_backward_broadcast(shape, params, types, has_gamma)
+                layer.plan_backward_broadcast(shape, params, types, operands)
             }
         };
         plan.map(drop)
@@ -86,7 +100,7 @@ impl Operator for Backward {
         shape: &[usize],
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
-        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+        let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
         let args = BatchNormBackwardArgs {
             shape,
             src: values.data("src"),
@@ -94,10 +108,10 @@ impl Operator for Backward {
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
-            beta: None,
-            mask: None,
+            beta: values.beta(),
+            mask: values.mask.as_deref(),
         };
-        let grads = match &self.0.channels {
+        let grads = match &self.layer.channels {
             Channels::Axis(_) => pollster::block_on(layer.backward_with_statistics(args)),
             Channels::Broadcast(params) => {
                 pollster::block_on(layer.backward_broadcast_with_statistics(params, args))
@@ -111,19 +125,48 @@ impl Operator for Backward {
         shape: &[usize],
         values: &Values<f64, f64, f64>,
     ) -> Result<Vec<Expected>, Error> {
-        let options = self.0.options;
-        let want = reference::BatchNorm {
-            shape,
-            channel_axes: &self.0.channels.axes(shape),
+        let options = self.layer.options;
+        let channel_axes = &*self.layer.channels.axes(shape);
+        let inputs = Inputs {
             src: values.data("src"),
-            diff_dst: values.data("diff_dst"),
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
+            beta: values.beta(),
             epsilon: options.epsilon,
+        };
+        let output = |of: &Inputs<'_>| {
+            let layer = reference::BatchNormForward {
+                shape,
+                channel_axes,
+                src: of.src,
+                gamma: of.gamma,
+                beta: of.beta,
+                epsilon: of.epsilon,
+            };
+            layer.infer(of.mean, of.variance)
+        };
+        let gradients = |diff_dst: &[f64]| {
+            let layer = reference::BatchNorm {
+                shape,
+                channel_axes,
+                src: inputs.src,
+                diff_dst,
+                mean: inputs.mean,
+                variance: inputs.variance,
+                gamma: inputs.gamma,
+                epsilon: options.epsilon,
+                statistics: options.statistics,
+                param_grads: options.param_grads,
+            };
+            layer.backward()
+        };
+        let layer = through::Layer {
+            output,
+            gradients,
             statistics: options.statistics,
             param_grads: options.param_grads,
         };
-        want.backward().map(gradients::expected)
+        through::backward(&layer, &inputs, (options.activation, self.data), values)
     }
 }

@@ -1,8 +1,8 @@
 //! `wgpu-norm batch-norm-forward`.
 
-use super::super::forward;
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
+use super::super::through;
 use super::{Channels, Layer, LayerArgs};
 use crate::args::GpuArgs;
 use crate::attributes::{self, Choice, choice};
@@ -20,16 +20,20 @@ use wgpu_norm::{
 
 /// Batch normalization in training
 ///
-/// IN holds the tensor src and, optionally, gamma, beta, and running_mean with running_variance; tensors of other names
-/// are ignored. OUT receives dst, which is gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type;
+/// IN holds the tensor src and, optionally, gamma, beta, residual, and running_mean with running_variance; tensors of other
+/// names are ignored. OUT receives dst in src's element type, which is
+/// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual);
 /// mean and variance (biased) of each channel, as batch-norm-backward takes them; and running_mean and running_variance, if
-/// they are in IN, each (1 - W) · old + W · batch. All but src and dst are of shape [C], or (broadcast) of src's rank,
-/// with size 1 along the axes that are reduced and src's size along the others.
+/// they are in IN, each (1 - W) · old + W · batch. All but src, residual and dst are of shape [C], or (broadcast) of src's
+/// rank, with size 1 along the axes that are reduced and src's size along the others.
+///
+/// With both a residual and --activation OUT receives a mask of what passed the activation, as batch-norm-backward takes
+/// it: U32, bit i of word w for element 32 · w + i.
 ///
 /// mean and variance have the element type of running_mean, else that of gamma and beta, else f32 (f64 of f64 data).
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, running_weight,
-/// running_variance. There, op other than batch_norm_forward is a warning.
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation,
+/// running_weight, running_variance. There, op other than batch_norm_forward is a warning.
 #[derive(Debug, Args)]
 pub struct BatchNormForward {
     #[command(flatten)]
@@ -72,6 +76,7 @@ fn arguments(input: &Input) -> Result<Arguments, Failure> {
     let mut arguments = Arguments::find(input, &[], &[])?;
     arguments.params.extend(input.optional("gamma")?);
     arguments.params.extend(input.optional("beta")?);
+    through::find_residual(input, &mut arguments)?;
     if input.contains("running_mean") || input.contains("running_variance") {
         arguments.statistics = vec![
             input.tensor("running_mean", " beside running_variance")?,
@@ -118,6 +123,7 @@ impl Operator for Forward {
         let operands = BatchNormForwardOperands {
             gamma: arguments.has("gamma"),
             beta: arguments.has("beta"),
+            residual: arguments.has("residual"),
             running: self.running,
             ..BatchNormForwardOperands::default()
         };
@@ -151,7 +157,7 @@ impl Operator for Forward {
             gamma: values.gamma(),
             beta: values.beta(),
             running,
-            residual: None,
+            residual: values.residual(),
         };
         let output = match &self.layer.channels {
             Channels::Axis(_) => pollster::block_on(layer.forward_with_statistics(args)),
@@ -168,6 +174,7 @@ impl Operator for Forward {
             data: vec![("dst", output.dst)],
             params: vec![],
             statistics,
+            mask: output.mask,
         })
     }
 
@@ -210,7 +217,13 @@ impl Operator for Forward {
                 ));
             }
         }
-        all.extend(forward::expected(batch));
+        let activation = self.layer.options.activation;
+        all.extend(through::forward(
+            batch,
+            activation,
+            values.residual(),
+            true,
+        )?);
         Ok(all)
     }
 }

@@ -1,8 +1,8 @@
 //! `wgpu-norm batch-norm-inference`.
 
-use super::super::forward;
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
+use super::super::through;
 use super::{Channels, Layer, LayerArgs};
 use crate::args::GpuArgs;
 use crate::check::Expected;
@@ -10,17 +10,19 @@ use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    BatchNormInferenceArgs, Element, Error, GpuBatchNorm, GpuContext, ParamOf, reference,
+    BatchNormInferenceArgs, Element, Error, GpuBatchNorm, GpuContext, InferenceOperands, ParamOf,
+    reference,
 };
 
 /// Batch normalization by given statistics
 ///
-/// IN holds the tensors src, mean, variance and, optionally, gamma and beta; tensors of other names are ignored. OUT
-/// receives dst, which is gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type. All but src are of
-/// shape [C], or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
+/// IN holds the tensors src, mean, variance and, optionally, gamma, beta and residual; tensors of other names are ignored.
+/// OUT receives dst in src's element type, which is
+/// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual). All but src and residual are of shape [C],
+/// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon. There, op other than
-/// batch_norm_inference is a warning.
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation. There, op other
+/// than batch_norm_inference is a warning.
 #[derive(Debug, Args)]
 pub struct BatchNormInference {
     #[command(flatten)]
@@ -37,6 +39,7 @@ pub fn run(command: &BatchNormInference, gpu: &GpuArgs) -> Result<(), Failure> {
     let mut arguments = Arguments::find(&job.input, &[], &["mean", "variance"])?;
     arguments.params.extend(job.input.optional("gamma")?);
     arguments.params.extend(job.input.optional("beta")?);
+    through::find_residual(&job.input, &mut arguments)?;
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     let operator = Inference(Layer::new(options, channels));
     operator::run(job, gpu, &operator, &arguments)
@@ -52,11 +55,15 @@ impl Operator for Inference {
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
         let layer = GpuBatchNorm::new(gpu, self.0.options)?;
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
-        let (gamma, beta) = (arguments.has("gamma"), arguments.has("beta"));
+        let operands = InferenceOperands {
+            gamma: arguments.has("gamma"),
+            beta: arguments.has("beta"),
+            residual: arguments.has("residual"),
+        };
         let plan = match &self.0.channels {
-            Channels::Axis(_) => layer.plan_inference(shape, types, (gamma, beta)),
+            Channels::Axis(_) => layer.plan_inference(shape, types, operands),
             Channels::Broadcast(params) => {
-                layer.plan_inference_broadcast(shape, params, types, (gamma, beta))
+                layer.plan_inference_broadcast(shape, params, types, operands)
             }
         };
         plan.map(drop)
@@ -76,7 +83,7 @@ impl Operator for Inference {
             variance: values.statistic("variance"),
             gamma: values.gamma(),
             beta: values.beta(),
-            residual: None,
+            residual: values.residual(),
         };
         let dst = match &self.0.channels {
             Channels::Axis(_) => pollster::block_on(layer.infer_with_statistics(args)),
@@ -88,6 +95,7 @@ impl Operator for Inference {
             data: vec![("dst", dst?)],
             params: vec![],
             statistics: vec![],
+            mask: None,
         })
     }
 
@@ -105,6 +113,12 @@ impl Operator for Inference {
             epsilon: self.0.options.epsilon,
         };
         let (mean, variance) = (values.statistic("mean"), values.statistic("variance"));
-        layer.infer(mean, variance).map(forward::expected)
+        let activation = self.0.options.activation;
+        through::forward(
+            layer.infer(mean, variance)?,
+            activation,
+            values.residual(),
+            false,
+        )
     }
 }

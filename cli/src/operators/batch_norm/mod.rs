@@ -5,6 +5,7 @@ mod channels;
 pub mod forward;
 pub mod inference;
 
+use super::through::{self, ActivationArgs};
 use crate::args::FileArgs;
 use crate::attributes::{self, Choice, Format, choice};
 use crate::failure::Failure;
@@ -25,6 +26,8 @@ pub struct LayerArgs {
     /// and that is above 1, else NXC]
     #[arg(long, value_name = Format::VALUE_NAME, value_parser = choice::<Format>(), ignore_case = true)]
     data_format: Option<Format>,
+    #[command(flatten)]
+    activation: ActivationArgs,
 }
 
 /// The attributes of every pass.
@@ -40,7 +43,10 @@ impl LayerArgs {
         let epsilon = epsilon.ok_or(Failure::NoAttribute {
             attribute: "epsilon",
         })?;
-        Ok(BatchNormOptions::new(epsilon))
+        Ok(BatchNormOptions {
+            activation: self.activation.find(input)?,
+            ..BatchNormOptions::new(epsilon)
+        })
     }
 }
 
@@ -56,6 +62,7 @@ impl Layer {
     /// The attributes in force, for people.
     fn attributes(&self) -> String {
         let (format, epsilon) = (self.channels.name(), self.options.epsilon);
-        format!("{format}, epsilon {epsilon:e}")
+        let activation = through::attribute(self.options.activation);
+        format!("{format}, epsilon {epsilon:e}{activation}")
     }
 }

@@ -3,6 +3,8 @@
 use super::super::gradients;
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
+use super::super::through;
+use super::super::undecided::Inputs;
 use super::{GroupArgs, LayerArgs};
 use crate::args::GpuArgs;
 use crate::attributes::{Choice, choice};
@@ -12,8 +14,8 @@ use crate::input::Input;
 use crate::job::Job;
 use clap::Args;
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormOptions, ParamGrads,
-    ParamOf, reference,
+    DType, Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormOptions,
+    ParamGrads, ParamOf, Statistics, reference,
 };
 
 /// The gradient of group normalization
@@ -22,8 +24,12 @@ use wgpu_norm::{
 /// OUT receives diff_src in src's element type and, unless --param-grads says otherwise, diff_gamma and diff_beta in
 /// gamma's, or without a gamma in mean's. mean and variance are of shape [N, G], gamma of [C].
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon. There, op other than
-/// group_norm_backward is a warning.
+/// With --activation IN holds, too, what the forward pass took or wrote: beta, of gamma's shape and element type, if there
+/// was one; or, where a residual was added, the mask, and OUT receives diff_residual. Without --activation a beta is
+/// ignored, and a mask is refused.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon, activation. There, op
+/// other than group_norm_backward is a warning.
 #[derive(Debug, Args)]
 pub struct GroupNormBackward {
     #[command(flatten)]
@@ -38,8 +44,12 @@ pub struct GroupNormBackward {
 /// OUT receives diff_src in src's element type and, unless --param-grads says otherwise, diff_gamma and diff_beta in
 /// gamma's, or without a gamma in mean's. mean and variance are of shape [N, C], gamma of [C].
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon. There, op other than
-/// instance_norm_backward is a warning.
+/// With --activation IN holds, too, what the forward pass took or wrote: beta, of gamma's shape and element type, if there
+/// was one; or, where a residual was added, the mask, and OUT receives diff_residual. Without --activation a beta is
+/// ignored, and a mask is refused.
+///
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation. There, op other
+/// than instance_norm_backward is a warning.
 #[derive(Debug, Args)]
 pub struct InstanceNormBackward {
     #[command(flatten)]
@@ -58,27 +68,32 @@ struct GradientArgs {
 }
 
 /// The operator with its attributes; of instance norm there is a group for each channel.
-struct Backward<const INSTANCE: bool>(GroupNormOptions);
+struct Backward<const INSTANCE: bool> {
+    options: GroupNormOptions,
+    /// src's element type.
+    data: DType,
+}
 
 /// Runs the subcommand of group norm.
 pub fn run(command: &GroupNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.group.layer.files, Backward::<false>::NAME)?;
     let options = command.group.options(&job.input)?;
-    let arguments = arguments(&job.input)?;
+    let arguments = arguments(&job.input, &command.group.layer)?;
     gradient::<false>(job, gpu, options, &command.gradient, &arguments)
 }
 
 /// Runs the subcommand of instance norm.
 pub fn run_instance(command: &InstanceNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.layer.files, Backward::<true>::NAME)?;
-    let arguments = arguments(&job.input)?;
+    let arguments = arguments(&job.input, &command.layer)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
     gradient::<true>(job, gpu, options, &command.gradient, &arguments)
 }
 
-fn arguments(input: &Input) -> Result<Arguments, Failure> {
+fn arguments(input: &Input, layer: &LayerArgs) -> Result<Arguments, Failure> {
     let mut arguments = Arguments::find(input, &["diff_dst"], &["mean", "variance"])?;
     arguments.params.extend(input.optional("gamma")?);
+    through::find_beta_or_mask(input, layer.activation.find(input)?, &mut arguments)?;
     Ok(arguments)
 }
 
@@ -94,8 +109,10 @@ fn gradient<const INSTANCE: bool>(
         ..options
     };
     super::check_shapes(arguments, &options)?;
-    gradients::warn_of_ignored_gamma(&job, arguments, options.param_grads);
-    operator::run(job, gpu, &Backward::<INSTANCE>(options), arguments)
+    through::warn_of_ignored_gamma(&job, arguments, (options.activation, options.param_grads));
+    let data = arguments.src.dtype();
+    let operator = Backward::<INSTANCE> { options, data };
+    operator::run(job, gpu, &operator, arguments)
 }
 
 impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
@@ -105,19 +122,19 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
     };
 
     fn attributes(&self) -> String {
-        super::attributes(&self.0)
+        super::attributes(&self.options)
     }
 
     fn params_shape(&self, arguments: &Arguments) -> Vec<usize> {
-        let [_, params] = super::shapes(arguments.src.shape(), &self.0);
+        let [_, params] = super::shapes(arguments.src.shape(), &self.options);
         params
     }
 
     fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuGroupNorm::new(gpu, self.0)?;
-        let (shape, has_gamma) = (arguments.src.shape(), arguments.has("gamma"));
+        let layer = GpuGroupNorm::new(gpu, self.options)?;
+        let (shape, operands) = (arguments.src.shape(), through::operands(arguments));
         layer
-            .plan_backward(shape, arguments.dtypes(), has_gamma)
+            .plan_backward(shape, arguments.dtypes(), operands)
             .map(drop)
     }
 
@@ -127,7 +144,7 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
         shape: &[usize],
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
-        let layer = GpuGroupNorm::new(gpu, self.0)?;
+        let layer = GpuGroupNorm::new(gpu, self.options)?;
         let grads = layer.backward_with_statistics(GroupNormBackwardArgs {
             shape,
             src: values.data("src"),
@@ -135,8 +152,8 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
-            beta: None,
-            mask: None,
+            beta: values.beta(),
+            mask: values.mask.as_deref(),
         });
         pollster::block_on(grads).map(gradients::results)
     }
@@ -146,18 +163,49 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
         shape: &[usize],
         values: &Values<f64, f64, f64>,
     ) -> Result<Vec<Expected>, Error> {
-        let want = reference::GroupNorm {
-            shape,
-            data_format: self.0.data_format,
-            groups: self.0.groups,
+        let options = self.options;
+        let (data_format, groups) = (options.data_format, options.groups);
+        let inputs = Inputs {
             src: values.data("src"),
-            diff_dst: values.data("diff_dst"),
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
-            epsilon: self.0.epsilon,
-            param_grads: self.0.param_grads,
+            beta: values.beta(),
+            epsilon: options.epsilon,
         };
-        want.backward().map(gradients::expected)
+        let output = |of: &Inputs<'_>| {
+            let layer = reference::GroupNormForward {
+                shape,
+                data_format,
+                groups,
+                src: of.src,
+                gamma: of.gamma,
+                beta: of.beta,
+                epsilon: of.epsilon,
+            };
+            layer.infer(of.mean, of.variance)
+        };
+        let gradients = |diff_dst: &[f64]| {
+            let layer = reference::GroupNorm {
+                shape,
+                data_format,
+                groups,
+                src: inputs.src,
+                diff_dst,
+                mean: inputs.mean,
+                variance: inputs.variance,
+                gamma: inputs.gamma,
+                epsilon: options.epsilon,
+                param_grads: options.param_grads,
+            };
+            layer.backward()
+        };
+        let layer = through::Layer {
+            output,
+            gradients,
+            statistics: Statistics::Batch,
+            param_grads: options.param_grads,
+        };
+        through::backward(&layer, &inputs, (options.activation, self.data), values)
     }
 }

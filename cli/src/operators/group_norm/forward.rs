@@ -1,8 +1,8 @@
 //! `wgpu-norm group-norm-forward` and `instance-norm-forward`.
 
-use super::super::forward;
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
+use super::super::through;
 use super::{GroupArgs, LayerArgs};
 use crate::args::GpuArgs;
 use crate::check::Expected;
@@ -17,14 +17,18 @@ use wgpu_norm::{
 
 /// Group normalization
 ///
-/// IN holds the tensor src and, optionally, gamma and beta; tensors of other names are ignored. OUT receives dst, which is
-/// gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type, and mean and variance (biased) of each
+/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape; tensors of other names are
+/// ignored. OUT receives dst in src's element type, which is
+/// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual), and mean and variance (biased) of each
 /// group, as group-norm-backward takes them. mean and variance are of shape [N, G], gamma and beta of [C].
+///
+/// With both a residual and --activation OUT receives a mask of what passed the activation, as group-norm-backward takes
+/// it: U32, bit i of word w for element 32 · w + i.
 ///
 /// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon. There, op other than
-/// group_norm_forward is a warning.
+/// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon, activation. There, op
+/// other than group_norm_forward is a warning.
 #[derive(Debug, Args)]
 pub struct GroupNormForward {
     #[command(flatten)]
@@ -33,15 +37,19 @@ pub struct GroupNormForward {
 
 /// Instance normalization
 ///
-/// IN holds the tensor src and, optionally, gamma and beta; tensors of other names are ignored. OUT receives dst, which is
-/// gamma · (src - mean) / √(variance + epsilon) + beta, in src's element type, and mean and variance (biased) of each
+/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape; tensors of other names are
+/// ignored. OUT receives dst in src's element type, which is
+/// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual), and mean and variance (biased) of each
 /// channel of each sample, as instance-norm-backward takes them. mean and variance are of shape [N, C], gamma and beta of
 /// [C].
 ///
+/// With both a residual and --activation OUT receives a mask of what passed the activation, as instance-norm-backward takes
+/// it: U32, bit i of word w for element 32 · w + i.
+///
 /// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
 ///
-/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon. There, op other than
-/// instance_norm_forward is a warning.
+/// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation. There, op other
+/// than instance_norm_forward is a warning.
 #[derive(Debug, Args)]
 pub struct InstanceNormForward {
     #[command(flatten)]
@@ -73,6 +81,7 @@ fn arguments(input: &Input) -> Result<Arguments, Failure> {
     let mut arguments = Arguments::find(input, &[], &[])?;
     arguments.params.extend(input.optional("gamma")?);
     arguments.params.extend(input.optional("beta")?);
+    through::find_residual(input, &mut arguments)?;
     Ok(arguments)
 }
 
@@ -96,7 +105,7 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
         let operands = GroupNormForwardOperands {
             gamma: arguments.has("gamma"),
             beta: arguments.has("beta"),
-            residual: false,
+            residual: arguments.has("residual"),
         };
         let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
         plan.map(drop)
@@ -114,13 +123,14 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
             src: values.data("src"),
             gamma: values.gamma(),
             beta: values.beta(),
-            residual: None,
+            residual: values.residual(),
         });
         let output = pollster::block_on(output)?;
         Ok(Values {
             data: vec![("dst", output.dst)],
             params: vec![],
             statistics: vec![("mean", output.mean), ("variance", output.variance)],
+            mask: output.mask,
         })
     }
 
@@ -138,6 +148,6 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
             beta: values.beta(),
             epsilon: self.0.epsilon,
         };
-        layer.forward().map(forward::expected)
+        through::forward(layer.forward()?, self.0.activation, values.residual(), true)
     }
 }

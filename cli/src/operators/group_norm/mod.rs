@@ -4,6 +4,7 @@ pub mod backward;
 pub mod forward;
 
 use super::tensors::Arguments;
+use super::through::{self, ActivationArgs};
 use crate::args::FileArgs;
 use crate::attributes::{self, Choice, choice};
 use crate::failure::Failure;
@@ -21,6 +22,8 @@ pub struct LayerArgs {
     /// Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NCX]
     #[arg(long, value_name = DataFormat::VALUE_NAME, value_parser = choice::<DataFormat>(), ignore_case = true)]
     data_format: Option<DataFormat>,
+    #[command(flatten)]
+    activation: ActivationArgs,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +57,7 @@ impl LayerArgs {
         Ok(GroupNormOptions {
             epsilon: epsilon.unwrap_or(default.epsilon),
             data_format: data_format.unwrap_or(default.data_format),
+            activation: self.activation.find(input)?,
             ..default
         })
     }
@@ -103,9 +107,10 @@ fn check_shapes(arguments: &Arguments, options: &GroupNormOptions) -> Result<(),
 /// The attributes in force, for people.
 fn attributes(options: &GroupNormOptions) -> String {
     format!(
-        "{} groups, {}, epsilon {:e}",
+        "{} groups, {}, epsilon {:e}{}",
         options.groups,
         options.data_format.name(),
-        options.epsilon
+        options.epsilon,
+        through::attribute(options.activation)
     )
 }

@@ -88,6 +88,7 @@ impl Operator for Forward {
             data: forward::data(output.dst, output.sum),
             params: vec![],
             statistics: vec![("mean", output.mean), ("variance", output.variance)],
+            mask: None,
         })
     }
 

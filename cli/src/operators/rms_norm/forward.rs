@@ -87,6 +87,7 @@ impl Operator for Forward {
             data: forward::data(output.dst, output.sum),
             params: vec![],
             statistics: vec![("mean_square", output.mean_square)],
+            mask: None,
         })
     }
 
