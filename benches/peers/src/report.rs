@@ -52,7 +52,7 @@ impl Report {
             op: case.op.to_string(),
             shape: case.shape.to_string(),
             dtype: "f32".to_owned(),
-            data_format: (case.op.groups() == Groups::Channels).then(|| "NCX".to_owned()),
+            data_format: (case.op.groups() != Groups::Rows).then(|| "NCX".to_owned()),
             time_ms,
             variant: variant.to_owned(),
         });
