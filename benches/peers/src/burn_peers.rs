@@ -3,7 +3,8 @@
 use crate::Result;
 use crate::case::{Case, Op};
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Peer, clock};
+use crate::measure::{Contender, clock};
+use crate::peer::Peer;
 use crate::tensors::{EPSILON, Tensors};
 use burn::module::{Param, RunningState};
 use burn::nn::{
@@ -16,12 +17,6 @@ use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, BackendTypes};
 use burn_wgpu::Wgpu;
 use std::time::Duration;
-
-/// Burn with and without fusion are two peers: one build has one of them.
-pub const PEER: &str = match cfg!(feature = "fusion") {
-    true => "Burn (fusion)",
-    false => "Burn",
-};
 
 pub const VARIANT: &str = match cfg!(feature = "fusion") {
     true => "with fusion and autotune",
