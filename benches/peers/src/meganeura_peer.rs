@@ -114,9 +114,8 @@ fn graph(case: &Case) -> Result<(Graph, Vec<usize>)> {
             (vec![diff_src, diff_gamma], vec![elements, channels])
         }
         Op::GroupNorm | Op::InstanceNorm => {
-            let diff_src = graph.group_norm_grad_input(
-                second, src, gamma, samples, planes, plane, groups, eps,
-            );
+            let diff_src = graph
+                .group_norm_grad_input(second, src, gamma, samples, planes, plane, groups, eps);
             // diff_gamma, and behind it diff_beta.
             let params = graph.group_norm_grad_weight_bias(second, src, planes, plane, groups, eps);
             (vec![diff_src, params], vec![elements, 2 * channels])

@@ -42,7 +42,10 @@ impl<'a> Ours<'a> {
     }
 
     fn submit(&self, set: usize) {
-        let mut encoder = self.context.device().create_command_encoder(&Default::default());
+        let mut encoder = self
+            .context
+            .device()
+            .create_command_encoder(&Default::default());
         let (_, bound) = &self.sets[set];
         bound.record(&mut encoder);
         self.context.queue().submit([encoder.finish()]);
