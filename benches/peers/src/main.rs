@@ -63,6 +63,9 @@ struct MeasureArgs {
     /// Take the least of all times instead of the median: for a machine that does other work too.
     #[arg(long)]
     least: bool,
+    /// Added to src's numbers, to see whose sums lose digits; most of them are below 1 without.
+    #[arg(long, default_value_t = 0.0)]
+    mean: f32,
 }
 
 #[derive(Args)]
@@ -136,11 +139,16 @@ fn run(gpu: &gpu::Gpu, args: &MeasureArgs, make: &measure::Make<'_>) -> Result<(
         true => measure::Statistic::Least,
         false => measure::Statistic::Median,
     };
+    let settings = measure::Settings {
+        rounds: args.rounds,
+        statistic,
+        mean: args.mean,
+    };
     let mut reports: Vec<(Peer, report::Report)> = Vec::new();
     let mut failed = Vec::new();
     for case in &case::cases(&args.op, &args.shape) {
         println!("{case}");
-        match measure::case(gpu, case, make, args.rounds, statistic) {
+        match measure::case(gpu, case, make, settings) {
             Ok(times) => {
                 for time in times {
                     let (peer, name) = (time.peer.name(), time.name);

@@ -52,7 +52,9 @@ impl Statistic {
         let middle = times.len() / 2;
         match self {
             Self::Least => times[0],
-            Self::Median if times.len() % 2 == 0 => (times[middle - 1] + times[middle]) / 2.0,
+            Self::Median if times.len().is_multiple_of(2) => {
+                (times[middle - 1] + times[middle]) / 2.0
+            }
             Self::Median => times[middle],
         }
     }
@@ -64,18 +66,26 @@ pub struct Time {
     pub ms: f64,
 }
 
+/// How a case is timed.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub rounds: u32,
+    pub statistic: Statistic,
+    /// Added to src's numbers.
+    pub mean: f32,
+}
+
 /// Largest error of a result, relative to its largest element.
 const TOLERANCE: f64 = 1e-3;
 
 /// Times every contender of a case whose results are right.
-pub fn case(
-    gpu: &Gpu,
-    case: &Case,
-    make: &Make<'_>,
-    rounds: u32,
-    statistic: Statistic,
-) -> Result<Vec<Time>> {
-    let tensors = Tensors::new(case);
+pub fn case(gpu: &Gpu, case: &Case, make: &Make<'_>, settings: Settings) -> Result<Vec<Time>> {
+    let Settings {
+        rounds,
+        statistic,
+        mean,
+    } = settings;
+    let tensors = Tensors::new(case, mean);
     let contenders = make(case, &tensors)?;
     let want = tensors.reference(case);
     drop(tensors);
@@ -92,8 +102,8 @@ pub fn case(
     }
     drop(want);
     let contenders = right;
-    let ours = |contender: &Box<dyn Contender + '_>| contender.peer().is_ours();
-    if !contenders.iter().any(ours) || contenders.iter().all(ours) {
+    let ours = contenders.iter().filter(|one| one.peer().is_ours()).count();
+    if ours == 0 || ours == contenders.len() {
         return Err("nothing to compare".into());
     }
 

@@ -234,9 +234,11 @@ impl Set {
                 )
             }
             Op::GroupNormForward | Op::InstanceNormForward => {
+                #[allow(clippy::needless_update, reason = "the library may add operands")]
                 let operands = GroupNormForwardOperands {
                     gamma: true,
                     beta: true,
+                    ..GroupNormForwardOperands::default()
                 };
                 let plan = match case.op {
                     Op::GroupNormForward => group_norm()?.plan_forward(shape, TYPES, operands)?,
