@@ -1,5 +1,6 @@
-// oneDNN Graph's operations on the CPU, batch norm over NCX: checked against float64 loops on a small shape,
-// then timed from submission to completion. Built and run by onednn.sh.
+// oneDNN on the CPU: batch norm over NCX, layer and RMS norm as operations of its graphs, group and instance norm over
+// NCX as primitives. Checked against float64 loops on a small shape, then timed from submission to completion. Built and
+// run by onednn.sh.
 
 #include <algorithm>
 #include <chrono>
@@ -10,12 +11,15 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
+#include "oneapi/dnnl/dnnl.hpp"
 #include "oneapi/dnnl/dnnl_graph.hpp"
 
 namespace dg = dnnl::graph;
@@ -54,13 +58,17 @@ struct operation {
     std::vector<slot> inputs, outputs;
 
     bool gradient() const { return outputs[0] == diff_src; }
-    // Batch norm normalizes channels, the others normalize rows.
-    bool channels() const { return name.rfind("batch_norm", 0) == 0; }
+    bool is(const char *layer) const { return name.rfind(layer, 0) == 0; }
+    // Batch norm normalizes channels, group and instance norm groups of a sample's channels, the others rows.
+    bool channels() const { return is("batch_norm"); }
+    bool of_samples() const { return is("group_norm") || is("instance_norm"); }
+    bool rows() const { return !channels() && !of_samples(); }
     // RMS norm subtracts no mean.
     bool centers() const { return kind != dg::op::kind::RMSNorm; }
 };
 
-// oneDNN has no gradient of RMS norm.
+// oneDNN has no gradient of RMS norm. Its instance norm is group norm with a group for each channel; graphs have no
+// gradient of either.
 const std::vector<operation> operations = {
         {"batch_norm", dg::op::kind::BatchNormTrainingBackward, {src, diff_dst, mean, variance, gamma},
                 {diff_src, diff_gamma, diff_beta}},
@@ -72,6 +80,12 @@ const std::vector<operation> operations = {
         {"batch_norm_inference", dg::op::kind::BatchNormInference, {src, gamma, beta, mean, variance}, {dst}},
         {"layer_norm_forward", dg::op::kind::LayerNorm, {src, gamma, beta}, {dst, mean, variance}},
         {"rms_norm_forward", dg::op::kind::RMSNorm, {src, gamma}, {dst}},
+        {"group_norm", dg::op::kind::GroupNorm, {src, diff_dst, mean, variance, gamma},
+                {diff_src, diff_gamma, diff_beta}},
+        {"instance_norm", dg::op::kind::GroupNorm, {src, diff_dst, mean, variance, gamma},
+                {diff_src, diff_gamma, diff_beta}},
+        {"group_norm_forward", dg::op::kind::GroupNorm, {src, gamma, beta}, {dst, mean, variance}},
+        {"instance_norm_forward", dg::op::kind::GroupNorm, {src, gamma, beta}, {dst, mean, variance}},
 };
 
 // The same shapes as in src/case.rs.
@@ -86,6 +100,7 @@ const std::vector<dims> channels_shapes = {
         {4, 32, 64, 64, 64},
 };
 const std::vector<dims> rows_shapes = {{4096, 768}, {512, 4096}, {65536, 64}};
+const std::vector<dims> of_samples_shapes = {{8, 256, 64, 64}, {32, 64, 56, 56}, {2, 320, 64, 64}, {8, 1280, 16, 16}};
 
 struct norm_case {
     operation op;
@@ -98,18 +113,31 @@ struct norm_case {
     }
     int64_t inner() const {
         int64_t product = 1;
-        for (size_t axis = 2; op.channels() && axis < shape.size(); ++axis) product *= shape[axis];
+        for (size_t axis = 2; !op.rows() && axis < shape.size(); ++axis) product *= shape[axis];
         return product;
     }
-    int64_t channels() const { return op.channels() ? shape[1] : shape.back(); }
-    // Of mean and variance: a channel's, or a row's.
+    int64_t channels() const { return op.rows() ? shape.back() : shape[1]; }
+    // Groups of a sample's channels: of instance norm one for each, of group norm 32 or the most below that divide them.
+    int64_t channel_groups() const {
+        if (op.is("instance_norm")) return channels();
+        int64_t groups = std::min<int64_t>(channels(), 32);
+        while (channels() % groups != 0) --groups;
+        return groups;
+    }
+    // Of mean and variance: a channel's, a row's or a group's.
     dims statistics() const {
         if (op.channels()) return {shape[1]};
+        if (op.of_samples()) return {shape[0], channel_groups()};
         return dims(shape.begin(), shape.end() - 1);
     }
-    int64_t groups() const { return op.channels() ? channels() : elements() / channels(); }
+    int64_t groups() const {
+        int64_t product = 1;
+        for (auto size : statistics()) product *= size;
+        return product;
+    }
     int64_t channel(int64_t i) const { return i / inner() % channels(); }
-    int64_t group(int64_t i) const { return op.channels() ? channel(i) : i / channels(); }
+    // Elements of a row or of a group lie side by side.
+    int64_t group(int64_t i) const { return op.channels() ? channel(i) : i / (elements() / groups()); }
 
     std::string shape_name() const {
         std::string name;
@@ -197,11 +225,38 @@ struct reference {
     }
 };
 
-// A compiled operator with several sets of tensors.
+// An operator with several sets of tensors.
 class layer {
 public:
-    layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets)
-        : stream_(engine) {
+    virtual ~layer() = default;
+
+    // Milliseconds of one execution, on the next set.
+    double run() {
+        const size_t set = next_++ % sets_;
+        const auto start = std::chrono::steady_clock::now();
+        execute(set);
+        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
+        return time.count();
+    }
+
+    // An output of the first set, by its place.
+    virtual std::vector<float> output(size_t place) const = 0;
+
+protected:
+    explicit layer(size_t sets) : sets_(sets) {}
+
+    // Until it is done.
+    virtual void execute(size_t set) = 0;
+
+private:
+    size_t sets_, next_ = 0;
+};
+
+// A compiled operation of a graph.
+class graph_layer : public layer {
+public:
+    graph_layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets)
+        : layer(sets), stream_(engine) {
         auto logical = [&](slot s) {
             const bool whole = s == src || s == diff_dst || s == dst || s == diff_src;
             const bool statistic = s == mean || s == variance;
@@ -243,41 +298,123 @@ public:
         }
     }
 
-    // Milliseconds of one execution, on the next set.
-    double run() {
-        const size_t set = next_++ % ins_.size();
-        const auto start = std::chrono::steady_clock::now();
-        compiled_.execute(stream_, ins_[set], outs_[set]);
-        stream_.wait();
-        const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-        return time.count();
+    std::vector<float> output(size_t place) const override {
+        const auto &tensor = outs_[0][place];
+        const auto *values = static_cast<const float *>(tensor.get_data_handle());
+        return {values, values + tensor.get_logical_tensor().get_mem_size() / sizeof(float)};
     }
 
-    // An output of the first set, by its place.
-    const float *output(size_t place) const {
-        return static_cast<const float *>(outs_[0][place].get_data_handle());
+protected:
+    void execute(size_t set) override {
+        compiled_.execute(stream_, ins_[set], outs_[set]);
+        stream_.wait();
     }
 
 private:
     dnnl::stream stream_;
     dg::compiled_partition compiled_;
     std::vector<std::vector<dg::tensor>> ins_, outs_;
-    size_t next_ = 0;
 };
 
-// Whether oneDNN computes what the operator's definition says, on a small shape of the same rank.
+// A primitive of group norm.
+class group_norm_layer : public layer {
+public:
+    group_norm_layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets)
+        : layer(sets), outputs_(c.op.outputs), stream_(engine) {
+        using dnnl::memory;
+        const auto desc = [](const dims &shape) {
+            // Row major.
+            dims strides(shape.size(), 1);
+            for (size_t axis = shape.size() - 1; axis > 0; --axis) strides[axis - 1] = strides[axis] * shape[axis];
+            return memory::desc(shape, memory::data_type::f32, strides);
+        };
+        const auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
+        const auto whole = desc(c.shape);
+        const dnnl::group_normalization_forward::primitive_desc forward(engine, dnnl::prop_kind::forward_training, whole,
+                whole, c.channel_groups(), epsilon, flags);
+        if (c.op.gradient())
+            primitive_ = dnnl::group_normalization_backward({engine, dnnl::prop_kind::backward, whole, whole, whole,
+                    c.channel_groups(), epsilon, flags, forward});
+        else
+            primitive_ = dnnl::group_normalization_forward(forward);
+
+        for (int set = 0; set < sets; ++set) {
+            sets_.emplace_back();
+            const auto add = [&](slot s) {
+                const bool big = s == src || s == diff_dst || s == dst || s == diff_src;
+                const bool statistic = s == mean || s == variance;
+                memory tensor(big ? whole : desc(statistic ? c.statistics() : dims {c.channels()}), engine);
+                sets_.back().emplace(argument(s), tensor);
+                return tensor;
+            };
+            for (auto s : c.op.inputs) {
+                const auto tensor = add(s);
+                float *values = tensor.map_data<float>();
+                std::copy(t.of[s].begin(), t.of[s].end(), values);
+                tensor.unmap_data(values);
+            }
+            for (auto s : c.op.outputs) add(s);
+        }
+    }
+
+    std::vector<float> output(size_t place) const override {
+        const auto &tensor = sets_[0].at(argument(outputs_[place]));
+        float *mapped = tensor.map_data<float>();
+        std::vector<float> values(mapped, mapped + tensor.get_desc().get_size() / sizeof(float));
+        tensor.unmap_data(mapped);
+        return values;
+    }
+
+protected:
+    void execute(size_t set) override {
+        primitive_.execute(stream_, sets_[set]);
+        stream_.wait();
+    }
+
+private:
+    static int argument(slot s) {
+        switch (s) {
+            case src: return DNNL_ARG_SRC;
+            case diff_dst: return DNNL_ARG_DIFF_DST;
+            case mean: return DNNL_ARG_MEAN;
+            case variance: return DNNL_ARG_VARIANCE;
+            case gamma: return DNNL_ARG_SCALE;
+            case beta: return DNNL_ARG_SHIFT;
+            case dst: return DNNL_ARG_DST;
+            case diff_src: return DNNL_ARG_DIFF_SRC;
+            case diff_gamma: return DNNL_ARG_DIFF_SCALE;
+            case diff_beta: return DNNL_ARG_DIFF_SHIFT;
+            default: throw std::logic_error("group norm has no running statistics");
+        }
+    }
+
+    std::vector<slot> outputs_;
+    dnnl::stream stream_;
+    dnnl::primitive primitive_;
+    std::vector<std::unordered_map<int, dnnl::memory>> sets_;
+};
+
+std::unique_ptr<layer> make_layer(const norm_case &c, const host_tensors &t, const dnnl::engine &engine, int sets) {
+    if (c.op.of_samples()) return std::make_unique<group_norm_layer>(c, t, engine, sets);
+    return std::make_unique<graph_layer>(c, t, engine, sets);
+}
+
+// Whether oneDNN computes what the operator's definition says, on a small shape of the same rank, with groups of as many
+// channels.
 void check(norm_case c, const dnnl::engine &engine) {
     for (size_t axis = 0; axis < c.shape.size(); ++axis)
-        c.shape[axis] = std::min<int64_t>(c.shape[axis], 9 - static_cast<int64_t>(axis));
+        if (axis != 1 || !c.op.of_samples())
+            c.shape[axis] = std::min<int64_t>(c.shape[axis], 9 - static_cast<int64_t>(axis));
     const auto tensors = made_up(c);
     const reference want(c, tensors);
-    layer one(c, tensors, engine, 1);
-    one.run();
+    const auto one = make_layer(c, tensors, engine, 1);
+    one->run();
     for (size_t place = 0; place < c.op.outputs.size(); ++place) {
         const auto &wanted = want.of[c.op.outputs[place]];
+        const auto got = one->output(place);
         double scale = 0.0, difference = 0.0;
         for (size_t i = 0; i < wanted.size(); ++i) {
-            const double d = std::abs(one.output(place)[i] - wanted[i]);
+            const double d = std::abs(got.at(i) - wanted[i]);
             if (!(d <= difference)) difference = d; // so that NaN stays
             scale = std::max(scale, std::abs(wanted[i]));
         }
@@ -293,19 +430,23 @@ double median(std::vector<double> values) {
     return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2.0;
 }
 
-double measure(const norm_case &c, const dnnl::engine &engine, int rounds) {
+// The median of the rounds' medians, or the least of all times.
+double measure(const norm_case &c, const dnnl::engine &engine, int rounds, bool least) {
+    const auto statistic = [&](const std::vector<double> &times) {
+        return least ? *std::min_element(times.begin(), times.end()) : median(times);
+    };
     const auto sets = std::clamp<int64_t>((256ll << 20) / ((c.op.gradient() ? 12 : 8) * c.elements()), 1, 8);
-    layer timed(c, made_up(c), engine, static_cast<int>(sets));
-    timed.run();
-    const double warm = std::min(timed.run(), timed.run());
+    const auto timed = make_layer(c, made_up(c), engine, static_cast<int>(sets));
+    timed->run();
+    const double warm = std::min(timed->run(), timed->run());
     const int runs = static_cast<int>(std::clamp(30.0 / warm, 1.0, 20.0));
-    std::vector<double> medians;
+    std::vector<double> of_rounds;
     for (int round = 0; round < rounds; ++round) {
         std::vector<double> times;
-        for (int run = 0; run < runs; ++run) times.push_back(timed.run());
-        medians.push_back(median(times));
+        for (int run = 0; run < runs; ++run) times.push_back(timed->run());
+        of_rounds.push_back(statistic(times));
     }
-    return median(medians);
+    return statistic(of_rounds);
 }
 
 std::string cpu_name() {
@@ -341,7 +482,7 @@ std::vector<norm_case> cases_of(const std::vector<std::string> &names, const std
     for (const auto &op : operations) {
         const bool named = std::find(names.begin(), names.end(), op.name) != names.end();
         if (names.empty() ? !op.gradient() : !named) continue;
-        const auto &defaults = op.channels() ? channels_shapes : rows_shapes;
+        const auto &defaults = op.channels() ? channels_shapes : op.rows() ? rows_shapes : of_samples_shapes;
         for (const auto &shape : shapes.empty() ? defaults : shapes) cases.push_back({op, shape});
     }
     return cases;
@@ -352,13 +493,18 @@ int run(int argc, char **argv) {
     std::vector<std::string> ops;
     std::vector<dims> shapes;
     int rounds = 5;
+    bool least = false;
     const auto known = [](const std::string &name) {
         return std::any_of(operations.begin(), operations.end(), [&](const operation &op) { return name == op.name; });
     };
     for (int i = 1; i < argc; ++i) {
         const std::string option = argv[i];
+        if (option == "--least") {
+            least = true;
+            continue;
+        }
         if (i + 1 == argc)
-            throw std::invalid_argument("usage: [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N]");
+            throw std::invalid_argument("usage: [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N] [--least]");
         const std::string value = argv[++i];
         if (option == "--json")
             json = value;
@@ -390,7 +536,7 @@ int run(int argc, char **argv) {
         double time = 0.0;
         try {
             check(c, engine);
-            time = measure(c, engine, rounds);
+            time = measure(c, engine, rounds, least);
         } catch (const std::exception &error) { // the other shapes are still worth their time
             std::cout << "  not timed: " << error.what() << std::endl;
             failed = true;
@@ -399,8 +545,8 @@ int run(int argc, char **argv) {
         std::cout << "  " << time << " ms" << std::endl;
         results << (results.tellp() > 0 ? ",\n    " : "\n    ") << "{\"op\": \"" << c.op.name
                 << "\", \"shape\": \"" << c.shape_name() << "\", \"dtype\": \"f32\", \"data_format\": "
-                << (c.op.channels() ? "\"NCX\"" : "null") << ", \"time_ms\": " << time
-                << ", \"variant\": \"graph\"}";
+                << (c.op.rows() ? "null" : "\"NCX\"") << ", \"time_ms\": " << time << ", \"variant\": \""
+                << (c.op.of_samples() ? "primitive" : "graph") << "\"}";
     }
     if (!json.empty()) {
         char date[16];
@@ -408,7 +554,7 @@ int run(int argc, char **argv) {
         std::strftime(date, sizeof date, "%Y-%m-%d", std::gmtime(&now));
         std::ofstream file(json);
         file << "{\n  \"peer\": \"oneDNN\",\n  \"version\": \"" << number.str() << "\",\n  \"device\": "
-             << quoted(cpu_name()) << ",\n  \"driver\": " << quoted(driver) << ",\n  \"date\": \"" << date
+             << quoted(cpu_name()) << ",\n  \"driver\": " << quoted(driver) << ",\n  \"date\": \"" << date << (least ? "\",\n  \"times\": \"minima" : "")
              << "\",\n  \"results\": [" << results.str() << "\n  ]\n}\n";
         if (!file.flush()) throw std::runtime_error("writing " + json + " failed");
     }

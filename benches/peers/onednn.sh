@@ -1,7 +1,7 @@
 #!/bin/sh
-# Times oneDNN Graph's operations on the CPU, with all cores:
+# Times oneDNN's operations on the CPU, with all cores:
 #
-#     benches/peers/onednn.sh [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N]
+#     benches/peers/onednn.sh [--json FILE] [--op OP]... [--shape SHAPE]... [--rounds N] [--least]
 #
 # oneDNN comes from PyPI into a virtual environment under target/ (2 GB: this build runs on SYCL and
 # brings Intel's SYCL and OpenCL CPU runtimes and TBB). Needs Linux on x86-64, python3 with venv, g++.

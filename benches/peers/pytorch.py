@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Times PyTorch's batch norm, layer norm and RMS norm: their gradients and forward passes.
+"""Times PyTorch's batch, layer, RMS, group and instance norm: their gradients and forward passes.
 
-    python3 pytorch.py --like report.json [--device cuda|cpu] [--rounds N]
-    python3 pytorch.py [--json FILE] [--device cuda|cpu] [--op OP]... [--shape SHAPE]... [--rounds N]
+    python3 pytorch.py --like report.json [--device cuda|cpu] [--rounds N] [--least]
+    python3 pytorch.py [--json FILE] [--device cuda|cpu] [--op OP]... [--shape SHAPE]... [--rounds N] [--least]
 
 The first times the cases of a report of `wgpu-norm report`: the same shapes, layouts and element types. It adds
 them to the report after each, so that a run that is cut off leaves what it has; `wgpu-norm report DIR --redraw`
 puts them into the tables and the picture. It needs this file and PyTorch, nothing else.
 
-The second is for the table of peers: a list of shapes in f32, batch norm over NCX.
+The second is for the table of peers: a list of shapes in f32; batch, group and instance norm over NCX.
 
 On CUDA there are two times: by the host's clock from submission to completion, and by events on the stream, which
 leave out the latency of submission. In the table of peers they are peers of their own. Exits with 2 where PyTorch or
@@ -40,6 +40,7 @@ CHANNELS = [
     (4, 32, 64, 64, 64),
 ]
 ROWS = [(4096, 768), (512, 4096), (65536, 64)]
+OF_SAMPLES = [(8, 256, 64, 64), (32, 64, 56, 56), (2, 320, 64, 64), (8, 1280, 16, 16)]
 
 
 def shape_of(text):
@@ -55,15 +56,12 @@ def shape_of(text):
 def select(ops, shapes):
     """Each operator, or gradient where none is named, with each shape, or its default ones."""
     ops = ops or [op for op, (_, work) in OPERATORS.items() if work == "backward"]
-    return [(op, shape) for op in ops for shape in shapes or (CHANNELS if of_channels(op) else ROWS)]
-
-
-def of_channels(op):
-    return OPERATORS[op][0] is BatchNorm
+    return [(op, shape) for op in ops for shape in shapes or OPERATORS[op][0].shapes]
 
 
 def case_of(op, shape, dtype="f32", data_format="NCX"):
-    return {"op": op, "shape": shape, "dtype": dtype, "data_format": data_format if of_channels(op) else None}
+    has_format = OPERATORS[op][0].channel == 1
+    return {"op": op, "shape": shape, "dtype": dtype, "data_format": data_format if has_format else None}
 
 
 def cases_of(report):
@@ -89,6 +87,8 @@ class Layer:
     """A layer's pass on several sets of tensors, which take turns so that they leave the caches: a gigabyte in all,
     64 sets at most and 2 at least, one where a set is that large."""
 
+    # The default ones.
+    shapes = ROWS
     # The axis of gamma and beta.
     channel = -1
     # Whether it subtracts a mean and has beta.
@@ -157,25 +157,24 @@ class Layer:
 
     def definition(self, one):
         """The results in float64."""
-        axes = range(one.src.dim())
-        channel = axes[self.channel]
-        others = [axis for axis in axes if axis != channel]
-        group = others if isinstance(self, BatchNorm) else [channel]
+        shape, group, params = self.grid()
+        # Axes along which a parameter is the same.
+        others = [axis for axis, size in enumerate(params) if size == 1]
 
         def mean_of(values):
             return values.mean(group, keepdim=True)
 
         def along_channel(values):
-            return values.detach().double().view([-1 if axis == channel else 1 for axis in axes])
+            return values.detach().double().view(params)
 
-        src, gamma = one.src.detach().double(), along_channel(one.gamma)
+        src, gamma = one.src.detach().double().reshape(shape), along_channel(one.gamma)
         beta = along_channel(one.beta) if self.centers else 0.0
         mean = mean_of(src) if self.centers else 0.0
         scale = (mean_of((src - mean).square()) + EPSILON).rsqrt()
         normalized = (src - mean) * scale
         if not self.gradient:
             return {"dst": normalized * gamma + beta, "mean": mean, "scale": scale}
-        diff_dst = one.diff_dst.double()
+        diff_dst = one.diff_dst.double().reshape(shape)
         scaled = diff_dst * gamma
         offset = mean_of(scaled) if self.centers else 0.0
         slope = mean_of(scaled * normalized)
@@ -185,17 +184,28 @@ class Layer:
             "diff_beta": diff_dst.sum(others),
         }
 
+    def grid(self):
+        """The tensor's shape with an axis or more for what is normalized together, those axes, and the parameters'
+        shape, of 1 along all other axes."""
+        rows, columns = math.prod(self.shape[:-1]), self.shape[-1]
+        return (rows, columns), [1], (1, columns)
+
     def check(self):
         """Compares the first set's results, as many as there are, with the definition."""
         one = self.sets[0]
         for (name, want), got in zip(self.definition(one).items(), self.work(one)):
-            difference = ((got.double() - want.view(got.shape)).abs().max() / want.abs().max()).item()
+            difference = ((got.double() - want.reshape(got.shape)).abs().max() / want.abs().max()).item()
             if not difference < self.tolerance:  # NaN fails too
                 raise RuntimeError(f"{name} is wrong by {difference:.1e}")
 
 
 class BatchNorm(Layer):
+    shapes = CHANNELS
     channel = 1
+
+    def grid(self):
+        samples, channels, *rest = self.shape
+        return (samples, channels, math.prod(rest)), [0, 2], (1, channels, 1)
 
     def prepare(self, one):
         super().prepare(one)
@@ -224,23 +234,78 @@ class LayerNorm(Layer):
         )
 
 
-class RmsNorm(Layer):
-    """PyTorch's function; the gradient is autograd's."""
-
-    centers = False
-    mixes = False
+class ByAutograd(Layer):
+    """One of PyTorch's functions; the gradient is autograd's."""
 
     def prepare(self, one):
         if self.gradient:
-            one.src.requires_grad_()
-            one.gamma.requires_grad_()
+            for tensor in self.inputs(one):
+                tensor.requires_grad_()
             (one.dst,) = self.forward(one)
+
+    def inputs(self, one):
+        """What has a gradient."""
+        return [tensor for tensor in (one.src, one.gamma, one.beta) if tensor is not None]
+
+    def backward(self, one):
+        return self.torch.autograd.grad(one.dst, self.inputs(one), one.diff_dst, retain_graph=True)
+
+
+class RmsNorm(ByAutograd):
+    centers = False
+    mixes = False
 
     def forward(self, one):
         return (self.torch.rms_norm(one.src, self.shape[-1:], one.gamma, EPSILON),)
 
+
+class OfSamples(Layer):
+    """Normalizes groups of a sample's channels."""
+
+    shapes = OF_SAMPLES
+    channel = 1
+
+    def groups(self):
+        """32, as most networks have it, or the most below that divide the channels."""
+        channels = self.shape[1]
+        return next(groups for groups in range(min(32, channels), 0, -1) if channels % groups == 0)
+
+    def grid(self):
+        samples, channels, *rest = self.shape
+        groups = self.groups()
+        of_group = channels // groups
+        return (samples, groups, of_group, math.prod(rest)), [2, 3], (1, groups, of_group, 1)
+
+
+class GroupNorm(OfSamples):
+    def sizes(self):
+        """What its kernels take beside tensors."""
+        samples, channels, *rest = self.shape
+        return samples, channels, math.prod(rest), self.groups()
+
+    def packed(self, values):
+        """The copy that PyTorch's function makes of a tensor which the kernels do not take."""
+        last = self.torch.channels_last
+        takes = self.device == "cpu" and values.dim() == 4 and values.is_contiguous(memory_format=last)
+        return values if takes else values.contiguous()
+
+    def forward(self, one):
+        src = self.packed(one.src)
+        return self.aten.native_group_norm(src, one.gamma, one.beta, *self.sizes(), EPSILON)
+
     def backward(self, one):
-        return self.torch.autograd.grad(one.dst, (one.src, one.gamma), one.diff_dst, retain_graph=True)
+        diff_dst, src = self.packed(one.diff_dst), self.packed(one.src)
+        return self.aten.native_group_norm_backward(
+            diff_dst, src, one.mean, one.scale, one.gamma, *self.sizes(), [True, True, True]
+        )
+
+
+class InstanceNorm(ByAutograd, OfSamples):
+    def groups(self):
+        return self.shape[1]
+
+    def forward(self, one):
+        return (self.torch.instance_norm(one.src, one.gamma, one.beta, None, None, True, 0.1, EPSILON, True),)
 
 
 # Each operator's layer and pass.
@@ -252,6 +317,10 @@ OPERATORS = {
     "batch_norm_inference": (BatchNorm, "inference"),
     "layer_norm_forward": (LayerNorm, "forward"),
     "rms_norm_forward": (RmsNorm, "forward"),
+    "group_norm": (GroupNorm, "backward"),
+    "instance_norm": (InstanceNorm, "backward"),
+    "group_norm_forward": (GroupNorm, "forward"),
+    "instance_norm_forward": (InstanceNorm, "forward"),
 }
 
 
@@ -274,9 +343,10 @@ def events(torch, layer, work=None):
     return begin.elapsed_time(end)
 
 
-def measure(torch, layer, rounds):
-    """The median of the rounds' medians, by each clock: `wall`, and `events` on CUDA; and, beside a gradient, `forward`
-    by the best clock."""
+def measure(torch, layer, rounds, least):
+    """The median of the rounds' medians, or the least of all times, by each clock: `wall`, and `events` on CUDA; and,
+    beside a gradient, `forward` by the best clock."""
+    statistic = min if least else statistics.median
     clocks = {"wall": lambda: host_clock(torch, layer)}
     best = host_clock
     if layer.device == "cuda":
@@ -286,24 +356,24 @@ def measure(torch, layer, rounds):
         clocks["forward"] = lambda: best(torch, layer, layer.forward)
     warm = min(host_clock(torch, layer) for _ in range(5))
     runs = max(1, min(20, int(30 / warm)))
-    medians = {name: [] for name in clocks}
+    of_rounds = {name: [] for name in clocks}
     for _ in range(rounds):
         for name, clock in clocks.items():
-            medians[name].append(statistics.median(clock() for _ in range(runs)))
-    return {name: statistics.median(values) for name, values in medians.items()}
+            of_rounds[name].append(statistic(clock() for _ in range(runs)))
+    return {name: statistic(values) for name, values in of_rounds.items()}
 
 
-def timed(torch, case, device, rounds):
+def timed(torch, case, device, rounds, least):
     """The times of a case, and its parameters' type."""
     kind, _ = OPERATORS[case["op"]]
     layer = kind(torch, case, device)
     layer.check()
-    times = measure(torch, layer, rounds)
+    times = measure(torch, layer, rounds, least)
     names = {dtype: name for name, dtype in dtypes(torch).items()}
     return times, names[layer.params_dtype]
 
 
-def add_to_report(torch, path, place, device, rounds):
+def add_to_report(torch, path, place, device, rounds, least):
     """Times the report's cases, and writes the report anew after each. Whether all were timed."""
     with open(path, encoding="utf-8") as file:
         report = json.load(file)
@@ -312,7 +382,7 @@ def add_to_report(torch, path, place, device, rounds):
     for case in cases_of(report):
         shape = "x".join(map(str, case["shape"]))
         try:
-            times, params_dtype = timed(torch, case, device, rounds)
+            times, params_dtype = timed(torch, case, device, rounds, least)
         except RuntimeError as error:  # the other cases are still worth their time
             print(f"{describe(case)}  not timed: {error}", flush=True)
             found["skipped"].append({"case": describe(case), "reason": str(error).split("\n", 1)[0]})
@@ -367,6 +437,7 @@ def main():
     parser.add_argument("--op", action="append", choices=OPERATORS, default=[])
     parser.add_argument("--shape", action="append", type=shape_of, default=[])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--least", action="store_true", help="take the least of all times instead of the median")
     args = parser.parse_args()
     if args.like and (args.json or args.op or args.shape):
         parser.error("--like takes its cases from the report")
@@ -396,9 +467,10 @@ def main():
         "device": name,
         "driver": driver,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        **({"times": "minima"} if args.least else {}),
     }
     if args.like:
-        complete = add_to_report(torch, args.like, place, device, args.rounds)
+        complete = add_to_report(torch, args.like, place, device, args.rounds, args.least)
         print(f"now: wgpu-norm report {os.path.dirname(args.like) or '.'} --redraw")
         return 0 if complete else 1
 
@@ -407,7 +479,7 @@ def main():
     for op, shape in select(args.op, args.shape):
         case = case_of(op, shape)
         try:
-            times, _ = timed(torch, case, device, args.rounds)
+            times, _ = timed(torch, case, device, args.rounds, args.least)
         except RuntimeError as error:  # the other shapes are still worth their time
             print(f"{describe(case)}  not timed: {error}")
             failed = True

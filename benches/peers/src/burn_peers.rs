@@ -3,22 +3,20 @@
 use crate::Result;
 use crate::case::{Case, Op};
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Peer, clock};
+use crate::measure::{Contender, clock};
+use crate::peer::Peer;
 use crate::tensors::{EPSILON, Tensors};
 use burn::module::{Param, RunningState};
-use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig};
+use burn::nn::{
+    BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, InstanceNorm, InstanceNormConfig,
+    LayerNorm, LayerNormConfig, RmsNorm, RmsNormConfig,
+};
 use burn::tensor::{Device, Gradients as Tape, Tensor, TensorData};
 use burn_backend::ops::{FloatTensorOps, ModuleOps};
 use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, BackendTypes};
 use burn_wgpu::Wgpu;
 use std::time::Duration;
-
-/// Burn with and without fusion are two peers: one build has one of them.
-pub const PEER: &str = match cfg!(feature = "fusion") {
-    true => "Burn (fusion)",
-    false => "Burn",
-};
 
 pub const VARIANT: &str = match cfg!(feature = "fusion") {
     true => "with fusion and autotune",
@@ -38,6 +36,8 @@ enum Norm {
     Batch(BatchNorm),
     Layer(LayerNorm),
     Rms(RmsNorm),
+    Group(GroupNorm),
+    Instance(InstanceNorm),
 }
 
 /// The module's contender for the rank of the case.
@@ -84,6 +84,18 @@ impl Norm {
                     ..config.init(device)
                 })
             }
+            Op::GroupNorm | Op::GroupNormForward => {
+                let config = GroupNormConfig::new(case.channel_groups(), channels);
+                let mut layer = config.with_epsilon(EPSILON).init(device);
+                (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
+                Self::Group(layer)
+            }
+            Op::InstanceNorm | Op::InstanceNormForward => {
+                let config = InstanceNormConfig::new(channels).with_epsilon(EPSILON);
+                let mut layer = config.init(device);
+                (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
+                Self::Instance(layer)
+            }
         }
     }
 
@@ -92,6 +104,8 @@ impl Norm {
             Self::Batch(layer) => layer.forward(src),
             Self::Layer(layer) => layer.forward(src),
             Self::Rms(layer) => layer.forward(src),
+            Self::Group(layer) => layer.forward(src),
+            Self::Instance(layer) => layer.forward(src),
         }
     }
 
@@ -101,6 +115,8 @@ impl Norm {
             Self::Batch(layer) => vec![&layer.gamma, &layer.beta],
             Self::Layer(layer) => [&layer.gamma].into_iter().chain(&layer.beta).collect(),
             Self::Rms(layer) => vec![&layer.gamma],
+            Self::Group(layer) => layer.gamma.iter().chain(&layer.beta).collect(),
+            Self::Instance(layer) => layer.gamma.iter().chain(&layer.beta).collect(),
         }
     }
 }

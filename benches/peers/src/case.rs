@@ -22,6 +22,14 @@ pub enum Op {
     LayerNormForward,
     /// RMS norm: the output and the rows' statistics.
     RmsNormForward,
+    /// The gradient of group norm over NCX.
+    GroupNorm,
+    /// The gradient of instance norm over NCX.
+    InstanceNorm,
+    /// Group norm: the output and the groups' statistics.
+    GroupNormForward,
+    /// Instance norm: the output and the statistics of each sample's channels.
+    InstanceNormForward,
 }
 
 /// What an operator normalizes together.
@@ -29,10 +37,18 @@ pub enum Op {
 pub enum Groups {
     Channels,
     Rows,
+    /// Some channels of one sample.
+    OfSamples,
 }
 
 impl Op {
-    const GRADIENTS: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
+    const GRADIENTS: [Self; 5] = [
+        Self::BatchNorm,
+        Self::LayerNorm,
+        Self::RmsNorm,
+        Self::GroupNorm,
+        Self::InstanceNorm,
+    ];
 
     pub fn is_gradient(self) -> bool {
         Self::GRADIENTS.contains(&self)
@@ -44,6 +60,10 @@ impl Op {
             Self::LayerNorm | Self::RmsNorm | Self::LayerNormForward | Self::RmsNormForward => {
                 Groups::Rows
             }
+            Self::GroupNorm
+            | Self::InstanceNorm
+            | Self::GroupNormForward
+            | Self::InstanceNormForward => Groups::OfSamples,
         }
     }
 
@@ -79,6 +99,12 @@ impl Op {
                 &[4, 32, 64, 64, 64],
             ],
             Groups::Rows => &[&[4096, 768], &[512, 4096], &[65536, 64]],
+            Groups::OfSamples => &[
+                &[8, 256, 64, 64],
+                &[32, 64, 56, 56],
+                &[2, 320, 64, 64],
+                &[8, 1280, 16, 16],
+            ],
         }
     }
 }
@@ -153,7 +179,9 @@ impl Case {
     pub fn grid(&self) -> [usize; 3] {
         let sizes = &self.shape.0;
         match self.op.groups() {
-            Groups::Channels => [sizes[0], sizes[1], sizes[2..].iter().product()],
+            Groups::Channels | Groups::OfSamples => {
+                [sizes[0], sizes[1], sizes[2..].iter().product()]
+            }
             Groups::Rows => {
                 let columns = sizes.last().copied().unwrap_or(1);
                 [self.elements() / columns, columns, 1]
@@ -161,27 +189,42 @@ impl Case {
         }
     }
 
-    /// How many channels or rows are normalized.
+    /// Groups of a sample's channels: of instance norm one for each, of group norm 32, as most networks have it, or the
+    /// most below that divide the channels.
+    pub fn channel_groups(&self) -> usize {
+        let [_, channels, _] = self.grid();
+        let most = match self.op {
+            Op::InstanceNorm | Op::InstanceNormForward => channels,
+            _ => channels.min(32),
+        };
+        let mut groups = (1..=most).rev();
+        groups
+            .find(|&groups| channels.is_multiple_of(groups))
+            .unwrap_or(1)
+    }
+
+    /// How many channels, rows or groups are normalized.
     pub fn group_count(&self) -> usize {
         let [outer, channels, _] = self.grid();
         match self.op.groups() {
             Groups::Channels => channels,
             Groups::Rows => outer,
+            Groups::OfSamples => outer * self.channel_groups(),
         }
     }
 
-    /// The channel (batch norm) or column of an element, whose gamma and beta it has.
+    /// The channel or (layer and RMS norm) column of an element, whose gamma and beta it has.
     pub fn channel(&self, i: usize) -> usize {
         let [_, channels, inner] = self.grid();
         i / inner % channels
     }
 
-    /// The channel or row that an element is normalized with.
+    /// The channel, row or group that an element is normalized with.
     pub fn group(&self, i: usize) -> usize {
-        let [_, channels, _] = self.grid();
         match self.op.groups() {
             Groups::Channels => self.channel(i),
-            Groups::Rows => i / channels,
+            // Elements of a row or of a group lie side by side.
+            Groups::Rows | Groups::OfSamples => i / (self.elements() / self.group_count()),
         }
     }
 

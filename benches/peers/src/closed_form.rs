@@ -5,17 +5,20 @@ use crate::Result;
 use crate::burn_peers::{read, sync};
 use crate::case::{Case, Groups, Op};
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Peer, clock};
+use crate::measure::{Contender, clock};
+use crate::peer::Peer;
 use crate::tensors::{EPSILON, Tensors};
 use burn::tensor::{Device, Tensor, TensorData};
 use std::time::Duration;
 
-/// Tensors are (outer, channels, inner), or (1, outer, channels) where there is no inner axis: Burn
+/// Tensors are (outer, channels, inner), or (1, outer, channels) where batch, layer or RMS norm has no inner axis: Burn
 /// loads vectors along the last axis.
 pub struct ClosedForm {
     device: Device,
     op: Op,
     grid: [usize; 3],
+    /// Of a sample's channels.
+    groups: usize,
     src: Vec<Tensor<3>>,
     /// Of a gradient.
     diff_dst: Vec<Tensor<3>>,
@@ -33,13 +36,16 @@ impl ClosedForm {
         };
         let grid = case.grid();
         let [outer, count, inner] = grid;
-        let (shape, channels) = match inner {
-            1 => ([1, outer, count], [1, 1, count]),
+        let groups = case.channel_groups();
+        let (shape, channels) = match (case.op.groups(), inner) {
+            (Groups::OfSamples, _) => (grid, [1, groups, count / groups]),
+            (_, 1) => ([1, outer, count], [1, 1, count]),
             _ => (grid, [1, count, 1]),
         };
         let statistics = match case.op.groups() {
             Groups::Channels => channels,
             Groups::Rows => [1, outer, 1],
+            Groups::OfSamples => [outer, groups, 1],
         };
         let whole = |values: &[f32]| match values {
             [] => Vec::new(),
@@ -54,6 +60,7 @@ impl ClosedForm {
             beta: upload(&tensors.beta, channels),
             op: case.op,
             grid,
+            groups,
             device,
         }
     }
@@ -70,6 +77,8 @@ impl ClosedForm {
             Op::BatchNormInference => self.batch_norm_inference(src),
             Op::LayerNormForward => self.layer_norm_forward(src),
             Op::RmsNormForward => self.rms_norm_forward(src),
+            Op::GroupNorm | Op::InstanceNorm => self.group_norm(src, diff_dst()),
+            Op::GroupNormForward | Op::InstanceNormForward => self.group_norm_forward(src),
         }
     }
 
@@ -134,6 +143,64 @@ impl ClosedForm {
         let mean_square = square(&src).mean_dim(2);
         let dst = src * scale(mean_square.clone()) * self.gamma.clone();
         vec![dst, mean_square]
+    }
+
+    fn group_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+        let scale = scale(self.variance.clone());
+        let centered = self.by_group(src) - self.mean.clone();
+        let sums = sum_last(diff_dst.clone());
+        let products = sum_last(diff_dst.clone() * self.by_channel(centered.clone()));
+        let (sums, products) = (self.channels_of(sums), self.channels_of(products));
+        // Small tensors, until diff_src.
+        let scaled = |values: &Tensor<3>| (values.clone() * self.gamma.clone()).sum_dim(2);
+        let count = self.group_elements();
+        let offset = scaled(&sums) * scale.clone() / count;
+        let slope = scaled(&products) * scale.clone().powi_scalar(3) / count;
+        let factor = self.by_channel_of(self.gamma.clone() * scale.clone());
+        let diff_gamma = (products * scale).sum_dim(0);
+        let diff_beta = sums.sum_dim(0);
+        let subtracted = self.by_channel(centered * slope + offset);
+        let diff_src = diff_dst * factor - subtracted;
+        vec![diff_src, diff_gamma, diff_beta]
+    }
+
+    fn group_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+        let src = self.by_group(src);
+        let mean = sum_last(src.clone()) / self.group_elements();
+        let centered = src - mean.clone();
+        let variance = sum_last(square(&centered)) / self.group_elements();
+        let factor = self.by_channel_of(self.gamma.clone() * scale(variance.clone()));
+        let beta = self.beta.clone().reshape([1, self.grid[1], 1]);
+        let dst = self.by_channel(centered) * factor + beta;
+        vec![dst, mean, variance]
+    }
+
+    /// (samples, groups, elements of a group).
+    fn by_group(&self, tensor: Tensor<3>) -> Tensor<3> {
+        let [samples, channels, inner] = self.grid;
+        tensor.reshape([samples, self.groups, channels / self.groups * inner])
+    }
+
+    /// (samples, channels, inner).
+    fn by_channel(&self, tensor: Tensor<3>) -> Tensor<3> {
+        tensor.reshape(self.grid)
+    }
+
+    /// A value of each sample's channels as (samples, groups, channels of a group), as gamma and beta are.
+    fn channels_of(&self, tensor: Tensor<3>) -> Tensor<3> {
+        let [samples, channels, _] = self.grid;
+        tensor.reshape([samples, self.groups, channels / self.groups])
+    }
+
+    /// The same as (samples, channels, 1).
+    fn by_channel_of(&self, tensor: Tensor<3>) -> Tensor<3> {
+        let [samples, channels, _] = self.grid;
+        tensor.reshape([samples, channels, 1])
+    }
+
+    fn group_elements(&self) -> f64 {
+        let [_, channels, inner] = self.grid;
+        (channels / self.groups * inner) as f64
     }
 
     fn channel_sum(&self, tensor: Tensor<3>) -> Tensor<3> {

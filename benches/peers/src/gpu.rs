@@ -3,6 +3,8 @@
 use crate::{Error, Result};
 use burn::tensor::Device;
 use burn_wgpu::{WgpuDevice, WgpuSetup};
+#[cfg(feature = "meganeura")]
+use wgpu_norm::Tuning;
 use wgpu_norm::{DeviceOptions, GpuContext, Profile, unfit};
 
 pub struct Gpu {
@@ -56,6 +58,19 @@ impl Gpu {
             context,
             burn,
         })
+    }
+
+    /// Our side's view of the device, with the sizes that a GPU is given.
+    #[cfg(feature = "meganeura")]
+    pub fn context_for_gpus(&self) -> GpuContext {
+        let mut profile = self.context.profile().clone();
+        profile.tuning = Tuning::GPU;
+        let options = DeviceOptions {
+            profile: Some(profile),
+            ..DeviceOptions::default()
+        };
+        let (device, queue) = (self.context.device(), self.context.queue());
+        GpuContext::from_device(device.clone(), queue.clone(), options)
     }
 
     pub fn name(&self) -> String {

@@ -5,13 +5,18 @@ mod case;
 mod closed_form;
 mod gpu;
 mod measure;
+#[cfg(feature = "meganeura")]
+mod meganeura_peer;
 mod ours;
+mod peer;
 mod report;
 mod set;
 mod table;
 mod tensors;
 
 use clap::{Args, Parser, Subcommand};
+use measure::Contender;
+use peer::Peer;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,20 +35,23 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Times wgpu-norm and Burn on one adapter, in turns.
-    Burn(BurnArgs),
+    Burn(MeasureArgs),
+    /// Times wgpu-norm, also with its sizes for GPUs, and Meganeura on one driver, in turns.
+    #[cfg(feature = "meganeura")]
+    Meganeura(MeasureArgs),
     /// Merges measurements into one Markdown table.
     Table(TableArgs),
 }
 
 #[derive(Args)]
-struct BurnArgs {
+struct MeasureArgs {
     /// Where the measurements are written.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// This operator; may be repeated. By default the gradients.
+    /// This operator; may be repeated. By default the gradients; of Meganeura all that it has.
     #[arg(long, value_enum)]
     op: Vec<case::Op>,
     /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.
@@ -52,11 +60,17 @@ struct BurnArgs {
     /// How many times the contenders take turns.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Take the least of all times instead of the median: for a machine that does other work too.
+    #[arg(long)]
+    least: bool,
+    /// Added to src's numbers, to see whose sums lose digits; most of them are below 1 without.
+    #[arg(long, default_value_t = 0.0)]
+    mean: f32,
 }
 
 #[derive(Args)]
 struct TableArgs {
-    /// Files that `burn`, onednn.sh and pytorch.py wrote.
+    /// Files that `burn`, `meganeura`, onednn.sh and pytorch.py wrote.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// Puts the table into this document instead of printing it.
@@ -70,6 +84,8 @@ struct TableArgs {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Burn(args) => run_burn(&args),
+        #[cfg(feature = "meganeura")]
+        Command::Meganeura(args) => run_meganeura(args),
         Command::Table(args) => run_table(&args),
     };
     match done {
@@ -81,30 +97,71 @@ fn main() -> ExitCode {
     }
 }
 
-fn run_burn(args: &BurnArgs) -> Result<()> {
-    let cases = case::cases(&args.op, &args.shape);
+fn run_burn(args: &MeasureArgs) -> Result<()> {
     let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
+    println!("Burn:    {}", burn_peers::VARIANT);
+    run(&gpu, args, &|case, tensors| {
+        let ours = ours::Ours::new(Peer::Ours, &gpu, &gpu.context, case, tensors)?;
+        let mut contenders: Vec<Box<dyn Contender + '_>> = vec![
+            Box::new(ours),
+            burn_peers::module(&gpu, case, tensors)?,
+            Box::new(closed_form::ClosedForm::new(&gpu, case, tensors)),
+        ];
+        if let Some(operator) = burn_peers::Operator::new(&gpu, case, tensors) {
+            contenders.push(Box::new(operator));
+        }
+        Ok(contenders)
+    })
+}
+
+#[cfg(feature = "meganeura")]
+fn run_meganeura(mut args: MeasureArgs) -> Result<()> {
+    if args.op.is_empty() {
+        args.op = meganeura_peer::OPERATORS.to_vec();
+    }
+    let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
+    let for_gpus = gpu.context_for_gpus();
+    run(&gpu, &args, &|case, tensors| {
+        let ours = |peer, context| ours::Ours::new(peer, &gpu, context, case, tensors);
+        Ok(vec![
+            Box::new(ours(Peer::Ours, &gpu.context)?),
+            Box::new(ours(Peer::OursForGpus, &for_gpus)?),
+            Box::new(meganeura_peer::Sessions::new(&gpu, case, tensors)?),
+        ])
+    })
+}
+
+/// Times the cases, and writes a report for each peer.
+fn run(gpu: &gpu::Gpu, args: &MeasureArgs, make: &measure::Make<'_>) -> Result<()> {
     println!("adapter: {}", gpu.name());
     println!("driver:  {}", gpu.driver());
-    println!("Burn:    {}", burn_peers::VARIANT);
-
-    let mut ours = report::Report::new("wgpu-norm", "wgpu-norm", &gpu);
-    let mut burn = report::Report::new(burn_peers::PEER, "burn", &gpu);
+    let statistic = match args.least {
+        true => measure::Statistic::Least,
+        false => measure::Statistic::Median,
+    };
+    let settings = measure::Settings {
+        rounds: args.rounds,
+        statistic,
+        mean: args.mean,
+    };
+    let mut reports: Vec<(Peer, report::Report)> = Vec::new();
     let mut failed = Vec::new();
-    for case in &cases {
+    for case in &case::cases(&args.op, &args.shape) {
         println!("{case}");
-        match measure::case(&gpu, case, args.rounds) {
+        match measure::case(gpu, case, make, settings) {
             Ok(times) => {
                 for time in times {
-                    println!("  {:<24} {:>10.3} ms", time.name, time.ms);
-                    let report = match time.peer {
-                        measure::Peer::Ours => &mut ours,
-                        measure::Peer::Burn => &mut burn,
-                    };
-                    report.add(case, time.name, time.ms);
+                    let (peer, name) = (time.peer.name(), time.name);
+                    println!("  {peer:<26} {name:<12} {:>10.3} ms", time.ms);
+                    let known = reports.iter().position(|(peer, _)| *peer == time.peer);
+                    let place = known.unwrap_or_else(|| {
+                        reports.push((time.peer, report::Report::new(time.peer, gpu, statistic)));
+                        reports.len() - 1
+                    });
+                    reports[place].1.add(case, name, time.ms);
                 }
             }
-            // The other shapes are still worth their time.
+            // The other cases are still worth their time.
             Err(error) => {
                 println!("  not timed: {error}");
                 failed.push(case.to_string());
@@ -112,7 +169,8 @@ fn run_burn(args: &BurnArgs) -> Result<()> {
         }
     }
     if let Some(path) = &args.json {
-        report::write(path, &[ours, burn])?;
+        let reports: Vec<report::Report> = reports.into_iter().map(|(_, report)| report).collect();
+        report::write(path, &reports)?;
     }
     match failed.is_empty() {
         true => Ok(()),

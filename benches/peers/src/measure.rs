@@ -1,9 +1,10 @@
 //! Contenders take turns on one device; the clock runs from submission to completion.
 
+use crate::Result;
 use crate::case::Case;
 use crate::gpu::Gpu;
+use crate::peer::Peer;
 use crate::tensors::{Results, Tensors};
-use crate::{Result, burn_peers, closed_form, ours};
 use std::time::{Duration, Instant};
 
 /// One way to compute a case on the device, its tensors at hand in [`Case::sets`] sets.
@@ -20,6 +21,9 @@ pub trait Contender {
     fn time(&self, set: usize) -> Result<Duration>;
 }
 
+/// Makes the contenders of a case.
+pub type Make<'a> = dyn Fn(&Case, &Tensors) -> Result<Vec<Box<dyn Contender + 'a>>> + 'a;
+
 /// The time of work that is enqueued, then waited for. Its results are dropped later.
 pub fn clock<T>(
     enqueue: impl FnOnce() -> Result<T>,
@@ -33,33 +37,56 @@ pub fn clock<T>(
     Ok(time)
 }
 
+/// What is made of many times.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Peer {
-    Ours,
-    Burn,
+pub enum Statistic {
+    /// The median of the rounds' medians.
+    Median,
+    /// The least of all: what other work on the machine slows least.
+    Least,
+}
+
+impl Statistic {
+    fn of(self, mut times: Vec<f64>) -> f64 {
+        times.sort_by(f64::total_cmp);
+        let middle = times.len() / 2;
+        match self {
+            Self::Least => times[0],
+            Self::Median if times.len().is_multiple_of(2) => {
+                (times[middle - 1] + times[middle]) / 2.0
+            }
+            Self::Median => times[middle],
+        }
+    }
 }
 
 pub struct Time {
     pub peer: Peer,
     pub name: &'static str,
-    /// Median of the rounds' medians.
     pub ms: f64,
+}
+
+/// How a case is timed.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    pub rounds: u32,
+    pub statistic: Statistic,
+    /// Added to src's numbers.
+    pub mean: f32,
 }
 
 /// Largest error of a result, relative to its largest element.
 const TOLERANCE: f64 = 1e-3;
 
 /// Times every contender of a case whose results are right.
-pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
-    let tensors = Tensors::new(case);
-    let mut contenders: Vec<Box<dyn Contender + '_>> = vec![
-        Box::new(ours::Ours::new(gpu, case, &tensors)?),
-        burn_peers::module(gpu, case, &tensors)?,
-    ];
-    if let Some(operator) = burn_peers::Operator::new(gpu, case, &tensors) {
-        contenders.push(Box::new(operator));
-    }
-    contenders.push(Box::new(closed_form::ClosedForm::new(gpu, case, &tensors)));
+pub fn case(gpu: &Gpu, case: &Case, make: &Make<'_>, settings: Settings) -> Result<Vec<Time>> {
+    let Settings {
+        rounds,
+        statistic,
+        mean,
+    } = settings;
+    let tensors = Tensors::new(case, mean);
+    let contenders = make(case, &tensors)?;
     let want = tensors.reference(case);
     drop(tensors);
 
@@ -67,13 +94,16 @@ pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
     for contender in contenders {
         match check(contender.as_ref(), &want) {
             Ok(()) => right.push(contender),
-            Err(error) => println!("  {:<24} not timed: {error}", contender.name()),
+            Err(error) => {
+                let (peer, name) = (contender.peer().name(), contender.name());
+                println!("  {peer}, {name}: not timed: {error}");
+            }
         }
     }
     drop(want);
     let contenders = right;
-    let has = |peer| contenders.iter().any(|contender| contender.peer() == peer);
-    if !has(Peer::Ours) || !has(Peer::Burn) {
+    let ours = contenders.iter().filter(|one| one.peer().is_ours()).count();
+    if ours == 0 || ours == contenders.len() {
         return Err("nothing to compare".into());
     }
 
@@ -87,20 +117,20 @@ pub fn case(gpu: &Gpu, case: &Case, rounds: u32) -> Result<Vec<Time>> {
         let warm = time(contender, 1)?.min(time(contender, 2)?);
         runs.push((0.03 / warm.as_secs_f64()).clamp(1.0, 20.0) as u32);
     }
-    let mut medians = vec![Vec::new(); contenders.len()];
+    let mut of_rounds = vec![Vec::new(); contenders.len()];
     for round in 0..rounds {
-        for ((contender, runs), medians) in contenders.iter().zip(&runs).zip(&mut medians) {
+        for ((contender, runs), of_rounds) in contenders.iter().zip(&runs).zip(&mut of_rounds) {
             let times = (round * runs..(round + 1) * runs)
                 .map(|turn| Ok(time(contender.as_ref(), turn)?.as_secs_f64() * 1e3))
                 .collect::<Result<Vec<f64>>>()?;
-            medians.push(median(times));
+            of_rounds.push(statistic.of(times));
         }
     }
-    let times = contenders.iter().zip(medians);
-    let times = times.map(|(contender, medians)| Time {
+    let times = contenders.iter().zip(of_rounds);
+    let times = times.map(|(contender, of_rounds)| Time {
         peer: contender.peer(),
         name: contender.name(),
-        ms: median(medians),
+        ms: statistic.of(of_rounds),
     });
     let times = times.collect();
 
@@ -144,13 +174,4 @@ fn difference(want: &[f32], got: &[f32]) -> f64 {
         .map(|(&x, &y)| (f64::from(x) - f64::from(y)).abs())
         .fold(0.0, largest)
         / scale
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() % 2 {
-        0 => (values[middle - 1] + values[middle]) / 2.0,
-        _ => values[middle],
-    }
 }

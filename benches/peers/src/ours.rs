@@ -3,26 +3,38 @@
 use crate::Result;
 use crate::case::Case;
 use crate::gpu::Gpu;
-use crate::measure::{Contender, Peer, clock};
+use crate::measure::{Contender, clock};
+use crate::peer::Peer;
 use crate::set::Set;
 use crate::tensors::Tensors;
 use std::time::Duration;
-use wgpu_norm::Bound;
+use wgpu_norm::{Bound, GpuContext};
 
 pub struct Ours<'a> {
+    peer: Peer,
     gpu: &'a Gpu,
+    /// Of the device, with the sizes that are measured.
+    context: &'a GpuContext,
     case: Case,
     sets: Vec<(Set, Bound)>,
 }
 
 impl<'a> Ours<'a> {
-    pub fn new(gpu: &'a Gpu, case: &Case, tensors: &Tensors) -> Result<Self> {
+    pub fn new(
+        peer: Peer,
+        gpu: &'a Gpu,
+        context: &'a GpuContext,
+        case: &Case,
+        tensors: &Tensors,
+    ) -> Result<Self> {
         let set = |_| {
-            let set = Set::new(&gpu.context, case, tensors);
-            let bound = set.bind(&gpu.context, case)?;
+            let set = Set::new(context, case, tensors);
+            let bound = set.bind(context, case)?;
             Ok((set, bound))
         };
         Ok(Self {
+            peer,
+            context,
             sets: (0..case.sets()).map(set).collect::<Result<_>>()?,
             case: case.clone(),
             gpu,
@@ -30,21 +42,23 @@ impl<'a> Ours<'a> {
     }
 
     fn submit(&self, set: usize) {
-        let context = &self.gpu.context;
-        let mut encoder = context.device().create_command_encoder(&Default::default());
+        let mut encoder = self
+            .context
+            .device()
+            .create_command_encoder(&Default::default());
         let (_, bound) = &self.sets[set];
         bound.record(&mut encoder);
-        context.queue().submit([encoder.finish()]);
+        self.context.queue().submit([encoder.finish()]);
     }
 }
 
 impl Contender for Ours<'_> {
     fn peer(&self) -> Peer {
-        Peer::Ours
+        self.peer
     }
 
     fn name(&self) -> &'static str {
-        "wgpu-norm"
+        "plan"
     }
 
     fn results(&self) -> Result<Vec<Vec<f32>>> {

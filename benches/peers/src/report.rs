@@ -3,6 +3,8 @@
 use crate::Result;
 use crate::case::{Case, Groups};
 use crate::gpu::Gpu;
+use crate::measure::Statistic;
+use crate::peer::Peer;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,6 +21,9 @@ pub struct Report {
     pub device: String,
     pub driver: String,
     pub date: String,
+    /// What was made of many times; medians where nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times: Option<String>,
     pub results: Vec<Entry>,
 }
 
@@ -35,14 +40,15 @@ pub struct Entry {
 }
 
 impl Report {
-    /// An empty one of today. `package` is the peer's name in the lock file.
-    pub fn new(peer: &str, package: &str, gpu: &Gpu) -> Self {
+    /// An empty one of today.
+    pub fn new(peer: Peer, gpu: &Gpu, statistic: Statistic) -> Self {
         Self {
-            peer: peer.to_owned(),
-            version: version(package).unwrap_or("unknown").to_owned(),
+            peer: peer.name().to_owned(),
+            version: version(peer.package()).unwrap_or("unknown").to_owned(),
             device: gpu.name(),
             driver: gpu.driver(),
             date: today(),
+            times: (statistic == Statistic::Least).then(|| "minima".to_owned()),
             results: Vec::new(),
         }
     }
@@ -52,7 +58,7 @@ impl Report {
             op: case.op.to_string(),
             shape: case.shape.to_string(),
             dtype: "f32".to_owned(),
-            data_format: (case.op.groups() == Groups::Channels).then(|| "NCX".to_owned()),
+            data_format: (case.op.groups() != Groups::Rows).then(|| "NCX".to_owned()),
             time_ms,
             variant: variant.to_owned(),
         });

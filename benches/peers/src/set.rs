@@ -7,9 +7,11 @@ use crate::tensors::{EPSILON, Tensors};
 use wgpu_norm::{
     BatchNormBackwardBuffers, BatchNormForwardBuffers, BatchNormForwardOperands,
     BatchNormInferenceBuffers, BatchNormOptions, Bound, BufferRange, DType, DataFormat,
-    GpuBatchNorm, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardBuffers,
-    LayerNormForwardBuffers, LayerNormForwardOperands, LayerNormOptions, RmsNormBackwardBuffers,
-    RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormOptions,
+    GpuBatchNorm, GpuContext, GpuGroupNorm, GpuInstanceNorm, GpuLayerNorm, GpuRmsNorm,
+    GroupNormBackwardBuffers, GroupNormForwardBuffers, GroupNormForwardOperands, GroupNormOptions,
+    InstanceNormOptions, LayerNormBackwardBuffers, LayerNormForwardBuffers,
+    LayerNormForwardOperands, LayerNormOptions, RmsNormBackwardBuffers, RmsNormForwardBuffers,
+    RmsNormForwardOperands, RmsNormOptions,
 };
 
 pub struct Set {
@@ -72,6 +74,22 @@ impl Set {
             };
             GpuRmsNorm::new(gpu, options)
         };
+        let group_norm = || {
+            let options = GroupNormOptions {
+                epsilon: EPSILON,
+                data_format: DataFormat::Ncx,
+                ..GroupNormOptions::new(case.channel_groups())
+            };
+            GpuGroupNorm::new(gpu, options)
+        };
+        let instance_norm = || {
+            let options = InstanceNormOptions {
+                epsilon: EPSILON,
+                data_format: DataFormat::Ncx,
+                ..InstanceNormOptions::default()
+            };
+            GpuInstanceNorm::new(gpu, options)
+        };
         let (src, diff_dst) = (self.src.range(), self.diff_dst.range());
         let (mean, variance) = (self.mean.range(), self.variance.range());
         let (gamma, beta) = (Some(self.gamma.range()), Some(self.beta.range()));
@@ -119,6 +137,26 @@ impl Set {
                     workspace: None,
                 },
             ),
+            Op::GroupNorm | Op::InstanceNorm => {
+                let plan = match case.op {
+                    Op::GroupNorm => group_norm()?.plan_backward(shape, TYPES, true)?,
+                    _ => instance_norm()?.plan_backward(shape, TYPES, true)?,
+                };
+                plan.bind(
+                    gpu,
+                    &GroupNormBackwardBuffers {
+                        src,
+                        diff_dst,
+                        mean,
+                        variance,
+                        gamma,
+                        diff_src: result,
+                        diff_gamma,
+                        diff_beta,
+                        workspace: None,
+                    },
+                )
+            }
             Op::BatchNormForward => {
                 let operands = BatchNormForwardOperands {
                     gamma: true,
@@ -195,6 +233,30 @@ impl Set {
                     },
                 )
             }
+            Op::GroupNormForward | Op::InstanceNormForward => {
+                #[allow(clippy::needless_update, reason = "the library may add operands")]
+                let operands = GroupNormForwardOperands {
+                    gamma: true,
+                    beta: true,
+                    ..GroupNormForwardOperands::default()
+                };
+                let plan = match case.op {
+                    Op::GroupNormForward => group_norm()?.plan_forward(shape, TYPES, operands)?,
+                    _ => instance_norm()?.plan_forward(shape, TYPES, operands)?,
+                };
+                plan.bind(
+                    gpu,
+                    &GroupNormForwardBuffers {
+                        src,
+                        gamma,
+                        beta,
+                        dst: result,
+                        mean,
+                        variance,
+                        workspace: None,
+                    },
+                )
+            }
         };
         Ok(bound?)
     }
@@ -202,9 +264,14 @@ impl Set {
     /// In the order of [`Results`](crate::tensors::Results).
     pub fn results(&self, op: Op) -> Vec<&Buffer> {
         match op {
-            Op::BatchNorm | Op::LayerNorm => vec![&self.result, &self.diff_gamma, &self.diff_beta],
+            Op::BatchNorm | Op::LayerNorm | Op::GroupNorm | Op::InstanceNorm => {
+                vec![&self.result, &self.diff_gamma, &self.diff_beta]
+            }
             Op::RmsNorm => vec![&self.result, &self.diff_gamma],
-            Op::BatchNormForward | Op::LayerNormForward => {
+            Op::BatchNormForward
+            | Op::LayerNormForward
+            | Op::GroupNormForward
+            | Op::InstanceNormForward => {
                 vec![&self.result, &self.mean, &self.variance]
             }
             Op::BatchNormInference => vec![&self.result],

@@ -1,12 +1,10 @@
 //! Measurements of all peers in one Markdown table.
 
 use crate::Result;
+use crate::peer::OURS;
 use crate::report::{Entry, Report};
 use std::fmt::Write as _;
 use std::path::Path;
-
-/// The peer that the others are compared with.
-const OURS: &str = "wgpu-norm";
 
 /// A column or a pair of them: all reports of one peer on one device.
 struct Column<'a> {
@@ -91,6 +89,22 @@ pub fn markdown(reports: &[Report]) -> Result<String> {
         text.push('\n');
     }
     text.push('\n');
+    for peer in &peers {
+        // Of peers in turns with this crate in two sizes, both ratios count.
+        let beside = peers.iter().filter(|beside| {
+            let is_ours = |column: &Column<'_>| column.title.starts_with(OURS);
+            is_ours(beside) && !is_ours(peer)
+        });
+        for beside in std::iter::once(&ours).chain(beside) {
+            write!(
+                text,
+                "* {} over {}, geometric means:",
+                peer.title, beside.title
+            )?;
+            text.push_str(&means(peer, beside, &rows(reports)));
+            text.push('\n');
+        }
+    }
     let columns = std::iter::once(&ours).chain(&peers);
     for report in columns.filter_map(|column| column.reports.first()) {
         let details = [
@@ -99,14 +113,31 @@ pub fn markdown(reports: &[Report]) -> Result<String> {
             &report.driver,
             &report.date,
         ];
-        writeln!(
-            text,
-            "* {}: {}",
-            report.peer,
-            details.map(String::as_str).join(", ")
-        )?;
+        let details = details.into_iter().chain(&report.times);
+        let details: Vec<&str> = details.map(String::as_str).collect();
+        writeln!(text, "* {}: {}", report.peer, details.join(", "))?;
     }
     Ok(text)
+}
+
+/// The mean ratio of each operator that both were timed with.
+fn means(peer: &Column<'_>, beside: &Column<'_>, rows: &[&Entry]) -> String {
+    let mut ratios: Vec<(&str, Vec<f64>)> = Vec::new();
+    for row in rows {
+        let (Some(time), Some(other)) = (peer.best(row), beside.best(row)) else {
+            continue;
+        };
+        let log = (time.time_ms / other.time_ms).ln();
+        match ratios.iter_mut().find(|(op, _)| *op == row.op) {
+            Some((_, logs)) => logs.push(log),
+            None => ratios.push((&row.op, vec![log])),
+        }
+    }
+    let means = ratios.iter().map(|(op, logs)| {
+        let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+        format!(" {op} {mean:.2}")
+    });
+    means.collect::<Vec<String>>().join(",")
 }
 
 /// The other peers, in the order of the files. One that ran on two devices has two columns.

@@ -9,8 +9,8 @@ pub struct Tensors {
     pub src: Vec<f32>,
     /// Empty for a forward pass.
     pub diff_dst: Vec<f32>,
-    /// Of each channel (batch norm) or row (layer and RMS norm), as are the variances: src's own. RMS norm has 0 for a
-    /// mean, and the mean of squares for a variance.
+    /// Of each channel (batch norm), row (layer and RMS norm) or group of a sample's channels, as are the variances: src's
+    /// own. RMS norm has 0 for a mean, and the mean of squares for a variance.
     pub mean: Vec<f32>,
     pub variance: Vec<f32>,
     /// Of each channel or column, as is beta, which RMS norm has not: 0.
@@ -22,8 +22,8 @@ pub struct Tensors {
 pub type Results = Vec<(&'static str, Vec<f32>)>;
 
 impl Tensors {
-    /// Numbers that look random and are the same everywhere.
-    pub fn new(case: &Case) -> Self {
+    /// Numbers that look random and are the same everywhere; those of src are between -0.5 and 1.5, with `mean` added.
+    pub fn new(case: &Case, mean: f32) -> Self {
         let mut state = 1_u64;
         let mut random = |count: usize, low: f32, high: f32| -> Vec<f32> {
             let mut next = || {
@@ -35,7 +35,7 @@ impl Tensors {
             (0..count).map(|_| low + (high - low) * next()).collect()
         };
         let [_, channels, _] = case.grid();
-        let src = random(case.elements(), -0.5, 1.5);
+        let src = random(case.elements(), mean - 0.5, mean + 1.5);
         let diff_dst = match case.op.is_gradient() {
             true => random(case.elements(), -1.0, 1.0),
             false => Vec::new(),

@@ -1,0 +1,50 @@
+//! Whose times they are.
+
+/// A library, as a column of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Peer {
+    Ours,
+    /// The same kernels with the sizes that a GPU is given.
+    #[cfg(feature = "meganeura")]
+    OursForGpus,
+    Burn,
+    #[cfg(feature = "meganeura")]
+    Meganeura,
+}
+
+/// What the others are compared with.
+pub const OURS: &str = "wgpu-norm";
+
+impl Peer {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ours => OURS,
+            #[cfg(feature = "meganeura")]
+            Self::OursForGpus => "wgpu-norm, sizes for GPUs",
+            // One build has one of them.
+            Self::Burn => match cfg!(feature = "fusion") {
+                true => "Burn (fusion)",
+                false => "Burn",
+            },
+            #[cfg(feature = "meganeura")]
+            Self::Meganeura => "Meganeura",
+        }
+    }
+
+    /// Its name in the lock file.
+    pub fn package(self) -> &'static str {
+        match self {
+            Self::Ours => "wgpu-norm",
+            #[cfg(feature = "meganeura")]
+            Self::OursForGpus => "wgpu-norm",
+            Self::Burn => "burn",
+            #[cfg(feature = "meganeura")]
+            Self::Meganeura => "meganeura",
+        }
+    }
+
+    /// Whether it is this crate, whatever the sizes.
+    pub fn is_ours(self) -> bool {
+        self.package() == Self::Ours.package()
+    }
+}
