@@ -65,12 +65,13 @@ def case_of(op, shape, dtype="f32", data_format="NCX"):
 
 
 def cases_of(report):
-    """A report's usual cases of these operators: batch statistics, both parameter gradients."""
+    """A report's usual cases of these operators: batch statistics, both parameter gradients, no activation."""
     return [
         case_of(row["op"].replace("-", "_"), shape_of(row["shape"]), row["dtype"], row["data_format"])
         for row in report["results"]
         if row["op"].replace("-", "_") in OPERATORS
         and (row["statistics"], row["param_grads"]) == ("batch", "both")
+        and row.get("activation", "none") == "none"
     ]
 
 

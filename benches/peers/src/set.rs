@@ -109,6 +109,9 @@ impl Set {
                     diff_beta,
                     sums: None,
                     workspace: None,
+                    beta: None,
+                    mask: None,
+                    diff_residual: None,
                 },
             ),
             Op::LayerNorm => layer_norm()?.plan_backward(shape, TYPES)?.bind(
@@ -154,6 +157,9 @@ impl Set {
                         diff_gamma,
                         diff_beta,
                         workspace: None,
+                        beta: None,
+                        mask: None,
+                        diff_residual: None,
                     },
                 )
             }
@@ -176,11 +182,13 @@ impl Set {
                         variance,
                         sums: None,
                         workspace: None,
+                        residual: None,
+                        mask: None,
                     },
                 )
             }
             Op::BatchNormInference => batch_norm()?
-                .plan_inference(shape, TYPES, true, true)?
+                .plan_inference(shape, TYPES, (true, true))?
                 .bind(
                     gpu,
                     &BatchNormInferenceBuffers {
@@ -191,6 +199,7 @@ impl Set {
                         beta,
                         dst: result,
                         workspace: None,
+                        residual: None,
                     },
                 ),
             Op::LayerNormForward => {
@@ -234,7 +243,6 @@ impl Set {
                 )
             }
             Op::GroupNormForward | Op::InstanceNormForward => {
-                #[allow(clippy::needless_update, reason = "the library may add operands")]
                 let operands = GroupNormForwardOperands {
                     gamma: true,
                     beta: true,
@@ -254,6 +262,8 @@ impl Set {
                         mean,
                         variance,
                         workspace: None,
+                        residual: None,
+                        mask: None,
                     },
                 )
             }
