@@ -13,17 +13,17 @@ fn column_of(first: u32, p: u32) -> u32 {
     return min(first + p * uniforms.threads_per_row, uniforms.end_vector - 1u);
 }
 
-// Where a column stands: the channel, and the element of its plane.
+// Where a column stands: the channel of its batch, and the element of its plane.
 struct Place {
     channel: u32,
     element: u32,
 }
 
 // Of a vector's first element.
-fn place_of(batch: u32, column: u32) -> Place {
-    let index = vector_elements * (batch * uniforms.width_vectors + column);
+fn place_of(column: u32) -> Place {
+    let index = vector_elements * column;
     let group = index / uniforms.inner;
-    return Place(group % uniforms.channels, index - group * uniforms.inner);
+    return Place(group % uniforms.row_channels, index - group * uniforms.inner);
 }
 
 fn next_place(place: Place) -> Place {
@@ -33,20 +33,21 @@ fn next_place(place: Place) -> Place {
         next.element = 0u;
         next.channel++;
     }
-    if next.channel == uniforms.channels {
+    if next.channel == uniforms.row_channels {
         next.channel = 0u;
     }
     return next;
 }
 
-// The channels of four columns from a place on, which moves behind them.
-fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
+// The channels of four columns of a batch from a place on, which moves behind them.
+fn four_channels(batch: u32, place: ptr<function, Place>) -> vec4<u32> {
     let first = *place;
     let second = next_place(first);
     let third = next_place(second);
     let fourth = next_place(third);
     *place = next_place(fourth);
-    return vec4(first.channel, second.channel, third.channel, fourth.channel);
+    let channels = vec4(first.channel, second.channel, third.channel, fourth.channel);
+    return vec4(batch * uniforms.row_channels) + channels;
 }
 
 // A row's first vector, relative to the window.
@@ -87,6 +88,7 @@ fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector) {
 }
 
 fn row_of(batch: u32, row: u32) -> u32 {
-    if general { return join_axes(batch, row); }
-    return row;
+    if !general { return row; }
+    if in_one_piece { return batch * uniforms.rows + row; }
+    return join_axes(batch, row);
 }
