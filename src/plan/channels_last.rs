@@ -519,8 +519,68 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{DType, Profile};
+    use crate::geometry::group_norm_layout;
+    use crate::kernels::{Body, Tensor};
+    use crate::{DType, DataFormat, Profile};
+
+    /// Samples of channels last, whose elements are whole vec4s, are rows of whole vectors; these are cut anywhere.
+    #[test]
+    fn batches_are_made_of_whole_rows() {
+        let profile = Profile {
+            max_binding: 1 << 20,
+            window_unit: 4096,
+            ..Profile::usual()
+        };
+        let planner = Planner {
+            body: Body::GroupGradient,
+            profile: &profile,
+            data: DType::F16,
+        };
+        for shape in [
+            [4, 224 * 224, 3],
+            [2, 36, 10],
+            [3, 8, 2],
+            [3, 1 << 20, 6],
+            [2, 100, 4096],
+        ] {
+            let layout = group_norm_layout(&shape, DataFormat::Nxc, 1)
+                .unwrap()
+                .layout;
+            let columns = planner.columns(&layout, 64);
+            let width = columns.width();
+            assert!(
+                width.is_multiple_of(u64::from(columns.channels)),
+                "{shape:?}"
+            );
+            let sample = columns.rows * width;
+            assert_eq!(sample, (shape[1] * shape[2]) as u64, "{shape:?}");
+            assert_eq!(columns.batches, shape[0] as u64, "{shape:?}");
+            let src = Requirement {
+                tensor: Tensor::Src,
+                dtype: DType::F16,
+                elements: layout.grid.elements(),
+            };
+            let split = planner.split_columns(&layout, &src);
+            let all = 0..split.rounds.splits;
+            let shares = planner
+                .shares(&layout, &src, &columns, split.tile_rows, all)
+                .unwrap();
+            let mut tile = 0;
+            for share in &shares {
+                assert_eq!(share.tiles.start, tile);
+                tile = share.tiles.end;
+            }
+            let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+            assert_eq!(
+                tile,
+                columns.batches * split.rounds.splits * column_tiles,
+                "{shape:?}"
+            );
+            assert_eq!(shares.len() > 1, src.bytes() > profile.max_binding);
+        }
+    }
 
     #[test]
     fn rows_are_no_wider_than_the_tensor() {
