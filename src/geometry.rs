@@ -54,8 +54,9 @@ impl From<Grid> for Layout {
 }
 
 /// Axes in any order: the leading ones, kept by the parameters or reduced, and then `width` elements of
-/// the last one. If that is kept, `width` is a multiple of 4 and divides the channels; if it is reduced,
-/// or folded into the leading axes with a width of 1, the grid's `inner` is the width.
+/// the last one. If that is kept, `width` divides the channels and is a multiple of 4, or else the elements of a batch
+/// are one and in one piece; if it is reduced, or folded into the leading axes with a width of 1, the grid's `inner` is
+/// the width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GeneralAxes {
     pub sizes: [u32; MAX_RANK],
@@ -145,6 +146,11 @@ fn general_layout(groups: &[(u32, bool)]) -> Result<Layout, Error> {
     let (width, keeps_last, leading) = match groups {
         [leading @ .., (last, false)] => (*last, false, leading),
         [leading @ .., (last, true)] if last.is_multiple_of(4) => (*last, true, leading),
+        [(_, true), (rows, false), (last, true)]
+            if (u64::from(*rows) * u64::from(*last)).is_multiple_of(4) =>
+        {
+            (*last, true, groups.split_at(2).0)
+        }
         _ => (1, false, groups),
     };
     let mut general = GeneralAxes {
@@ -368,6 +374,9 @@ mod tests {
         let (folded, axes) = general(&[2, 3, 8], &[2, 1, 8]);
         assert_eq!(folded, grid(3, 16, 1));
         assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 8, true));
+        let (folded, axes) = general(&[2, 12, 5], &[2, 1, 5]);
+        assert_eq!(folded, grid(12, 10, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 5, true));
         let (folded, axes) = general(&[2, 3, 5], &[2, 1, 5]);
         assert_eq!(folded, grid(3, 10, 1));
         assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b101, 1, false));

@@ -13,9 +13,14 @@ fn column_of(first: u32, p: u32) -> u32 {
     return min(first + p * uniforms.threads_per_row, uniforms.end_vector - 1u);
 }
 
-// Where a vector's first element stands.
-fn place_of(batch: u32, column: u32) -> Place {
-    return place_at(vector_elements * (batch * uniforms.width_vectors + column));
+// Where a vector's first element stands in its batch.
+fn place_of(column: u32) -> Place {
+    return place_at(vector_elements * column);
+}
+
+// The channels of four columns of a batch from a place on, which moves behind them.
+fn channels_of(batch: u32, place: ptr<function, Place>) -> vec4<u32> {
+    return vec4(batch * uniforms.row_channels) + four_channels(place);
 }
 
 // A row's first vector, relative to the window.
@@ -60,6 +65,7 @@ fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector, second: Vecto
 }
 
 fn row_of(batch: u32, row: u32) -> u32 {
-    if general { return join_axes(batch, row); }
-    return row;
+    if !general { return row; }
+    if in_one_piece { return batch * uniforms.rows + row; }
+    return join_axes(batch, row);
 }

@@ -1,4 +1,5 @@
-// Where an element stands in a tensor, or a column in a row: the channel, and the element of its plane of `inner` elements.
+// Where an element stands in a tensor, or a column in a row, along which `row_channels` channels alternate: the channel, and
+// the element of its plane of `inner` elements.
 
 struct Place {
     channel: u32,
@@ -7,7 +8,7 @@ struct Place {
 
 fn place_at(index: u32) -> Place {
     let group = index / uniforms.inner;
-    return Place(group % uniforms.channels, index - group * uniforms.inner);
+    return Place(group % uniforms.row_channels, index - group * uniforms.inner);
 }
 
 fn next_place(place: Place) -> Place {
@@ -17,7 +18,7 @@ fn next_place(place: Place) -> Place {
         next.element = 0u;
         next.channel++;
     }
-    if next.channel == uniforms.channels {
+    if next.channel == uniforms.row_channels {
         next.channel = 0u;
     }
     return next;

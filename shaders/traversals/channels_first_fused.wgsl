@@ -74,15 +74,15 @@ fn channels_first_fused(
     }
 
     if of_groups {
-        let i = min(local, uniforms.block - 1u);
-        let own = totals[i];
-        let group_start = i - i % uniforms.group_channels;
         var total = Record();
-        for (var k = 0u; k < uniforms.group_channels; k++) {
-            total = merge_records(total, in_group(group_start + k));
+        if local < uniforms.block {
+            let group_start = local - local % uniforms.group_channels;
+            for (var k = 0u; k < uniforms.group_channels; k++) {
+                total = merge_records(total, in_group(group_start + k));
+            }
         }
         if local < present {
-            store_workspace(uniforms.sums + first + local, words_of_record(own));
+            store_workspace(uniforms.sums + first + local, words_of_record(totals[local]));
         }
         workgroupBarrier();
         if local < uniforms.block {

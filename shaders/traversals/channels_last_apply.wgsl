@@ -31,9 +31,9 @@ fn channels_last_apply(
 
     var cells: array<array<Cell, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
-        var place = place_of(batch, column_of(first, p));
+        var place = place_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
-            let channels = four_channels(&place);
+            let channels = channels_of(batch, &place);
             var cell = cell_of(load_records(vec4(uniforms.stats) + channels));
             if batch_statistics { cell = combine(cell, load_records(vec4(uniforms.means) + channels)); }
             cells[p][k] = cell;

@@ -9,8 +9,10 @@
 // * or, if `paired`, two columns to a record, from workspace[partials + split · width / 2] on;
 // * or, if `by_channel`, where a workgroup owns whole rows, a channel's columns added up, to
 //   workspace[partials + split · channels + c].
-// With `general` axes a row is as wide as the last axis, which is kept. A batch is an index over the other kept axes;
-// its rows are the indices over the reduced axes. Partial sums are at split · channels + batch · width + j.
+// With `general` axes the last axis is kept: `row_channels` channels. A batch is an index over the other kept axes; its
+// indices over the reduced axes are rows, or, if `in_one_piece`, read as rows like those of a tensor by itself, made
+// of whole rows. Column j, of index k = j / row_channels of the row, has its partial sum at
+// (split · repeats + k) · channels + batch · row_channels + j mod row_channels.
 // With constant statistics the gradient does not wait for the sums: diff_src = gamma · r · diff_dst is
 // written on the way.
 //
@@ -38,9 +40,9 @@ fn channels_last_reduce(
     var cells: array<array<Cell, vector_vec4s>, column_vectors>;
     var sums: array<array<Sums, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
-        var place = place_of(batch, column_of(first, p));
+        var place = place_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
-            cells[p][k] = cell_of(load_records(vec4(uniforms.stats) + four_channels(&place)));
+            cells[p][k] = cell_of(load_records(vec4(uniforms.stats) + channels_of(batch, &place)));
             sums[p][k] = Sums();
         }
     }
@@ -90,11 +92,7 @@ fn channels_last_reduce(
         for (var k = 0u; k < vector_vec4s; k++) {
             sums[p][k] = sum_of_thread_rows(local, sums[p][k]);
             if !by_channel && thread_row == 0u && column < uniforms.end_vector {
-                var to = vector_elements * (split * uniforms.width_vectors + column);
-                if general {
-                    to = split * uniforms.channels + vector_elements * (batch * uniforms.width_vectors + column);
-                }
-                store_columns(to + 4u * k, sums[p][k]);
+                store_columns(batch, split, vector_elements * column + 4u * k, sums[p][k]);
             }
         }
     }
@@ -109,8 +107,8 @@ fn channels_last_reduce(
         }
     }
     workgroupBarrier();
-    let row_length = uniforms.channels * uniforms.inner;
-    for (var channel = local; channel < uniforms.channels; channel += workgroup_size) {
+    let row_length = uniforms.row_channels * uniforms.inner;
+    for (var channel = local; channel < uniforms.row_channels; channel += workgroup_size) {
         var total = Record();
         let width = vector_elements * uniforms.width_vectors;
         for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row_length) {
@@ -118,17 +116,26 @@ fn channels_last_reduce(
                 total = merge_records(total, record_of(shared_sums[j / 4u], j % 4u));
             }
         }
-        store_workspace(uniforms.partials + split * uniforms.channels + channel, words_of_record(total));
+        let to = split * uniforms.channels + batch * uniforms.row_channels + channel;
+        store_workspace(uniforms.partials + to, words_of_record(total));
     }
 }
 
-// Writes the sums of four columns, the first of which is number `to` of all splits'.
-fn store_columns(to: u32, sums: Sums) {
+// Writes the sums of four columns from column j on.
+fn store_columns(batch: u32, split: u32, j: u32, sums: Sums) {
     if paired {
-        store_paired(uniforms.partials, to, sums);
+        store_paired(uniforms.partials, number_of(batch, split, j), sums);
         return;
     }
     for (var i = 0u; i < 4u; i++) {
-        store_workspace(uniforms.partials + to + i, words_of_record(record_of(sums, i)));
+        store_workspace(uniforms.partials + number_of(batch, split, j + i), words_of_record(record_of(sums, i)));
     }
+}
+
+// A column's number among those of all splits.
+fn number_of(batch: u32, split: u32, j: u32) -> u32 {
+    let width = vector_elements * uniforms.width_vectors;
+    if !general { return split * width + j; }
+    let index = split * (width / uniforms.row_channels) + j / uniforms.row_channels;
+    return index * uniforms.channels + batch * uniforms.row_channels + j % uniforms.row_channels;
 }

@@ -69,7 +69,7 @@ fn channels_of(index: u32) -> vec4<u32> {
     }
     var place = place_at(index);
     let channels = four_channels(&place);
-    if sampled { return channels + elements / vec4(uniforms.sample) * vec4(uniforms.channels); }
+    if sampled { return channels + elements / vec4(uniforms.sample) * vec4(uniforms.row_channels); }
     return channels;
 }
 

@@ -67,8 +67,8 @@ impl GroupNormOptions {
 /// variance as given, and never recomputes them. NaN and infinities in a group stay in that group, but for the
 /// parameter gradients of its channels.
 ///
-/// A tensor of [`DataFormat::Nxc`] must fit one storage binding where C is no multiple of 4 and there are several samples
-/// of several elements a channel; any other tensor may be larger.
+/// A tensor of [`DataFormat::Nxc`] must fit one storage binding, and takes long, where the elements of a sample are no
+/// multiple of 4 and there are several samples of several elements a channel; any other tensor may be larger.
 ///
 /// ```
 /// # pollster::block_on(async {

@@ -9,6 +9,7 @@ constants! {
         column_vectors: u32,
         vector_vec4s: u32,
         general: bool,
+        in_one_piece: bool,
         complete: bool,
         whole: bool,
         batch_statistics: bool,

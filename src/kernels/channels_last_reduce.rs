@@ -8,7 +8,10 @@ constants! {
     struct ChannelsLastReduce {
         column_vectors: u32,
         vector_vec4s: u32,
+        /// There are batches.
         general: bool,
+        /// The rows of all batches follow each other.
+        in_one_piece: bool,
         /// The last row is complete.
         complete: bool,
         /// The tensor ends with a vector.
@@ -43,9 +46,9 @@ impl Describe for ChannelsLastReduce {
         let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * cells);
         let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
         let by_channel = u64::from(self.by_channel) * {
-            let row = (u64::from(tiles.channels) * u64::from(tiles.inner)).max(1);
+            let row = (u64::from(tiles.row_channels) * u64::from(tiles.inner)).max(1);
             let width = 4 * vec4s * u64::from(tiles.width_vectors);
-            let channels = u64::from(tiles.channels).div_ceil(workgroup_size);
+            let channels = u64::from(tiles.row_channels).div_ceil(workgroup_size);
             of_vectors + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
         };
         cells + blocks + rows * (1 + of_vectors) + sums + by_channel

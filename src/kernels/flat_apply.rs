@@ -16,7 +16,8 @@ constants! {
 
 uniforms! {
     struct FlatApplyUniforms {
-        channels: u32,
+        /// Channels that alternate: those of a sample, if it is `sampled`.
+        row_channels: u32,
         /// Elements of a plane; with general axes of a row.
         inner: u32,
         /// Elements of a sample.

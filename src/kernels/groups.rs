@@ -88,6 +88,8 @@ uniforms! {
     /// Tiles of columns.
     struct ColumnTiles {
         channels: u32,
+        /// Channels that alternate along a row: those of a batch.
+        row_channels: u32,
         inner: u32,
         width_vectors: u32,
         /// Rows of a tile, and all.

@@ -60,7 +60,8 @@ impl Planner<'_> {
         };
         let divided = |workgroup_size, planes_at_once| {
             let side = u64::from(workgroup_size / (threads_per_plane * planes_at_once));
-            let channels = div_ceil(side, fewest).max(1) * fewest;
+            // No more than there are invocations, but at least the fewest.
+            let channels = (side / fewest).max(1) * fewest;
             let fits = |channels, most| channels * grid.count() <= u64::from(most);
             let whole = fits(channels, tuning.fused_block);
             Block {
@@ -158,7 +159,8 @@ impl Planner<'_> {
             return Some(format!("{bound} bytes do not fit one binding"));
         }
         let most = u64::from(block.workgroup_size);
-        if self.body.of_groups() && block.channels > most.min(MAX_SERIAL) {
+        let adds = u64::from(group_channels);
+        if self.body.of_groups() && (block.channels > most || adds > MAX_SERIAL) {
             return Some(format!(
                 "groups of {group_channels} channels are too large for a workgroup"
             ));
@@ -362,6 +364,54 @@ mod tests {
         }
         assert!(wide > 1000);
     }
+
+    /// Blocks are whole groups, of channels that a workgroup keeps and an invocation adds up.
+    #[test]
+    fn groups_are_refused_for_their_own_channels_alone() {
+        let mut fused = 0;
+        for tuning in [Tuning::GPU, Tuning::SOFTWARE] {
+            let profile = Profile {
+                tuning,
+                ..Profile::usual()
+            };
+            let planner = Planner {
+                ending: crate::kernels::Ending::default(),
+                body: crate::kernels::Body::GroupGradient,
+                profile: &profile,
+                data: DType::F32,
+            };
+            let widest = u64::from(planner.workgroup(tuning.fused_workgroup));
+            for (group_channels, inner) in
+                (1..=200).flat_map(|group| (1..=40).map(move |inner| (group, inner)))
+            {
+                let grid = Grid {
+                    outer: 1,
+                    channels: 4096 * group_channels,
+                    inner,
+                };
+                let src = Requirement {
+                    tensor: Tensor::Src,
+                    dtype: DType::F32,
+                    elements: grid.elements(),
+                };
+                let what = format!("{grid:?} of {group_channels}, {tuning:?}");
+                let block = planner.block(&grid, group_channels);
+                let group = u64::from(group_channels);
+                assert!(block.channels.is_multiple_of(group), "{what}");
+                let refusal = planner.channels_first_fused_refusal(&grid, group_channels, &src);
+                // Four of these begin with a vec4, however long planes are.
+                if 4 * group <= widest && group <= MAX_SERIAL {
+                    fused += 1;
+                    assert_eq!(refusal, None, "{what}");
+                }
+                if group > MAX_SERIAL {
+                    assert!(refusal.is_some(), "{what}");
+                }
+            }
+        }
+        assert!(fused > 1000);
+    }
+
     #[test]
     fn short_planes_are_fused_where_each_is_a_channel() {
         for tuning in [Tuning::GPU, Tuning::SOFTWARE] {

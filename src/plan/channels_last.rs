@@ -28,6 +28,10 @@ struct Columns {
     rows: u64,
     /// Kept indices over general leading axes: the rows are walked once for each.
     batches: u64,
+    /// Channels of a batch.
+    channels: u32,
+    /// Whether the rows of all batches follow each other.
+    in_one_piece: bool,
     threads_per_row: u64,
     /// Vec4s of a vector.
     vector_vec4s: u64,
@@ -127,6 +131,7 @@ impl Share {
     ) -> ColumnTiles {
         ColumnTiles {
             channels: layout.grid.channels,
+            row_channels: columns.channels,
             inner: layout.grid.inner,
             width_vectors: word(columns.width_vectors),
             tile_rows: word(blocks.rows),
@@ -156,19 +161,26 @@ impl Planner<'_> {
             true => (threads_per_row / vector_vec4s).max(1),
             false => threads_per_row,
         };
-        let grid = &layout.grid;
+        let mut grid = layout.grid;
+        let mut batches = 1;
         if let Some(general) = &layout.general {
-            let width = u64::from(general.width).max(4);
-            let vector_vec4s = u64::from(self.vector_vec4s(width));
-            return Columns {
-                rows: u64::from(grid.outer),
-                batches: u64::from(grid.channels) / width,
-                ..self.divide(
-                    width / (4 * vector_vec4s),
-                    vector_vec4s,
-                    beside(vector_vec4s),
-                )
-            };
+            let width = general.width.max(1);
+            batches = u64::from(grid.channels / width);
+            grid.channels = width;
+            if !general.batches_in_one_piece() {
+                let width = u64::from(width);
+                let vector_vec4s = u64::from(self.vector_vec4s(width));
+                return Columns {
+                    rows: u64::from(grid.outer),
+                    batches,
+                    channels: grid.channels,
+                    ..self.divide(
+                        width / (4 * vector_vec4s),
+                        vector_vec4s,
+                        beside(vector_vec4s),
+                    )
+                };
+            }
         }
         let vector_vec4s = u64::from(self.vector_vec4s(grid.elements()));
         let threads_per_row = beside(vector_vec4s);
@@ -186,12 +198,19 @@ impl Planner<'_> {
             width as f64 / (div_ceil(width, threads_per_row) * threads_per_row) as f64
         };
         let busier = |best, more| if busy(more) > busy(best) { more } else { best };
-        let repeats = whole_vectors * (1..=most.min(threads_per_row)).fold(1, busier);
+        // Behind a batch's last row the next one begins.
+        let fits =
+            |more: &u64| batches == 1 || u64::from(grid.outer).is_multiple_of(whole_vectors * more);
+        let all = (1..=most.min(threads_per_row)).filter(fits);
+        let repeats = whole_vectors * all.fold(1, busier);
         let repeats = repeats.min(u64::from(grid.outer).max(1));
         let width = outer_elements * repeats;
         Columns {
             repeats,
             rows: div_ceil(grid.elements(), width),
+            batches,
+            channels: grid.channels,
+            in_one_piece: true,
             ..self.divide(div_ceil(width, vector), vector_vec4s, threads_per_row)
         }
     }
@@ -212,6 +231,8 @@ impl Planner<'_> {
             width_vectors,
             rows: 0,
             batches: 1,
+            channels: 0,
+            in_one_piece: false,
             threads_per_row,
             vector_vec4s,
             column_vectors: div_ceil(width_vectors, threads_per_row * tiles),
@@ -231,8 +252,7 @@ impl Planner<'_> {
         let of_channel = columns.repeats * u64::from(layout.grid.inner);
         let workgroup = u64::from(workgroup_size);
         let whole_rows = columns.tile().min(self.segment(&layout.grid, columns));
-        layout.general.is_none()
-            && columns.width_vectors <= whole_rows
+        columns.width_vectors <= whole_rows
             && columns.width_vectors * columns.vector_vec4s <= workgroup
             && columns.threads_per_row < workgroup
             && (2..=MAX_SERIAL).contains(&of_channel)
@@ -248,17 +268,23 @@ impl Planner<'_> {
         blocks: Range<u64>,
     ) -> Result<Vec<Share>, Error> {
         let grid = &layout.grid;
-        if let Some(general) = &layout.general {
+        if layout.general.is_some() {
             let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+            let row_blocks = div_ceil(columns.rows, block);
+            let all = columns.batches * row_blocks;
             // Nothing can be cut where the rows of a batch are not in one piece.
-            let units = match general.batches_in_one_piece() {
-                true => columns.batches,
-                false => 1,
+            let (units, unit_tiles) = match columns.in_one_piece {
+                true => (all, column_tiles),
+                false => (1, all * column_tiles),
             };
-            let unit_elements = grid.elements() / units.max(1);
-            let unit_tiles =
-                columns.batches / units.max(1) * div_ceil(columns.rows, block) * column_tiles;
-            let cut = windows(self.profile, tensor, 0..units, |unit| unit * unit_elements)?;
+            let start = |unit: u64| match unit == units {
+                true => grid.elements(),
+                false => {
+                    let row = unit / row_blocks.max(1) * columns.rows;
+                    (row + unit % row_blocks.max(1) * block) * columns.width()
+                }
+            };
+            let cut = windows(self.profile, tensor, 0..units, start)?;
             let shares = cut.into_iter().map(|window| Share {
                 tiles: window.units.start * unit_tiles..window.units.end * unit_tiles,
                 vectors: 0..columns.width_vectors,
@@ -332,9 +358,9 @@ impl Planner<'_> {
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
         let room = self.partial_records(src, channels);
-        let held = |unit: u64| match layout.general {
-            Some(_) => u64::MAX,
-            None => (unit / columns.width()).max(1),
+        let held = |unit: u64| match columns.in_one_piece {
+            false => u64::MAX,
+            true => (unit / columns.width()).max(1),
         };
         let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.tile)))
@@ -401,6 +427,7 @@ impl Planner<'_> {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
             general: layout.general.is_some(),
+            in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
             whole: columns.whole(layout),
             add_thread_rows: split.thread_rows > 1,
@@ -458,6 +485,7 @@ impl Planner<'_> {
             column_vectors: word(columns.column_vectors),
             vector_vec4s: word(columns.vector_vec4s),
             general: layout.general.is_some(),
+            in_one_piece: columns.in_one_piece,
             complete: columns.complete(layout),
             whole: columns.whole(layout),
             batch_statistics: applied.means.is_some(),
@@ -490,8 +518,69 @@ impl Planner<'_> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{DType, Profile};
+    use crate::geometry::group_norm_layout;
+    use crate::kernels::{Body, Tensor};
+    use crate::{DType, DataFormat, Profile};
+
+    /// Samples of channels last, whose elements are whole vec4s, are rows of whole vectors; these are cut anywhere.
+    #[test]
+    fn batches_are_made_of_whole_rows() {
+        let profile = Profile {
+            max_binding: 1 << 20,
+            window_unit: 4096,
+            ..Profile::usual()
+        };
+        let planner = Planner {
+            ending: crate::kernels::Ending::default(),
+            body: Body::GroupGradient,
+            profile: &profile,
+            data: DType::F16,
+        };
+        for shape in [
+            [4, 224 * 224, 3],
+            [2, 36, 10],
+            [3, 8, 2],
+            [3, 1 << 20, 6],
+            [2, 100, 4096],
+        ] {
+            let layout = group_norm_layout(&shape, DataFormat::Nxc, 1)
+                .unwrap()
+                .layout;
+            let columns = planner.columns(&layout, 64);
+            let width = columns.width();
+            assert!(
+                width.is_multiple_of(u64::from(columns.channels)),
+                "{shape:?}"
+            );
+            let sample = columns.rows * width;
+            assert_eq!(sample, (shape[1] * shape[2]) as u64, "{shape:?}");
+            assert_eq!(columns.batches, shape[0] as u64, "{shape:?}");
+            let src = Requirement {
+                tensor: Tensor::Src,
+                dtype: DType::F16,
+                elements: layout.grid.elements(),
+            };
+            let split = planner.split_columns(&layout, &src);
+            let all = 0..split.rounds.splits;
+            let shares = planner
+                .shares(&layout, &src, &columns, split.tile_rows, all)
+                .unwrap();
+            let mut tile = 0;
+            for share in &shares {
+                assert_eq!(share.tiles.start, tile);
+                tile = share.tiles.end;
+            }
+            let column_tiles = div_ceil(columns.width_vectors, columns.tile());
+            assert_eq!(
+                tile,
+                columns.batches * split.rounds.splits * column_tiles,
+                "{shape:?}"
+            );
+            assert_eq!(shares.len() > 1, src.bytes() > profile.max_binding);
+        }
+    }
 
     #[test]
     fn rows_are_no_wider_than_the_tensor() {

@@ -31,7 +31,7 @@ impl Planner<'_> {
         let unit = tile.max(MASK_UNIT);
         let units = div_ceil(grid.elements(), unit);
         let tiles = div_ceil(grid.elements(), tile);
-        let (kernel, channels, inner) = match (samples, &layout.general) {
+        let (kernel, row_channels, inner) = match (samples, &layout.general) {
             (Some(samples), _) => (
                 FlatApply {
                     general: false,
@@ -73,7 +73,7 @@ impl Planner<'_> {
                     workgroup_size,
                     applied.bindings(tensors, &window),
                     &FlatApplyUniforms {
-                        channels,
+                        row_channels,
                         inner,
                         sample: samples.map_or(0, |samples| word(samples.elements)),
                         range: window.tile_range(&tensors.src, first..end, workgroups),

@@ -263,6 +263,7 @@ group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,7x12x9/groups_3,3
 group_norm_{backward,forward}/2x6x27/groups_2/ncx/f32/fused_channels_first/gpu
 group_norm_{backward,forward}/{5x6x12/groups_3,3x10x9/groups_5}/ncx/{f16,bf16-bf16-f32,f64}/fused_channels_first
 group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7}/nxc/f32/general/{gpu,tiny}
+group_norm_{backward,forward}/{3x52x3/groups_1/f32/gpu,3x52x3/groups_1/f32/tiny,2x36x10/groups_5/f32/software,2x24x6/groups_2/bf16}/nxc/general
 group_norm_{backward,forward}/{3x20x12/groups_4,2x9x6/groups_2,3x7x5/groups_5}/nxc/{f16-f32,bf16}/general
 group_norm_{backward,forward}/{1x70x12/groups_3,1x61x6/groups_2,3x1x12/groups_4}/nxc/f32/channels_last
 group_norm_{backward,forward}/{3x12/groups_4,2x5/groups_1}/ncx/f32
@@ -283,7 +284,8 @@ group_norm_backward/4x6x50/ncx/groups_3/f32/{tiny_variance,large_mean}
 group_norm_{backward,forward}/{2x2x300001/groups_1/equal,1x5000x3/groups_1/equal,3000x8x4/groups_4}/ncx/f32/channels_first
 group_norm_{backward,forward}/6x32x729/ncx/groups_4/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 group_norm_{backward,forward}/40x12x200/ncx/groups_6/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=65536
-group_norm_{backward,forward}/9x300x32/nxc/groups_4/f32/general/software/max_workgroups=255/windows=65536
+group_norm_{backward,forward}/9x300x32/nxc/groups_4/f32/general/software/window_unit=4096,max_workgroups=255/windows=65536
+group_norm_{backward,forward}/3x3000x6/nxc/groups_2/f32/general/software/window_unit=4096,max_workgroups=255/windows=65536
 group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc,3x5x6/nxc}/groups_3/f32/{nan,infinite}
 group_norm_{backward,forward}/{5x6x27/ncx,3x9x12/nxc}/groups_2/f32/{repeats,checked}
 group_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/{ncx,nxc}/f32
@@ -449,7 +451,7 @@ batch_norm_forward/{5x27x33,3001x5,70x132}/nxc/running/{f32,bf16-f32}/{repeats,c
 # Group norm: shapes of every kind, types, choices.
 group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_2,2x12x517/groups_3,9x30x1/groups_5,5x12x3/groups_12,1x1x1/groups_1}/ncx/{f32,f16,f16-f16-f32,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}
 group_norm_{backward,forward}/{3x8x40/groups_4,2x6x27/groups_3,7x12x9/groups_3,3x4x91/groups_1,5x7x31/groups_7,9x15x6/groups_5}/ncx/{f32,f16,f16-f16-f32,bf16-f32,f64}/fused_channels_first/{gpu,software}
-group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7,5x9x12/groups_1,3x7x5/groups_5,2x30x6/groups_3}/nxc/{f32,f16,f16-f16-f32,bf16-f32,f64}/general/{gpu,software,tiny}
+group_norm_{backward,forward}/{3x50x8/groups_2,2x37x28/groups_7,5x9x12/groups_1,3x7x5/groups_5,2x30x6/groups_3,4x400x3/groups_1,2x36x20/groups_4}/nxc/{f32,f16,f16-f16-f32,bf16-f32,f64}/general/{gpu,software,tiny}
 group_norm_{backward,forward}/{1x70x12/groups_3,1x61x6/groups_2,3x1x12/groups_4}/nxc/{f32,f16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
 group_norm_inference/{3x8x40/groups_2/ncx,2x6x27/groups_3/ncx,2x37x28/groups_7/nxc,3x7x5/groups_5/nxc}/{,no_gamma}/{,no_beta}/{f32,f16,bf16-bf16-f32,f64}{,/max_storage_buffers=4}
 instance_norm_{backward,forward}/{3x5x27,4x8x40,2x3x16x17,9x4x1}/ncx/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{gpu,software}
@@ -464,7 +466,8 @@ group_norm_{backward,forward}/{3x9x6,3x9x12}/nxc/groups_2/{f32,f16,bf16-f32,f64}
 group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc/general,4x51x6/nxc/general}/groups_3/{f32,f64}/{tiny_variance,large_mean,huge_mean,vast,equal}
 group_norm_{backward,forward}/{1x300000x3,1x20000x64,2x40x60001}/ncx/groups_1/f32/equal/{gpu,software}
 group_norm_{backward,forward}/{6x32x729,2x4x30003,500x8x40}/ncx/groups_4/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
-group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{f32,f64}/general/software/windows=131072
+group_norm_{backward,forward}/{9x300x32,40x70x12,3x3000x32}/nxc/groups_4/{f32,f64}/general/software/window_unit=4096/windows=131072
+group_norm_{backward,forward}/3x40000x6/nxc/groups_2/{f32,f64}/general/software/window_unit=16384/windows=524288
 group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{nan,infinite}
 group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite}
 group_norm_{backward,forward}/{2x64x400/ncx,3x200x64/nxc,3x201x6/nxc}/groups_2/{f32,f16}/{repeats,checked}
