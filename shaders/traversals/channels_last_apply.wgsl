@@ -12,7 +12,7 @@
 // diff_residual; or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
 //
-// Needs: tiles, threads, body, records, vectors, places, channels_last.
+// Needs: tiles, threads, body, records, vectors, channels_last.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_apply(

@@ -20,7 +20,7 @@
 // (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward), and n out if diff_src is bound.
 //
-// Needs: tiles, threads, body, records, vectors, places, channels_last, thread_rows_sum, paired_sums.
+// Needs: tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums.
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(
