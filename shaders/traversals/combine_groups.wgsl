@@ -1,11 +1,12 @@
 // Puts the sums of channels together that share statistics: groups of `group_channels` channels, side by side, of all
-// samples. For the elementwise pass it writes what a channel c needs of its group:
-// of a gradient workspace[means + c] = (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and
-// b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
-// of a forward pass workspace[means + c] = (shift, δ, r · gamma, beta), where the statistics are the group's.
+// samples. The sums of channel c are workspace[sums + c]. Their place takes, for the elementwise pass, what the channel
+// needs of its group:
+// of a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means of
+// gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
+// of a forward pass (shift, δ, r · gamma, beta), where the statistics are the group's.
 //
-// `threads` invocations, a constant of the text and a power of two, share four groups. The sums of channel c are
-// workspace[sums + c]; the gradient's cell is workspace[stats + c].
+// `threads` invocations, a constant of the text and a power of two, share four groups. The gradient's cell is
+// workspace[stats + c].
 //
 // Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass read; workspace read and written.
 // Moves a record of each channel in, of a gradient two, and one out.
@@ -48,6 +49,7 @@ fn combine_groups(
             }
             workgroupBarrier();
         }
+        storageBarrier(); // all sums were read before others take their place
         total = shared_sums[local - local % threads];
     }
     if 4u * vec4_index >= uniforms.groups { return; }
@@ -57,7 +59,7 @@ fn combine_groups(
         let channel = first + vec4(k);
         let words = derived_of_group(cell_at(channel), own_sums(channel), total, scalars());
         for (var i = 0u; i < count; i++) {
-            store_workspace(uniforms.means + channel[i], real4(words.x[i], words.y[i], words.z[i], words.w[i]));
+            store_workspace(uniforms.sums + channel[i], real4(words.x[i], words.y[i], words.z[i], words.w[i]));
         }
     }
 }

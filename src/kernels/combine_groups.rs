@@ -20,10 +20,9 @@ uniforms! {
         parameters: u32,
         /// Workgroups along x.
         grid_width: u32,
-        /// Where the channels' cells, their sums and the records to write begin in the workspace.
+        /// Where the channels' cells, and their sums, begin in the workspace.
         stats: u32,
         sums: u32,
-        means: u32,
         scalars: Scalars,
     }
 }

@@ -24,9 +24,8 @@ pub(super) fn group_sizes(groups: &Groups) -> GroupSizes {
 pub(super) struct Cells {
     /// What is known before the sums.
     pub stats: Part,
+    /// The sums; then in their place what the elementwise pass needs of the groups'.
     pub sums: Part,
-    /// What the elementwise pass needs of the groups' sums.
-    pub means: Part,
 }
 
 impl Planner<'_> {
@@ -89,7 +88,6 @@ impl Planner<'_> {
                 grid_width: workgroups[0],
                 stats: cells.stats.first,
                 sums: cells.sums.first,
-                means: cells.means.first,
                 scalars,
             },
             workgroups,

@@ -196,12 +196,8 @@ impl Planner<'_> {
         let layout = &groups.layout;
         let planes = walks_planes(algorithm, layout);
         let given = !self.body.statistics().is_empty();
-        let stats = workspace.reserve(groups.cells.into())?;
-        // Where nothing is known before, there is no record to complete.
-        let means = match given {
-            true => workspace.reserve(groups.cells.into())?,
-            false => stats,
-        };
+        // Where nothing is known before the sums, no kernel needs a record of it: any place will do.
+        let stats = workspace.reserve(if given { groups.cells.into() } else { 0 })?;
         let mut dispatches = match given {
             true => self.pack_groups(groups, tensors, problem.epsilon, stats)?,
             false => vec![],
@@ -213,14 +209,15 @@ impl Planner<'_> {
         dispatches.extend(reduce);
         let (added, sums) = self.sums_of_cells(partials, workspace)?;
         dispatches.extend(added);
-        let cells = Cells { stats, sums, means };
-        dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
+        // Before the sums' place is taken.
         let parts = problem.parts(sums);
         dispatches.extend(self.finish_groups(parts, tensors, problem, workspace)?);
+        let cells = Cells { stats, sums };
+        dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
         let applied = Applied {
             src: true,
-            stats,
-            means: given.then_some(means),
+            stats: if given { stats } else { sums },
+            means: given.then_some(sums),
         };
         dispatches.extend(self.apply(planes, layout, tensors, applied)?);
         Ok(dispatches)

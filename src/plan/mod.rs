@@ -319,11 +319,10 @@ impl Planner<'_> {
         groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
     }
 
-    /// The same as far as a binding holds them beside two others of each channel or row, of groups' channels three.
+    /// The same as far as a binding holds them beside two others of each channel or row.
     fn partial_records(&self, src: &Requirement, groups: u64) -> u64 {
         let allowed = self.allowed_records(src, groups);
-        let others = if self.body.of_groups() { 3 } else { 2 };
-        allowed.min(self.held_records(others * groups)).max(1)
+        allowed.min(self.held_records(2 * groups)).max(1)
     }
 
     /// Records of partial sums that a binding holds beside so many others, and beside the sums of groups of them.

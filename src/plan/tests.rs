@@ -451,11 +451,11 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let problem = random.group_norm(grid, DataFormat::Ncx);
         let cells = u64::from(problem.groups.cells);
         let record = 4 * problem.types.data.accumulator().size();
-        // A record more of each channel, for the sums of groups; and a workgroup adds those of one up.
+        // A workgroup adds up the sums of a group.
         let records_fit = 5 * cells * record + (1 << 22) <= profile.max_binding;
         if records_fit && problem.groups.group_channels <= 1 << 14 {
             let plan = group_norm(&profile, &problem);
-            check_workspace(plan, cells * 4 / 3, &problem, &profile);
+            check_workspace(plan, cells, &problem, &profile);
         }
     }
 }
@@ -524,6 +524,34 @@ fn plausible_layers_are_planned() {
         layer(256, 1_000_001, data, params);
         if data != F64 {
             layer(1, 1 << 24, data, params);
+        }
+    }
+}
+
+/// Group norm of samples without spatial axes has as many cells as elements: two records of each, forward one.
+#[test]
+fn channels_of_one_element_take_few_records() {
+    let gradient = GroupNormPass::Backward {
+        param_grads: ParamGrads::Both,
+    };
+    let forward = GroupNormPass::Forward { has_beta: true };
+    for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
+        let profile = Profile {
+            tuning,
+            ..Profile::usual()
+        };
+        for (pass, records) in [(gradient, 2), (forward, 1)] {
+            let problem = GroupNormProblem {
+                groups: group_norm_layout(&[4096, 1024], DataFormat::Ncx, 32).unwrap(),
+                types: DType::F32.into(),
+                has_gamma: true,
+                epsilon: 1e-5,
+                pass,
+            };
+            let plan = group_norm(&profile, &problem).unwrap();
+            let least = records * 16 * 4096 * 1024;
+            assert!(plan.workspace_bytes <= least + 256, "{}", plan.algorithm);
+            assert_eq!(plan.algorithm, Algorithm::ChannelsLast);
         }
     }
 }
