@@ -49,8 +49,7 @@ impl GpuGroupNorm {
         args: GroupNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
-        let epsilon = self.options.epsilon;
-        host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
+        self.check_statistics(args.shape, args.mean, args.variance)?;
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
             Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),

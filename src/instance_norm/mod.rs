@@ -102,7 +102,7 @@ impl GpuInstanceNorm {
             data_format,
             param_grads,
         };
-        GpuGroupNorm::new(&self.gpu, options)
+        GpuGroupNorm::of_channels(&self.gpu, options)
     }
 
     /// Computes the layer's output and its statistics: uploads, runs, reads back.

@@ -93,7 +93,7 @@ fn gradient<const INSTANCE: bool>(
         param_grads: args.param_grads,
         ..options
     };
-    super::check_shapes(arguments, &options)?;
+    super::check_shapes(arguments, &options, INSTANCE)?;
     gradients::warn_of_ignored_gamma(&job, arguments, options.param_grads);
     operator::run(job, gpu, &Backward::<INSTANCE>(options), arguments)
 }
