@@ -22,17 +22,18 @@ pub enum Algorithm {
     RowsInRegisters,
     /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; forward, statistics, then dst.
     RowsReadTwice,
-    /// Batch norm in one dispatch over planes, the elements that a channel has at one index of N (`NCX`): a
-    /// workgroup adds up its channels and reads them again from a cache.
+    /// Batch, group or instance norm in one dispatch over planes, the elements that a channel has at one index of N
+    /// (`NCX`): a workgroup adds up its channels and reads them again from a cache.
     FusedChannelsFirst,
     /// Batch norm in one dispatch over small tensors whose channels are the last axis (`NXC`).
     FusedChannelsLast,
-    /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes.
+    /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes; group or instance norm
+    /// of several samples whose channels are the last axis (`NXC`).
     General,
-    /// Batch norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums or
+    /// Batch, group or instance norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums or
     /// statistics, then diff_src or dst.
     ChannelsLast,
-    /// Batch norm over planes, the elements that a channel has at one index of N (`NCX`): sums or
+    /// Batch, group or instance norm over planes, the elements that a channel has at one index of N (`NCX`): sums or
     /// statistics, then diff_src or dst.
     ChannelsFirst,
 }

@@ -66,16 +66,16 @@ pub enum Error {
         /// The type that it is used in.
         dtype: DType,
     },
-    /// variance + epsilon is not above 0 in a channel (for layer norm: in a row).
+    /// variance + epsilon is not above 0 in a channel (for layer norm in a row, for group norm in a group).
     #[error(
         "{argument}: expected {argument} + epsilon above 0, got {variance} + {epsilon} in {group} {channel}"
     )]
     Variance {
         /// The argument: `variance`.
         argument: &'static str,
-        /// What has a variance of its own: `channel`, for layer norm `row`.
+        /// What has a variance of its own: `channel`, for layer norm `row`, for group norm `group`.
         group: &'static str,
-        /// The first such channel or row (for parameters of several axes, the flat index).
+        /// The first such channel, row or group (for statistics of several axes, the flat index).
         channel: usize,
         /// Its variance.
         variance: f64,

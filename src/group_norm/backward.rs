@@ -59,8 +59,7 @@ impl GpuGroupNorm {
             mask: args.mask.is_some(),
         };
         let plan = self.plan_backward(args.shape, types::<T, P, S>(), operands)?;
-        let epsilon = self.options.epsilon;
-        host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
+        self.check_statistics(args.shape, args.mean, args.variance)?;
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
             Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),

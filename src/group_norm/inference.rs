@@ -30,6 +30,9 @@ impl GpuGroupNorm {
     /// Computes the layer's output by given statistics, dst = activation(gamma · (src − mean) / √(variance + epsilon) + beta +
     /// residual), where activation and residual are optional: uploads, runs, reads back.
     ///
+    /// For a model that is evaluated it is [`forward`](Self::forward) that counts, unless statistics are fixed: group norm
+    /// has no running statistics, and takes those of src then, too.
+    ///
     /// ```
     /// # pollster::block_on(async {
     /// use wgpu_norm::{Error, GpuContext, GpuGroupNorm, GroupNormInferenceArgs, GroupNormOptions};
@@ -79,8 +82,7 @@ impl GpuGroupNorm {
             residual: args.residual.is_some(),
         };
         let plan = self.plan_inference(args.shape, types::<T, P, S>(), operands)?;
-        let epsilon = self.options.epsilon;
-        host::check_variance(Tensor::Variance, "group", args.variance, epsilon)?;
+        self.check_statistics(args.shape, args.mean, args.variance)?;
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
             Some(host::Input::new(Tensor::Mean, args.mean)),

@@ -16,9 +16,12 @@ pub use inference::{
     GroupNormInferenceSizes,
 };
 
+use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
-use crate::{Activation, DType, DTypes, DataFormat, Error, GpuContext, ParamGrads, geometry};
+use crate::{
+    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, geometry, host,
+};
 
 /// What a [`GpuGroupNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -100,6 +103,8 @@ impl GroupNormOptions {
 pub struct GpuGroupNorm {
     gpu: GpuContext,
     options: GroupNormOptions,
+    /// What shares statistics, for errors: a `group`, of instance norm a `channel`.
+    unit: &'static str,
 }
 
 impl GpuGroupNorm {
@@ -114,12 +119,44 @@ impl GpuGroupNorm {
         Ok(Self {
             gpu: gpu.clone(),
             options,
+            unit: "group",
+        })
+    }
+
+    /// Instance norm, with a group for each channel.
+    pub(crate) fn of_channels(gpu: &GpuContext, options: GroupNormOptions) -> Result<Self, Error> {
+        Ok(Self {
+            unit: "channel",
+            ..Self::new(gpu, options)?
         })
     }
 
     /// What it computes.
     pub const fn options(&self) -> &GroupNormOptions {
         &self.options
+    }
+
+    /// An error if given statistics do not fit the shape, or a variance is too small.
+    fn check_statistics<S: Element>(
+        &self,
+        shape: &[usize],
+        mean: &[S],
+        variance: &[S],
+    ) -> Result<(), Error> {
+        let samples = shape.first().copied().unwrap_or(0);
+        let groups = self.options.groups;
+        let axes = if self.unit == "group" { "G" } else { "C" };
+        for (argument, got) in [("mean", mean.len()), ("variance", variance.len())] {
+            if samples.checked_mul(groups) != Some(got) {
+                return Err(Error::Argument {
+                    argument,
+                    expected: format!("elements of [N, {axes}] = [{samples}, {groups}]"),
+                    got: got.to_string(),
+                });
+            }
+        }
+        let epsilon = self.options.epsilon;
+        host::check_variance(Tensor::Variance, self.unit, variance, epsilon)
     }
 
     fn plan(

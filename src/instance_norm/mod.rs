@@ -112,7 +112,7 @@ impl GpuInstanceNorm {
             param_grads,
             activation,
         };
-        GpuGroupNorm::new(&self.gpu, options)
+        GpuGroupNorm::of_channels(&self.gpu, options)
     }
 
     /// Computes the layer's output and its statistics: uploads, runs, reads back.

@@ -160,7 +160,7 @@ impl Planner<'_> {
         }
         let most = u64::from(block.workgroup_size);
         let adds = u64::from(group_channels);
-        if self.body.of_groups() && (block.channels > most || adds > MAX_SERIAL) {
+        if adds > 1 && (block.channels > most || adds > MAX_SERIAL) {
             return Some(format!(
                 "groups of {group_channels} channels are too large for a workgroup"
             ));

@@ -150,7 +150,7 @@ impl Planner<'_> {
     /// The algorithm of group norm: fused, of whole groups of channels first, or split.
     pub fn choose_group_norm(&self, problem: &Channels) -> Result<Algorithm, Error> {
         self.choose(
-            "group norm",
+            "group and instance norm",
             FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_GROUP_NORM),
             problem,
         )

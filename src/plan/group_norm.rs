@@ -1,5 +1,16 @@
 //! Group norm, its gradient and its forward passes, as sequences of dispatches. The channels of all samples are channels
 //! of their own to the reduction and to the elementwise pass; between them the sums of a group are put together.
+//!
+//! # Windows
+//!
+//! A tensor beyond the binding limit is cut like batch norm's of the same layout:
+//! * channels first: between planes, or inside of one, whatever sample or group they are of; fused, between blocks of whole
+//!   groups, each of which must fit a binding;
+//! * channels last: between rows, if the elements of a sample are whole vec4s; else, with several samples of several
+//!   elements a channel, the tensor must fit a binding.
+//!
+//! What is not cut: the workspace, with records of the channels of all samples, and the parameters; and the sums of a
+//! group's channels, which one workgroup of `combine_groups` adds up. Beyond these the plan is an error.
 
 use super::backward::Activated;
 use super::choose::Channels;

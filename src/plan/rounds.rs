@@ -20,8 +20,8 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    /// All splits at once if that takes no more records than `room`; else as many as leave room for groups' sums, of so
-    /// many records each.
+    /// All splits at once if that takes no more records than `room`, or than the sums; else as many as leave room for
+    /// groups' sums, of so many records each.
     pub fn new(splits: u64, records: u64, group_records: u64, room: u64) -> Self {
         let beside = |sums| room.saturating_sub(sums * (group_records + 16)) / records.max(1);
         let rounds = |round| Self {
@@ -29,7 +29,7 @@ impl Rounds {
             records,
             round,
         };
-        match splits.saturating_mul(records) <= room {
+        match splits.saturating_mul(records) <= room.max(group_records) {
             true => rounds(splits),
             false if rounds(beside(1)).many() => rounds(beside(2)),
             false => rounds(beside(1)),

@@ -584,7 +584,9 @@ fn channels_of_one_element_take_few_records() {
                 pass,
             };
             let plan = group_norm(&profile, &problem).unwrap();
-            assert_eq!(plan.workspace_bytes, records * 16 * 4096 * 1024);
+            let least = records * 16 * 4096 * 1024;
+            assert!(plan.workspace_bytes <= least + 256, "{}", plan.algorithm);
+            assert_eq!(plan.algorithm, Algorithm::ChannelsLast);
         }
     }
 }

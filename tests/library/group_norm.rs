@@ -298,12 +298,16 @@ fn bad_arguments_are_named() {
             lengths[index] = got;
             let expected = expected[index];
             let error = lengths_of(subject, lengths).unwrap_err();
-            let want = Error::Length {
-                tensor,
-                expected,
-                got,
-            };
-            assert_eq!(error, want);
+            if matches!(tensor, "mean" | "variance") {
+                says(&error, &[tensor, "[N, G] = [2, 2]", &got.to_string()]);
+            } else {
+                let want = Error::Length {
+                    tensor,
+                    expected,
+                    got,
+                };
+                assert_eq!(error, want);
+            }
             still_works(subject);
         }
     }
@@ -377,6 +381,33 @@ fn bad_arguments_are_named() {
     });
     let error = block_on(grads).unwrap_err();
     says(&error, &["variance", "group 1"]);
+    let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
+    for (variance, wrong) in [(&[1.0, -1.0][..], "channel 1"), (&[1.0], "[N, C] = [1, 2]")] {
+        let grads = layer.backward(GroupNormBackwardArgs::<f32, f32> {
+            shape: &[1, 2, 1],
+            src: &[0.0; 2],
+            diff_dst: &[0.0; 2],
+            mean: &[0.0; 2],
+            variance,
+            gamma: None,
+            beta: None,
+            mask: None,
+        });
+        let error = block_on(grads).unwrap_err();
+        says(&error, &["variance", wrong]);
+    }
+}
+
+/// By given statistics there are no partial sums, which long planes read as columns would have too many of.
+#[test]
+fn inference_takes_any_walk() {
+    let noop = Noop::default();
+    let subject = noop.subject.with_profile("columns", |profile| {
+        profile.algorithm = Some(Algorithm::ChannelsLast);
+    });
+    let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
+    let plan = layer.plan_inference(&[2, 4, 3000], DType::F32, (true, true));
+    assert_eq!(plan.unwrap().algorithm(), Algorithm::ChannelsLast);
 }
 
 /// Buffers of the caller's: their sizes, what is missing or not wanted, diff_src over diff_dst.

@@ -52,6 +52,8 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// # What differs
 ///
 /// * mean and variance are computed in forward_inference, too.
+/// * Plans do not look at use_global_stats: [`plan`](Self::plan) is without it,
+///   [`plan_with_global_stats`](Self::plan_with_global_stats) with it.
 /// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
 ///   too. There are no integers here.
 /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
@@ -86,7 +88,7 @@ pub struct GroupNormalization {
     pub groups: usize,
     /// `epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
-    /// The flag `use_global_stats`: mean and variance are inputs.
+    /// The flag `use_global_stats`: mean and variance are inputs. Of plans, their method says so instead.
     pub use_global_stats: bool,
     /// Where the channels are in memory.
     pub data_format: DataFormat,

@@ -108,7 +108,7 @@ fn gradient<const INSTANCE: bool>(
         param_grads: args.param_grads,
         ..options
     };
-    super::check_shapes(arguments, &options)?;
+    super::check_shapes(arguments, &options, INSTANCE)?;
     through::warn_of_ignored_gamma(&job, arguments, (options.activation, options.param_grads));
     let data = arguments.src.dtype();
     let operator = Backward::<INSTANCE> { options, data };

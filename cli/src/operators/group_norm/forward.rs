@@ -64,7 +64,7 @@ pub fn run(command: &GroupNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
     let job = Job::start(&command.group.layer.files, Forward::<false>::NAME)?;
     let options = command.group.options(&job.input)?;
     let arguments = arguments(&job.input)?;
-    super::check_shapes(&arguments, &options)?;
+    super::check_shapes(&arguments, &options, false)?;
     operator::run(job, gpu, &Forward::<false>(options), &arguments)
 }
 
@@ -73,7 +73,7 @@ pub fn run_instance(command: &InstanceNormForward, gpu: &GpuArgs) -> Result<(), 
     let job = Job::start(&command.layer.files, Forward::<true>::NAME)?;
     let arguments = arguments(&job.input)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
-    super::check_shapes(&arguments, &options)?;
+    super::check_shapes(&arguments, &options, true)?;
     operator::run(job, gpu, &Forward::<true>(options), &arguments)
 }
 

@@ -92,11 +92,23 @@ fn shapes(src: &[usize], options: &GroupNormOptions) -> [Vec<usize>; 2] {
     ]
 }
 
-/// A failure if a statistic is not of shape [N, G], or a parameter not of [C].
-fn check_shapes(arguments: &Arguments, options: &GroupNormOptions) -> Result<(), Failure> {
-    let [statistics, params] = shapes(arguments.src.shape(), options);
-    for tensor in &arguments.statistics {
-        tensor.expect_shape(&[&statistics], " (one per group of each sample)")?;
+/// A failure if a statistic is not of shape [N, G], for instance norm [N, C], or a parameter not of [C].
+fn check_shapes(
+    arguments: &Arguments,
+    options: &GroupNormOptions,
+    instance: bool,
+) -> Result<(), Failure> {
+    let src = arguments.src.shape();
+    let [statistics, params] = shapes(src, options);
+    let groups = options.groups;
+    let why = match instance {
+        true => " (one per channel of each sample)".to_owned(),
+        false => format!(" (one per group of each sample; groups is {groups})"),
+    };
+    // Where groups do not divide the channels, the library says so: no shape would fit.
+    let divided = channels(src, options.data_format).is_some_and(|c| c.is_multiple_of(groups));
+    for tensor in arguments.statistics.iter().filter(|_| divided) {
+        tensor.expect_shape(&[&statistics], &why)?;
     }
     for tensor in &arguments.params {
         tensor.expect_shape(&[&params], " (one per channel of src)")?;

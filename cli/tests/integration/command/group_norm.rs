@@ -161,11 +161,23 @@ fn refuses_what_does_not_fit() {
             &["groups", "divides the 4 channels"],
         );
     }
+    // The statistics of two groups are not to blame.
+    let three = ["--groups", "3"];
+    refuse(
+        BACKWARD,
+        "no-statistics-fit",
+        &good(),
+        &three,
+        &["groups", "divides the 4 channels"],
+    );
     let mut none = good();
     none.metadata.remove("groups");
     refuse(FORWARD, "no-groups", &none, &[], &["groups"]);
-    let three = ["--groups", "4"];
-    refuse(BACKWARD, "statistics", &good(), &three, &["mean", "[2, 4]"]);
+    let four = ["--groups", "4"];
+    let says = ["mean", "[2, 4]", "groups is 4"];
+    refuse(BACKWARD, "statistics", &good(), &four, &says);
+    let says = ["mean", "[2, 4]", "per channel of each sample"];
+    refuse("instance-norm-backward", "channels", &good(), &[], &says);
     let gamma = good().with("gamma", counting::<f32>(&[2]));
     refuse(FORWARD, "gamma", &gamma, &[], &["gamma", "[4]", "[2]"]);
     let format = good().attribute("data_format", "broadcast");
