@@ -28,6 +28,7 @@ fn storage_bindings(kernel: Kernel, ending: Ending) -> usize {
     // beta; or mask and diff_residual; or the residual.
     let more = match kernel {
         Kernel::PackStatistics | Kernel::Finish | Kernel::FlatApply => 0,
+        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 0,
         _ => 2 * usize::from(ending.is_masked()) + usize::from(ending != Ending::default()),
     };
     more + match kernel {
@@ -131,6 +132,12 @@ impl Kernel {
                         };
                         let bound = tensors.iter().copied();
                         let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
+                        // An activation may ask for more: plans with so many are for devices that allow them.
+                        let fused =
+                            [Self::ChannelsFirstFused, Self::ChannelsLastFused].contains(&self);
+                        if fused && bound.len() > storage_bindings(self, ending) {
+                            continue;
+                        }
                         // One statistic at a time is stored of 32 bits at least.
                         let stores_one = |t: &Tensor| t.is_statistic() && body.writes(*t);
                         if self == Self::RowsFused

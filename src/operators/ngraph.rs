@@ -320,7 +320,7 @@ pub struct InferenceInputs<'a, T> {
 /// # };
 /// use wgpu_norm::operators::ngraph::{BatchNormInference, InferenceInputs};
 ///
-/// let op = BatchNormInference { epsilon: 0.25, after: After::default() };
+/// let op = BatchNormInference { epsilon: 0.25 };
 /// let inputs = InferenceInputs {
 ///     shape: &[2, 1, 2], // two samples of one channel with two elements
 ///     input: &[1.0_f32, 2.0, 3.0, 4.0],

@@ -147,7 +147,7 @@ fn an_id_that_makes_no_sense_is_refused() {
             "f16-f16-f16-f16",
         ),
         ("batch_norm_forward/2x3/nxc/running=x", "running=x"),
-        ("batch_norm_forward/2x3/nxc/residual", "residual"),
+        ("layer_norm_backward/2x3/residual", "residual"),
         ("batch_norm_inference/2x3/nxc/running", "running"),
         ("rms_norm_forward/2x3/no_beta", "no_beta"),
         ("batch_norm_backward/2x3/nxc/f32/tile=0", "tile=0"),

@@ -89,9 +89,9 @@ pub struct BatchNormalizationOutputs<T, P> {
 ///     fuse_norm: FuseNorm::AddRelu,
 ///     ..BatchNormalization::new(1e-5)
 /// };
-/// let inputs = BatchNormalizationInputs {
+/// let inputs = BatchNormalizationInputs::<f32, f32> {
 ///     shape: &[2, 1, 2],
-///     src: &[1.0_f32, 3.0, 1.0, 3.0],
+///     src: &[1.0, 3.0, 1.0, 3.0],
 ///     src_1: Some(&[0.0, 0.0, 3.0, -3.0]),
 ///     mean: None,
 ///     variance: None,
