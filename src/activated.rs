@@ -2,7 +2,8 @@
 
 use crate::{Activation, DType, Error};
 
-/// What the plan of a gradient reads beside src, diff_dst, mean and variance. `true` stands for gamma alone.
+/// What the plan of a gradient reads beside src, diff_dst, mean and variance. `true` stands for gamma alone: with an
+/// activation name beta, too, if the layer has one, since without it beta is taken for 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackwardOperands {
     /// Whether gamma is given; without it gamma is 1.
@@ -32,7 +33,7 @@ impl BackwardOperands {
             Err(Error::Argument {
                 argument,
                 expected: expected.to_owned(),
-                got: "it".to_owned(),
+                got: "one".to_owned(),
             })
         };
         match (activation, self.beta, self.mask) {

@@ -71,7 +71,8 @@ pub struct Grads<T, P> {
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise.
     pub diff_beta: Option<Vec<P>>,
-    /// Gradient with respect to the residual that was added before an activation, where a mask was given.
+    /// Gradient with respect to the residual that was added before an activation, where a mask was given. A residual without
+    /// an activation has diff_dst for its gradient.
     pub diff_residual: Option<Vec<T>>,
 }
 

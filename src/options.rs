@@ -39,7 +39,7 @@ pub enum ParamGrads {
     /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
     #[default]
     Both,
-    /// No parameter gradients, and **a given gamma is ignored**: oneDNN Graph's rule for a call of batch norm
+    /// No parameter gradients, and **a given gamma is ignored**, but for finding again what an activation is applied to: oneDNN Graph's rule for a call of batch norm
     /// that asks for neither output. Its layer norm has no such rule: take [`Frozen`](Self::Frozen).
     Neither,
     /// No parameter gradients, but gamma still scales `diff_src`: a frozen layer, as other

@@ -188,7 +188,7 @@ impl Bound {
                 argument: "record_reduce, record_apply",
                 expected: "a bound plan of batch norm, in training or of its gradient".to_owned(),
                 got:
-                    "one without halves: of layer norm or RMS norm, of inference, or of more channels than there is room for"
+                    "one without halves: of another layer than batch norm, of inference, or of more channels than there is room for"
                         .to_owned(),
             }),
         }

@@ -281,7 +281,8 @@ pub(crate) enum Operand {
 }
 
 impl Operand {
-    /// The tensors that these are with a body, in binding order.
+    /// The tensors that these are with a body.
+    #[cfg(test)]
     fn tensors(self, body: Body, ending: Ending) -> Vec<Tensor> {
         let of = |tensors: &[Tensor], is: fn(Body, Tensor) -> bool| -> Vec<Tensor> {
             let tensors = tensors.iter().copied();
@@ -353,7 +354,8 @@ pub(crate) struct Entry {
     pub name: &'static str,
     /// Its own text, which says what it needs of `shaders/parts/`.
     pub text: &'static str,
-    /// What it may bind, in binding order from 1 on; binding 0 is the uniform.
+    /// What it may bind beside the uniform.
+    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub operands: &'static [Operand],
     /// Which of them a variant may leave out: gamma reads as 1 then, another input as 0, an output is not written.
     #[cfg_attr(
@@ -425,7 +427,8 @@ impl Kernel {
 }
 
 impl Entry {
-    /// The tensors that it may bind with a body and an ending, in binding order.
+    /// The tensors that it may bind with a body and an ending.
+    #[cfg(test)]
     pub fn tensors(&self, body: Body, ending: Ending) -> Vec<Tensor> {
         let operands = self.operands.iter();
         operands

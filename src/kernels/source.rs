@@ -43,7 +43,7 @@ pub(crate) struct Variant {
     pub params: DType,
     /// Of mean, variance and running statistics.
     pub statistics: DType,
-    /// The tensors that are bound, in the order of the manifest.
+    /// The tensors that are bound, from binding 1 on; binding 0 is the uniform.
     pub bound: Vec<Tensor>,
     /// diff_src is written through diff_dst's binding.
     pub in_place: bool,

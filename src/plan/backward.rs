@@ -115,6 +115,7 @@ pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Resul
             Statistics::Batch => None,
             Statistics::Constant => Some("mean and variance are constants"),
         },
+        fused_bindings: tensors.bound_at_once().len(),
     })?;
     let fused = planner.fused(
         whole,

@@ -7,9 +7,7 @@ use super::workspace::Part;
 use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::geometry::{Grid, Groups, Layout};
-use crate::kernels::{
-    ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Kernel, Scalars, Tensor,
-};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars, Tensor};
 
 /// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
 /// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).
@@ -171,7 +169,7 @@ impl Planner<'_> {
                 grid.count()
             ));
         }
-        self.too_many_bindings(Kernel::ChannelsFirstFused)
+        None
     }
 
     /// Whether the tensor is so small, or planes are so long, that blocks of channels suit the adapter.

@@ -25,6 +25,8 @@ pub(crate) struct Channels {
     pub group_channels: u32,
     /// Why the operator cannot be fused, if it cannot.
     pub not_fusible: Option<&'static str>,
+    /// Storage buffers that a fused kernel binds.
+    pub fused_bindings: usize,
 }
 
 /// What the choice of an algorithm over rows depends on.
@@ -39,7 +41,7 @@ const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsFirst,
         refusal: |planner, problem| {
-            not_fusible(problem).or_else(|| {
+            not_fusible(planner, problem).or_else(|| {
                 planner.channels_first_fused_refusal(
                     &problem.layout.grid,
                     problem.group_channels,
@@ -54,7 +56,7 @@ const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
         refusal: |planner, problem| {
-            not_fusible(problem)
+            not_fusible(planner, problem)
                 .or_else(|| planner.channels_last_fused_refusal(&problem.layout.grid, &problem.src))
         },
         pays: |planner, problem| planner.channels_last_fused_pay(&problem.layout.grid),
@@ -118,8 +120,10 @@ fn not_folded(problem: &Channels) -> Option<String> {
 }
 
 /// What no fused algorithm of batch norm does.
-fn not_fusible(problem: &Channels) -> Option<String> {
-    not_folded(problem).or_else(|| problem.not_fusible.map(str::to_owned))
+fn not_fusible(planner: &Planner<'_>, problem: &Channels) -> Option<String> {
+    not_folded(problem)
+        .or_else(|| problem.not_fusible.map(str::to_owned))
+        .or_else(|| planner.more_bindings_than_allowed(problem.fused_bindings))
 }
 
 impl Planner<'_> {

@@ -140,6 +140,7 @@ pub(crate) fn batch_norm_forward(
         src: tensors.src,
         group_channels: 1,
         not_fusible: problem.after.not_fusible(),
+        fused_bindings: tensors.bound_at_once().len(),
     })?;
     let fused = planner.fused(whole, grid, &tensors, problem.scalars())?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());
@@ -190,6 +191,7 @@ pub(crate) fn batch_norm_inference(
         src: tensors.src,
         group_channels: 1,
         not_fusible: None,
+        fused_bindings: 0,
     })?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());
     let stats = workspace.reserve(channels)?;

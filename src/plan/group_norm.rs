@@ -128,6 +128,12 @@ impl GroupNormProblem {
         }
     }
 
+    /// Storage buffers that the fused kernel binds: for what is written of channels and groups the workspace.
+    fn fused_bindings(&self, tensors: &Tensors) -> usize {
+        let outputs = tensors.outputs.len();
+        tensors.bound_at_once().len() - outputs + usize::from(outputs > 0)
+    }
+
     fn scalars(&self) -> Scalars {
         Scalars {
             epsilon: self.epsilon,
@@ -175,6 +181,7 @@ pub(crate) fn group_norm(profile: &Profile, problem: &GroupNormProblem) -> Resul
             true => Some("statistics are given"),
             false => after.not_fusible(),
         },
+        fused_bindings: problem.fused_bindings(&tensors),
     })?;
     let mut workspace = Workspace::new(problem.types.data.accumulator());
     let dispatches = if tensors.src.elements == 0 {

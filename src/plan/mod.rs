@@ -289,11 +289,6 @@ pub(crate) struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Why a kernel cannot be bound, if the adapter does not allow it all of its bindings.
-    fn too_many_bindings(&self, kernel: Kernel) -> Option<String> {
-        self.more_bindings_than_allowed(kernel.entry().tensors(self.body, self.ending).len())
-    }
-
     /// Why so many buffers cannot be bound at once, if they cannot.
     fn more_bindings_than_allowed(&self, needed: usize) -> Option<String> {
         let allowed = self.profile.max_storage_buffers;
