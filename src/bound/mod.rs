@@ -187,9 +187,9 @@ impl Bound {
             Halves::None => Err(Error::Argument {
                 argument: "record_reduce, record_apply",
                 expected: "a bound plan of batch norm, in training or of its gradient".to_owned(),
-                got:
-                    "one without halves: of another layer than batch norm, of inference, or of more channels than there is room for"
-                        .to_owned(),
+                got: "one without halves: of layer norm, RMS norm, group norm or instance norm, of inference, \
+                      or of more channels than a workgroup has room for"
+                    .to_owned(),
             }),
         }
     }
