@@ -46,6 +46,7 @@
 //! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
+//! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
 //! | verifying an adapter | [`verify`]: cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
@@ -101,6 +102,7 @@
 //! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
+//! | `export` | a plan's dispatches, for another framework's launcher |
 //! | `host` | uploads, runs a plan, reads back |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
@@ -131,6 +133,7 @@ mod bound;
 mod context;
 mod element;
 mod error;
+pub mod export;
 mod geometry;
 mod group_norm;
 mod host;

@@ -57,6 +57,12 @@ macro_rules! operands {
             pub workspace: u64,
         }
 
+        impl From<$Plan> for $crate::export::Plan {
+            fn from($Plan { plan }: $Plan) -> Self {
+                Self::new(plan)
+            }
+        }
+
         impl $Plan {
             /// Bytes that each buffer range must have: the tensor's own, up to the next multiple of 4. Where an odd
             /// number of f16 or bf16 elements does not fill the last 4, the rest of them is written as 0.

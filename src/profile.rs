@@ -11,6 +11,9 @@ const VARIABLE: &str = "WGPU_NORM_PROFILE";
 /// Invocations of a workgroup that every kernel can do with.
 pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 
+/// Storage buffers that every plan can do with, and none with fewer.
+pub(crate) const STORAGE_BUFFERS: u32 = 4;
+
 /// 32 MiB of f32.
 const WINDOW_UNIT: u32 = 1 << 23;
 
@@ -374,6 +377,39 @@ fn has_avx512() -> bool {
 }
 
 impl Profile {
+    /// A GPU of which nothing is known but its name: the limits that every WebGPU device has, no optional feature,
+    /// [`Tuning::GPU`]. For a framework that plans by itself ([`export`](crate::export)) and fills in what it knows:
+    ///
+    /// ```
+    /// use wgpu_norm::{BatchNormOptions, DType, Profile};
+    ///
+    /// let mut profile = Profile::webgpu("a GPU");
+    /// profile.max_binding = 1 << 30;
+    /// let options = BatchNormOptions::new(1e-5);
+    /// let plan = options.plan_backward(&profile, &[32, 56, 56, 64], (DType::F32, DType::F32), true)?;
+    /// assert!(plan.workspace_size() > 0);
+    /// # Ok::<(), wgpu_norm::Error>(())
+    /// ```
+    pub fn webgpu(adapter: impl Into<String>) -> Self {
+        Self {
+            adapter: adapter.into(),
+            max_binding: 1 << 27,
+            max_buffer: 1 << 28,
+            alignment: 256,
+            max_workgroups: 65535,
+            max_invocations: 256,
+            max_storage_buffers: 8,
+            max_workgroup_storage: 16384,
+            subgroup_size: 0,
+            f16: true,
+            f64: false,
+            long_words: false,
+            window_unit: WINDOW_UNIT,
+            tuning: Tuning::GPU,
+            algorithm: None,
+        }
+    }
+
     /// The profile of a device.
     pub fn new(device: &wgpu::Device) -> Self {
         Self::from_parts(device.adapter_info(), device.limits(), device.features())
@@ -398,15 +434,10 @@ impl Profile {
         Self {
             adapter: info.name,
             subgroup_size,
-            // Byte offsets within a binding fit 32 bits, and so do all that kernels derive from them.
-            max_binding: limits
-                .max_storage_buffer_binding_size
-                .min(u64::from(u32::MAX)),
+            max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
-            // Vec4s of f64 and vectors of f32 take 32 bytes; WebGPU's smallest alignment is no less.
-            alignment: u64::from(limits.min_storage_buffer_offset_alignment).max(32),
-            // Folded into rows of more, the last row's surplus might wrap in 32 bits.
-            max_workgroups: limits.max_compute_workgroups_per_dimension.min(65535),
+            alignment: limits.min_storage_buffer_offset_alignment.into(),
+            max_workgroups: limits.max_compute_workgroups_per_dimension,
             max_invocations: limits
                 .max_compute_invocations_per_workgroup
                 .min(limits.max_compute_workgroup_size_x),
@@ -422,6 +453,27 @@ impl Profile {
             tuning: Tuning::for_device(info.device_type),
             algorithm: None,
         }
+        .within_bounds()
+    }
+
+    /// This profile with every field in the bounds that kernels without checks rely on.
+    pub(crate) fn within_bounds(self) -> Self {
+        Self {
+            // Byte offsets within a binding fit 32 bits, and so do all that kernels derive from them.
+            max_binding: self.max_binding.min(u64::from(u32::MAX)),
+            // Vec4s of f64 and vectors of f32 take 32 bytes; WebGPU's smallest alignment is no less. 64 KiB are more
+            // than any adapter needs.
+            alignment: self.alignment.clamp(32, 1 << 16).next_power_of_two(),
+            // Folded into rows of more, the last row's surplus might wrap in 32 bits.
+            max_workgroups: self.max_workgroups.clamp(1, 65535),
+            subgroup_size: match self.subgroup_size.is_power_of_two() {
+                true => self.subgroup_size,
+                false => 0,
+            },
+            window_unit: self.window_unit.clamp(256, 1 << 24),
+            tuning: self.tuning.within_bounds(),
+            ..self
+        }
     }
 
     /// This profile within what the device allows, which kernels without checks rely on.
@@ -430,12 +482,7 @@ impl Profile {
         Self {
             max_binding: self.max_binding.min(allowed.max_binding),
             max_buffer: self.max_buffer.min(allowed.max_buffer),
-            // 64 KiB are more than any adapter needs; a device may have been opened with more.
-            alignment: self
-                .alignment
-                .min(1 << 16)
-                .max(allowed.alignment)
-                .next_power_of_two(),
+            alignment: self.alignment.max(allowed.alignment),
             max_workgroups: self.max_workgroups.min(allowed.max_workgroups),
             max_invocations: self.max_invocations.min(allowed.max_invocations),
             max_storage_buffers: self.max_storage_buffers.min(allowed.max_storage_buffers),
@@ -448,10 +495,9 @@ impl Profile {
             },
             f64: self.f64 && allowed.f64,
             long_words: self.long_words && device.features().contains(wgpu::Features::SHADER_INT64),
-            window_unit: self.window_unit.clamp(256, 1 << 24),
-            tuning: self.tuning.within_bounds(),
             ..self
         }
+        .within_bounds()
     }
 
     /// This profile with its tuning overridden by the environment variable `WGPU_NORM_PROFILE`, if it
@@ -567,23 +613,7 @@ impl Tuning {
 impl Profile {
     /// A GPU with WebGPU's default limits.
     pub(crate) fn usual() -> Self {
-        Self {
-            adapter: String::new(),
-            max_binding: 1 << 27,
-            max_buffer: 1 << 28,
-            alignment: 256,
-            max_workgroups: 65535,
-            max_invocations: 256,
-            max_storage_buffers: 8,
-            max_workgroup_storage: 16384,
-            subgroup_size: 0,
-            f16: true,
-            f64: false,
-            long_words: false,
-            window_unit: WINDOW_UNIT,
-            tuning: Tuning::GPU,
-            algorithm: None,
-        }
+        Self::webgpu("")
     }
 }
 

@@ -1,13 +1,12 @@
 //! The gradient of batch normalization.
 
-use super::GpuBatchNorm;
+use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, Activated, BatchNormProblem};
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, host};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, host};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -174,8 +173,8 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_layout(layout, types.into(), operands.into())
+        self.options
+            .plan_backward(self.gpu.profile(), shape, types, operands)
     }
 
     /// Plans what [`backward_broadcast`](Self::backward_broadcast) computes. A tensor whose axes do not
@@ -191,36 +190,71 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_layout(layout, types.into(), operands.into())
+        let profile = self.gpu.profile();
+        self.options
+            .plan_backward_broadcast(profile, shape, param_shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl BatchNormOptions {
+    /// As [`GpuBatchNorm::plan_backward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_backward`].
+    pub fn plan_backward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<BackwardOperands>,
+    ) -> Result<BatchNormBackwardPlan, Error> {
+        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
+        self.plan_backward_layout(profile, layout, types.into(), operands.into())
     }
 
-    fn plan_layout(
+    /// As [`GpuBatchNorm::plan_backward_broadcast`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_backward_broadcast`].
+    pub fn plan_backward_broadcast(
         &self,
+        profile: &Profile,
+        shape: &[usize],
+        param_shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<BackwardOperands>,
+    ) -> Result<BatchNormBackwardPlan, Error> {
+        let layout = geometry::broadcast_layout(shape, param_shape)?;
+        self.plan_backward_layout(profile, layout, types.into(), operands.into())
+    }
+
+    fn plan_backward_layout(
+        &self,
+        profile: &Profile,
         layout: Layout,
         types: DTypes,
         operands: BackwardOperands,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        self.gpu.check_fit()?;
-        let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        operands.check(self.options.activation, types.data)?;
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        operands.check(self.activation, types.data)?;
         let problem = BatchNormProblem {
             layout,
             types,
             has_gamma: operands.gamma,
-            epsilon: self.options.epsilon,
-            statistics: self.options.statistics,
-            param_grads: self.options.param_grads,
+            epsilon: self.epsilon,
+            statistics: self.statistics,
+            param_grads: self.param_grads,
             activated: Activated {
-                activation: self.options.activation,
+                activation: self.activation,
                 has_beta: operands.beta,
                 masked: operands.mask,
             },
         };
         Ok(BatchNormBackwardPlan {
-            plan: plan::batch_norm(profile, &problem)?,
+            plan: plan::batch_norm(&profile, &problem)?,
         })
     }
 }

@@ -1,13 +1,14 @@
 //! Batch normalization in training.
 
-use super::GpuBatchNorm;
+use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, After, BatchNormForward};
-use crate::{DTypes, Element, Error, ParamOf, RunningUpdate, RunningVariance, Shards, host};
+use crate::{
+    DTypes, Element, Error, ParamOf, Profile, RunningUpdate, RunningVariance, Shards, host,
+};
 
 /// Tensors of batch norm in training, in host memory.
 #[derive(Debug)]
@@ -188,7 +189,11 @@ impl GpuBatchNorm {
             running: args.running.as_ref().map(|running| running.update),
             shards: Shards::default(),
         };
-        let plan = self.plan_forward_layout(layout, types::<T, P, S>(), operands)?;
+        let types = types::<T, P, S>();
+        let profile = self.gpu.profile();
+        let plan = self
+            .options
+            .plan_forward_layout(profile, layout, types, operands)?;
         let running = args.running.as_ref();
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
@@ -240,8 +245,8 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_forward_layout(layout, types.into(), operands)
+        let profile = self.gpu.profile();
+        self.options.plan_forward(profile, shape, types, operands)
     }
 
     /// Plans what [`forward_broadcast`](Self::forward_broadcast) computes. A tensor whose axes do not fold to (outer,
@@ -257,20 +262,55 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
+        let profile = self.gpu.profile();
+        self.options
+            .plan_forward_broadcast(profile, shape, param_shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl BatchNormOptions {
+    /// As [`GpuBatchNorm::plan_forward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_forward`].
+    pub fn plan_forward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: BatchNormForwardOperands,
+    ) -> Result<BatchNormForwardPlan, Error> {
+        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
+        self.plan_forward_layout(profile, layout, types.into(), operands)
+    }
+
+    /// As [`GpuBatchNorm::plan_forward_broadcast`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_forward_broadcast`].
+    pub fn plan_forward_broadcast(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        param_shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: BatchNormForwardOperands,
+    ) -> Result<BatchNormForwardPlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_forward_layout(layout, types.into(), operands)
+        self.plan_forward_layout(profile, layout, types.into(), operands)
     }
 
     fn plan_forward_layout(
         &self,
+        profile: &Profile,
         layout: Layout,
         types: DTypes,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
-        self.gpu.check_fit()?;
-        let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
+        let profile = plan::fit(profile, types, self.epsilon)?;
         let BatchNormForwardOperands {
             gamma,
             beta,
@@ -278,7 +318,7 @@ impl GpuBatchNorm {
             running,
             shards,
         } = operands;
-        self.options.activation.check(types.data, residual)?;
+        self.activation.check(types.data, residual)?;
         if let Some(update) = running {
             // Of a batch that is spread over devices, this one's part says little.
             let counts = shards.count == 1 && layout.grid.channels > 0;
@@ -297,16 +337,16 @@ impl GpuBatchNorm {
             types,
             has_gamma: gamma,
             has_beta: beta,
-            epsilon: self.options.epsilon,
+            epsilon: self.epsilon,
             after: After {
-                activation: self.options.activation,
+                activation: self.activation,
                 residual,
             },
             running,
             shards,
         };
         Ok(BatchNormForwardPlan {
-            plan: plan::batch_norm_forward(profile, &problem)?,
+            plan: plan::batch_norm_forward(&profile, &problem)?,
         })
     }
 }

@@ -1,13 +1,12 @@
 //! Batch normalization by given statistics.
 
-use super::GpuBatchNorm;
+use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
 use crate::kernels::Tensor;
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, After, BatchNormInference};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, host};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, host};
 
 /// Tensors of batch norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -120,7 +119,11 @@ impl GpuBatchNorm {
             beta: args.beta.is_some(),
             residual: args.residual.is_some(),
         };
-        let plan = self.plan_inference_layout(layout, types::<T, P, S>(), operands)?;
+        let types = types::<T, P, S>();
+        let profile = self.gpu.profile();
+        let plan = self
+            .options
+            .plan_inference_layout(profile, layout, types, operands)?;
         host::check_variance(
             Tensor::Variance,
             "channel",
@@ -157,8 +160,8 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.options.data_format)?.into();
-        self.plan_inference_layout(layout, types.into(), operands.into())
+        let profile = self.gpu.profile();
+        self.options.plan_inference(profile, shape, types, operands)
     }
 
     /// Plans what [`infer_broadcast`](Self::infer_broadcast) computes. A tensor whose axes do not fold to (outer,
@@ -174,36 +177,69 @@ impl GpuBatchNorm {
         types: impl Into<DTypes>,
         operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
+        let profile = self.gpu.profile();
+        self.options
+            .plan_inference_broadcast(profile, shape, param_shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl BatchNormOptions {
+    /// As [`GpuBatchNorm::plan_inference`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_inference`].
+    pub fn plan_inference(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<InferenceOperands>,
+    ) -> Result<BatchNormInferencePlan, Error> {
+        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
+        self.plan_inference_layout(profile, layout, types.into(), operands.into())
+    }
+
+    /// As [`GpuBatchNorm::plan_inference_broadcast`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::plan_inference_broadcast`].
+    pub fn plan_inference_broadcast(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        param_shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<InferenceOperands>,
+    ) -> Result<BatchNormInferencePlan, Error> {
         let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_inference_layout(layout, types.into(), operands.into())
+        self.plan_inference_layout(profile, layout, types.into(), operands.into())
     }
 
     fn plan_inference_layout(
         &self,
+        profile: &Profile,
         layout: Layout,
         types: DTypes,
         operands: InferenceOperands,
     ) -> Result<BatchNormInferencePlan, Error> {
-        self.gpu.check_fit()?;
-        let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        self.options
-            .activation
-            .check(types.data, operands.residual)?;
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        self.activation.check(types.data, operands.residual)?;
         let problem = BatchNormInference {
             layout,
             types,
             has_gamma: operands.gamma,
             has_beta: operands.beta,
-            epsilon: self.options.epsilon,
+            epsilon: self.epsilon,
             after: After {
-                activation: self.options.activation,
+                activation: self.activation,
                 residual: operands.residual,
             },
         };
         Ok(BatchNormInferencePlan {
-            plan: plan::batch_norm_inference(profile, &problem)?,
+            plan: plan::batch_norm_inference(&profile, &problem)?,
         })
     }
 }

@@ -89,24 +89,16 @@ impl Binder<'_> {
             }
             bound.push((binding, place));
         }
+        // A plan may have been made for another context, whose adapter has longer words.
+        let access = match self.plan.access() {
+            Access::LongWords if !self.gpu.profile().long_words => Access::Vec4,
+            access => access,
+        };
+        let bindings: Vec<_> = bound.iter().map(|(binding, _)| *binding).collect();
         let mut variant = Variant {
-            body: self.dispatch.body,
-            ending: self.dispatch.ending,
-            kernel: self.dispatch.kernel,
-            data: self.plan.types.data,
-            params: self.plan.types.params,
-            statistics: self.plan.types.statistics,
-            bound: bound.iter().map(|(binding, _)| binding.tensor).collect(),
             in_place,
-            pooled: false,
-            // A plan may have been made for another context, whose adapter has longer words.
-            access: match self.plan.word_bits {
-                64 if self.gpu.profile().long_words => Access::LongWords,
-                _ => Access::Vec4,
-            },
             exact,
-            workgroup_size: self.dispatch.workgroup_size,
-            constants: self.dispatch.constants.clone(),
+            ..self.dispatch.variant(self.plan.types, access, &bindings)
         };
         let written: Vec<_> = bound
             .iter()
@@ -118,21 +110,22 @@ impl Binder<'_> {
         });
         let pipeline = self.gpu.pipeline(&variant.normalized())?;
 
-        let mut entries = vec![wgpu::BindGroupEntry {
-            binding: 0,
-            resource: uniforms,
-        }];
+        let mut entries = Vec::new();
         for (index, (binding, place)) in bound.iter().enumerate() {
-            let end = binding.bytes.end.min(place.room / 4 * 4);
+            let bytes = binding.within(place.room);
             entries.push(wgpu::BindGroupEntry {
-                binding: index as u32 + 1,
+                binding: index as u32,
                 resource: buffer_binding(
                     place.buffer,
-                    place.offset + binding.bytes.start,
-                    end.saturating_sub(binding.bytes.start),
+                    place.offset + bytes.start,
+                    bytes.end.saturating_sub(bytes.start),
                 ),
             });
         }
+        entries.push(wgpu::BindGroupEntry {
+            binding: entries.len() as u32,
+            resource: uniforms,
+        });
         let device = self.gpu.device();
         let name = self.dispatch.kernel.entry().name;
         let bind_group = self

@@ -1,7 +1,7 @@
 //! Which adapter.
 
 use super::{DeviceOptions, GpuContext};
-use crate::Error;
+use crate::{Error, profile};
 
 /// Which adapter a context is made on, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,9 +20,6 @@ const BACKEND: &str = "WGPU_BACKEND";
 
 /// The environment variable that names an adapter.
 const ADAPTER: &str = "WGPU_ADAPTER_NAME";
-
-/// Storage buffers that every plan can do with, and none with fewer.
-pub(super) const STORAGE_BUFFERS: u32 = 4;
 
 /// The adapters of these backends, those that cannot run the kernels included.
 pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
@@ -62,7 +59,7 @@ pub fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
         .contains(wgpu::DownlevelFlags::COMPUTE_SHADERS)
     {
         Some("it has no compute shaders")
-    } else if adapter.limits().max_storage_buffers_per_shader_stage < STORAGE_BUFFERS {
+    } else if adapter.limits().max_storage_buffers_per_shader_stage < profile::STORAGE_BUFFERS {
         Some("it allows fewer than 4 storage buffers a shader stage")
     } else {
         None

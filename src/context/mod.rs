@@ -13,8 +13,8 @@ pub(crate) use pipelines::Pipeline;
 pub(crate) use readback::Transfers;
 pub(crate) use turn::Held;
 
-use crate::kernels::{Body, Tensor, Variant};
-use crate::{DType, Error, Profile, profile};
+use crate::kernels::{Tensor, Variant};
+use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
 use poller::Poller;
 use scope::Watch;
@@ -235,32 +235,6 @@ impl GpuContext {
     /// Whether tensors of this element type can be computed here.
     pub fn supports(&self, dtype: DType) -> bool {
         self.profile.supports(dtype)
-    }
-
-    /// An error if plans cannot run here, as on a caller's device with too small limits.
-    pub(crate) fn check_fit(&self) -> Result<(), Error> {
-        let profile = &self.profile;
-        let shared = u64::from(profile::SMALLEST_WORKGROUP)
-            * Body::Gradient.shared_reals()
-            * DType::F64.size();
-        Error::check_limit(
-            "a plan",
-            "max_storage_buffers_per_shader_stage",
-            adapter::STORAGE_BUFFERS,
-            profile.max_storage_buffers,
-        )?;
-        Error::check_limit(
-            "a plan",
-            "max_compute_invocations_per_workgroup",
-            profile::SMALLEST_WORKGROUP,
-            profile.max_invocations,
-        )?;
-        Error::check_limit(
-            "a plan",
-            "max_compute_workgroup_storage_size",
-            shared,
-            profile.max_workgroup_storage,
-        )
     }
 
     /// An error if the device is known to be lost.

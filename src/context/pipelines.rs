@@ -97,14 +97,15 @@ fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pip
         },
         count: None,
     };
-    let mut entries = vec![buffer(0, wgpu::BufferBindingType::Uniform)];
-    for (index, &tensor) in variant.bound.iter().enumerate() {
+    let mut entries = Vec::new();
+    for (binding, &tensor) in variant.bound.iter().enumerate() {
         let read_only = !variant.writes(tensor);
         entries.push(buffer(
-            index + 1,
+            binding,
             wgpu::BufferBindingType::Storage { read_only },
         ));
     }
+    entries.push(buffer(entries.len(), wgpu::BufferBindingType::Uniform));
     let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
         label: Some(name),
         entries: &entries,

@@ -1,11 +1,11 @@
 //! The gradient of group normalization.
 
-use super::GpuGroupNorm;
+use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::GroupNormPass;
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, host};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, host};
 
 /// Tensors of a group-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -85,14 +85,33 @@ impl GpuGroupNorm {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<GroupNormBackwardPlan, Error> {
+        let profile = self.gpu.profile();
+        self.options.plan_backward(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl GroupNormOptions {
+    /// As [`GpuGroupNorm::plan_backward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuGroupNorm::plan_backward`].
+    pub fn plan_backward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<BackwardOperands>,
+    ) -> Result<GroupNormBackwardPlan, Error> {
         let (operands, types) = (operands.into(), types.into());
-        operands.check(self.options.activation, types.data)?;
+        operands.check(self.activation, types.data)?;
         let pass = GroupNormPass::Backward {
-            param_grads: self.options.param_grads,
-            activation: self.options.activation,
+            param_grads: self.param_grads,
+            activation: self.activation,
             masked: operands.mask,
         };
-        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
+        let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormBackwardPlan { plan })
     }
 }

@@ -1,11 +1,11 @@
 //! Group normalization, forward.
 
-use super::GpuGroupNorm;
+use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{After, GroupNormPass};
-use crate::{DTypes, Element, Error, ParamOf, host};
+use crate::{DTypes, Element, Error, ParamOf, Profile, host};
 
 /// Tensors of a group norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -140,14 +140,33 @@ impl GpuGroupNorm {
         types: impl Into<DTypes>,
         operands: GroupNormForwardOperands,
     ) -> Result<GroupNormForwardPlan, Error> {
+        let profile = self.gpu.profile();
+        self.options.plan_forward(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl GroupNormOptions {
+    /// As [`GpuGroupNorm::plan_forward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuGroupNorm::plan_forward`].
+    pub fn plan_forward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: GroupNormForwardOperands,
+    ) -> Result<GroupNormForwardPlan, Error> {
         let types = types.into();
-        let activation = self.options.activation;
+        let activation = self.activation;
         activation.check(types.data, operands.residual)?;
         let pass = GroupNormPass::Forward(After {
             activation,
             residual: operands.residual,
         });
-        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
+        let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormForwardPlan { plan })
     }
 }

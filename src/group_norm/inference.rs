@@ -1,11 +1,11 @@
 //! Group normalization by given statistics.
 
-use super::GpuGroupNorm;
+use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{After, GroupNormPass};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, host};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, host};
 
 /// Tensors of group norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -113,14 +113,33 @@ impl GpuGroupNorm {
         types: impl Into<DTypes>,
         operands: impl Into<InferenceOperands>,
     ) -> Result<GroupNormInferencePlan, Error> {
+        let profile = self.gpu.profile();
+        self.options.plan_inference(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl GroupNormOptions {
+    /// As [`GpuGroupNorm::plan_inference`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuGroupNorm::plan_inference`].
+    pub fn plan_inference(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<InferenceOperands>,
+    ) -> Result<GroupNormInferencePlan, Error> {
         let (operands, types) = (operands.into(), types.into());
-        let activation = self.options.activation;
+        let activation = self.activation;
         activation.check(types.data, operands.residual)?;
         let pass = GroupNormPass::Inference(After {
             activation,
             residual: operands.residual,
         });
-        let plan = self.plan(shape, types, [operands.gamma, operands.beta], pass)?;
+        let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormInferencePlan { plan })
     }
 }

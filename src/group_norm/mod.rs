@@ -20,7 +20,8 @@ use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
 use crate::{
-    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, geometry, host,
+    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, Profile,
+    geometry, host,
 };
 
 /// What a [`GpuGroupNorm`] computes.
@@ -158,32 +159,26 @@ impl GpuGroupNorm {
         let epsilon = self.options.epsilon;
         host::check_variance(Tensor::Variance, self.unit, variance, epsilon)
     }
+}
 
+impl GroupNormOptions {
     fn plan(
         &self,
+        profile: &Profile,
         shape: &[usize],
         types: DTypes,
         [has_gamma, has_beta]: [bool; 2],
         pass: GroupNormPass,
     ) -> Result<Plan, Error> {
-        let GroupNormOptions {
-            groups,
-            epsilon,
-            data_format,
-            ..
-        } = self.options;
-        self.gpu.check_fit()?;
-        let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(epsilon, types.data)?;
+        let profile = plan::fit(profile, types, self.epsilon)?;
         let problem = GroupNormProblem {
-            groups: geometry::group_norm_layout(shape, data_format, groups)?,
+            groups: geometry::group_norm_layout(shape, self.data_format, self.groups)?,
             types,
             has_gamma,
             has_beta,
-            epsilon,
+            epsilon: self.epsilon,
             pass,
         };
-        plan::group_norm(profile, &problem)
+        plan::group_norm(&profile, &problem)
     }
 }

@@ -6,7 +6,7 @@ use crate::group_norm::{
 };
 use crate::{
     Activation, BackwardOperands, DTypes, DataFormat, Element, Error, GpuContext, Grads,
-    ParamGrads, ParamOf,
+    ParamGrads, ParamOf, Profile,
 };
 
 /// What a [`GpuInstanceNorm`] computes.
@@ -94,25 +94,7 @@ impl GpuInstanceNorm {
 
     /// Group norm with as many groups as a tensor has channels.
     fn of_channels(&self, shape: &[usize]) -> Result<GpuGroupNorm, Error> {
-        let InstanceNormOptions {
-            epsilon,
-            data_format,
-            param_grads,
-            activation,
-        } = self.options;
-        let channels = match data_format {
-            DataFormat::Ncx => shape.get(1),
-            DataFormat::Nxc => shape.last(),
-        };
-        let options = GroupNormOptions {
-            // Too few axes are an error of their own.
-            groups: channels.copied().unwrap_or(1),
-            epsilon,
-            data_format,
-            param_grads,
-            activation,
-        };
-        GpuGroupNorm::of_channels(&self.gpu, options)
+        GpuGroupNorm::of_channels(&self.gpu, self.options.of_channels(shape))
     }
 
     /// Computes the layer's output and its statistics: uploads, runs, reads back.
@@ -199,8 +181,8 @@ impl GpuInstanceNorm {
         types: impl Into<DTypes>,
         operands: GroupNormForwardOperands,
     ) -> Result<GroupNormForwardPlan, Error> {
-        self.of_channels(shape)?
-            .plan_forward(shape, types, operands)
+        let profile = self.gpu.profile();
+        self.options.plan_forward(profile, shape, types, operands)
     }
 
     /// Plans the gradient of device buffers.
@@ -214,7 +196,58 @@ impl GpuInstanceNorm {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<GroupNormBackwardPlan, Error> {
-        self.of_channels(shape)?
-            .plan_backward(shape, types, operands)
+        let profile = self.gpu.profile();
+        self.options.plan_backward(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl InstanceNormOptions {
+    /// Group norm with as many groups as a tensor has channels.
+    fn of_channels(&self, shape: &[usize]) -> GroupNormOptions {
+        let channels = match self.data_format {
+            DataFormat::Ncx => shape.get(1),
+            DataFormat::Nxc => shape.last(),
+        };
+        GroupNormOptions {
+            // Too few axes are an error of their own.
+            groups: channels.copied().unwrap_or(1),
+            epsilon: self.epsilon,
+            data_format: self.data_format,
+            param_grads: self.param_grads,
+            activation: self.activation,
+        }
+    }
+
+    /// As [`GpuInstanceNorm::plan_forward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuInstanceNorm::plan_forward`].
+    pub fn plan_forward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: GroupNormForwardOperands,
+    ) -> Result<GroupNormForwardPlan, Error> {
+        let options = self.of_channels(shape);
+        options.plan_forward(profile, shape, types, operands)
+    }
+
+    /// As [`GpuInstanceNorm::plan_backward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuInstanceNorm::plan_backward`].
+    pub fn plan_backward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: impl Into<BackwardOperands>,
+    ) -> Result<GroupNormBackwardPlan, Error> {
+        let options = self.of_channels(shape);
+        options.plan_backward(profile, shape, types, operands)
     }
 }

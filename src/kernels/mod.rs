@@ -136,30 +136,50 @@ use describe::Kind;
 
 /// A tensor or scratch area that a kernel binds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Tensor {
+#[non_exhaustive]
+pub enum Tensor {
+    /// The layer's input.
     Src,
+    /// Gradient with respect to the layer's output.
     DiffDst,
+    /// Mean of what is normalized together.
     Mean,
+    /// Biased variance of it.
     Variance,
+    /// Mean of its squares: RMS norm's statistic.
     MeanSquare,
+    /// What is added: before layer and RMS norm, after the others.
     Residual,
+    /// Scale.
     Gamma,
+    /// Shift.
     Beta,
+    /// What passed an activation, a bit for each element.
     Mask,
+    /// Running mean, read and written.
     RunningMean,
+    /// Running variance, read and written.
     RunningVariance,
+    /// Gradient with respect to src.
     DiffSrc,
+    /// Gradient with respect to the residual.
     DiffResidual,
+    /// Gradient with respect to gamma.
     DiffGamma,
+    /// Gradient with respect to beta.
     DiffBeta,
+    /// The layer's output.
     Dst,
+    /// src and residual added, before layer and RMS norm.
     Sum,
+    /// What two halves meet at.
     Sums,
+    /// Scratch memory.
     Workspace,
 }
 
 impl Tensor {
-    pub const ALL: [Self; 19] = [
+    pub(crate) const ALL: [Self; 19] = [
         Self::Src,
         Self::DiffDst,
         Self::Mean,
@@ -181,6 +201,7 @@ impl Tensor {
         Self::Workspace,
     ];
 
+    /// Its name, as buffers and the command have it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -206,7 +227,7 @@ impl Tensor {
     }
 
     /// Whether it has the data's element type.
-    pub const fn is_data(self) -> bool {
+    pub(crate) const fn is_data(self) -> bool {
         matches!(
             self,
             Self::Src
@@ -220,12 +241,12 @@ impl Tensor {
     }
 
     /// Whether it is none of the caller's operands.
-    pub const fn is_scratch(self) -> bool {
+    pub(crate) const fn is_scratch(self) -> bool {
         matches!(self, Self::Sums | Self::Workspace)
     }
 
     /// Whether it has the parameters' element type.
-    pub const fn is_param(self) -> bool {
+    pub(crate) const fn is_param(self) -> bool {
         matches!(
             self,
             Self::Gamma | Self::Beta | Self::DiffGamma | Self::DiffBeta
@@ -233,12 +254,12 @@ impl Tensor {
     }
 
     /// Whether there is one of it for each group of elements that are normalized together.
-    pub const fn is_statistic(self) -> bool {
+    pub(crate) const fn is_statistic(self) -> bool {
         matches!(self, Self::Mean | Self::Variance | Self::MeanSquare) || self.is_running()
     }
 
     /// Whether it is read and written in its place.
-    pub const fn is_running(self) -> bool {
+    pub(crate) const fn is_running(self) -> bool {
         matches!(self, Self::RunningMean | Self::RunningVariance)
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct Variant {
     pub params: DType,
     /// Of mean, variance and running statistics.
     pub statistics: DType,
-    /// The tensors that are bound, from binding 1 on; binding 0 is the uniform.
+    /// The tensors that are bound, from binding 0 on; the uniform is the binding after them.
     pub bound: Vec<Tensor>,
     /// diff_src is written through diff_dst's binding.
     pub in_place: bool,
@@ -259,10 +259,13 @@ impl Variant {
             parts.push(value.declaration(name));
         }
         parts.push(entry.uniforms.declaration());
-        parts.push("@group(0) @binding(0) var<uniform> uniforms: Uniforms;\n".to_owned());
-        for (index, &tensor) in self.bound.iter().enumerate() {
-            parts.push(self.declaration(index + 1, tensor));
+        for (binding, &tensor) in self.bound.iter().enumerate() {
+            parts.push(self.declaration(binding, tensor));
         }
+        let last = self.bound.len();
+        parts.push(format!(
+            "@group(0) @binding({last}) var<uniform> uniforms: Uniforms;\n"
+        ));
         let called = |name: &str| texts.iter().any(|text| calls(text, name));
         for tensor in Tensor::ALL
             .into_iter()

@@ -492,15 +492,13 @@ fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
         ensure(use_of[handle] != GlobalUse::empty(), || {
             format!("{name} is bound but not used")
         })?;
-        if binding.binding == 0 {
+        let Some(&tensor) = variant.bound.get(binding.binding as usize) else {
             ensure(
                 name == "uniforms" && global.space == AddressSpace::Uniform,
-                || format!("binding 0 is {name} in {:?}", global.space),
+                || format!("{name} is at {binding:?} in {:?}", global.space),
             )?;
             continue;
-        }
-        let tensor = variant.bound.get(binding.binding as usize - 1);
-        let tensor = *tensor.ok_or_else(|| format!("{name} is at {binding:?}"))?;
+        };
         let access = match variant.writes(tensor) {
             true => StorageAccess::LOAD | StorageAccess::STORE,
             false => StorageAccess::LOAD,

@@ -1,13 +1,12 @@
 //! The gradient of layer normalization.
 
-use super::GpuLayerNorm;
+use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
 
 /// Tensors of a layer-norm gradient, in host memory.
 ///
@@ -98,23 +97,38 @@ impl GpuLayerNorm {
         shape: &[usize],
         types: impl Into<DTypes>,
     ) -> Result<LayerNormBackwardPlan, Error> {
-        let types = types.into();
-        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        self.options.plan_backward(profile, shape, types)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl LayerNormOptions {
+    /// As [`GpuLayerNorm::plan_backward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuLayerNorm::plan_backward`].
+    pub fn plan_backward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+    ) -> Result<LayerNormBackwardPlan, Error> {
+        let types = types.into();
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
         let problem = LayerNormProblem {
             body: Body::Gradient,
             rows,
             columns,
             types,
-            use_affine: self.options.use_affine,
-            epsilon: self.options.epsilon,
-            param_grads: self.options.param_grads,
+            use_affine: self.use_affine,
+            epsilon: self.epsilon,
+            param_grads: self.param_grads,
         };
         Ok(LayerNormBackwardPlan {
-            plan: plan::layer_norm(profile, &problem)?,
+            plan: plan::layer_norm(&profile, &problem)?,
         })
     }
 }

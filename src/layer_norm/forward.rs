@@ -1,13 +1,12 @@
 //! Layer normalization, forward.
 
-use super::GpuLayerNorm;
+use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, host};
+use crate::{DTypes, Element, Error, ParamOf, Profile, host};
 
 /// Tensors of a layer norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -149,26 +148,42 @@ impl GpuLayerNorm {
         types: impl Into<DTypes>,
         operands: LayerNormForwardOperands,
     ) -> Result<LayerNormForwardPlan, Error> {
-        let types = types.into();
-        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        check_affine("beta", self.options.use_affine, operands.beta, false)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        self.options.plan_forward(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl LayerNormOptions {
+    /// As [`GpuLayerNorm::plan_forward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuLayerNorm::plan_forward`].
+    pub fn plan_forward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: LayerNormForwardOperands,
+    ) -> Result<LayerNormForwardPlan, Error> {
+        let types = types.into();
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        check_affine("beta", self.use_affine, operands.beta, false)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
         let problem = RowsForward {
             body: Body::Forward,
             rows,
             columns,
             types,
-            has_gamma: self.options.use_affine,
+            has_gamma: self.use_affine,
             has_beta: operands.beta,
             residual: operands.residual,
             keep_statistics: operands.keep_statistics,
-            epsilon: self.options.epsilon,
+            epsilon: self.epsilon,
         };
         Ok(LayerNormForwardPlan {
-            plan: plan::rows_forward(profile, &problem)?,
+            plan: plan::rows_forward(&profile, &problem)?,
         })
     }
 }

@@ -10,6 +10,7 @@ mod choose;
 mod combine_groups;
 mod compose;
 mod finish;
+mod fit;
 mod flat;
 mod forward;
 mod group_norm;
@@ -25,6 +26,7 @@ mod windows;
 mod workspace;
 
 pub(crate) use backward::{Activated, BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
+pub(crate) use fit::fit;
 pub(crate) use forward::{
     After, BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward,
     batch_norm_inference, rows_forward,
@@ -32,7 +34,9 @@ pub(crate) use forward::{
 pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
-use crate::kernels::{AxisSizes, Body, Constant, Describe, Ending, Kernel, Tensor, Uniforms};
+use crate::kernels::{
+    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, Tensor, Uniforms, Variant,
+};
 use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
 
@@ -93,6 +97,11 @@ impl Binding {
         }
     }
 
+    /// The bytes of it in a buffer that has room for so many of the tensor's.
+    pub fn within(&self, room: u64) -> Range<u64> {
+        self.bytes.start..self.bytes.end.min(room / 4 * 4)
+    }
+
     /// The workspace, whose size is known when the plan is complete.
     pub fn workspace() -> Self {
         Self {
@@ -121,6 +130,27 @@ pub(crate) struct Dispatch {
     pub serial_adds: u64,
     /// Invocations that have to be of one subgroup; 0 if it needs none.
     pub in_a_subgroup: u64,
+}
+
+impl Dispatch {
+    /// The kernel's variant that binds these of its bindings, each to a buffer of its own with room for whole vec4s.
+    pub fn variant(&self, types: DTypes, access: Access, bound: &[&Binding]) -> Variant {
+        Variant {
+            kernel: self.kernel,
+            body: self.body,
+            ending: self.ending,
+            data: types.data,
+            params: types.params,
+            statistics: types.statistics,
+            bound: bound.iter().map(|binding| binding.tensor).collect(),
+            in_place: false,
+            pooled: false,
+            access,
+            exact: Vec::new(),
+            workgroup_size: self.workgroup_size,
+            constants: self.constants.clone(),
+        }
+    }
 }
 
 impl Planner<'_> {
@@ -209,6 +239,14 @@ impl Plan {
         geometry::check_length(argument, expected, got)
     }
 
+    /// How kernels read and write the tensors.
+    pub fn access(&self) -> Access {
+        match self.word_bits {
+            64 => Access::LongWords,
+            _ => Access::Vec4,
+        }
+    }
+
     /// Whether a tensor is written.
     pub fn writes(&self, tensor: Tensor) -> bool {
         tensor.is_scratch() || self.body.writes(tensor)
@@ -264,7 +302,8 @@ impl Plan {
         )
     }
 
-    fn whole(&self) -> impl Iterator<Item = &Dispatch> {
+    /// The dispatches of the whole operator.
+    pub fn whole(&self) -> impl Iterator<Item = &Dispatch> {
         let whole = self.dispatches.iter();
         let whole = whole.filter(|(phases, _)| phases.meets(Phases::WHOLE));
         whole.map(|(_, dispatch)| dispatch)

@@ -1,13 +1,12 @@
 //! The gradient of RMS normalization.
 
-use super::GpuRmsNorm;
+use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, host};
+use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
 
 /// Tensors of an RMS-norm gradient, in host memory.
 ///
@@ -79,23 +78,39 @@ impl GpuRmsNorm {
         types: impl Into<DTypes>,
         has_gamma: bool,
     ) -> Result<RmsNormBackwardPlan, Error> {
-        let types = types.into();
-        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        self.options.plan_backward(profile, shape, types, has_gamma)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl RmsNormOptions {
+    /// As [`GpuRmsNorm::plan_backward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuRmsNorm::plan_backward`].
+    pub fn plan_backward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        has_gamma: bool,
+    ) -> Result<RmsNormBackwardPlan, Error> {
+        let types = types.into();
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
         let problem = LayerNormProblem {
             body: Body::RmsGradient,
             rows,
             columns,
             types,
             use_affine: has_gamma,
-            epsilon: self.options.epsilon,
-            param_grads: self.options.param_grads,
+            epsilon: self.epsilon,
+            param_grads: self.param_grads,
         };
         Ok(RmsNormBackwardPlan {
-            plan: plan::layer_norm(profile, &problem)?,
+            plan: plan::layer_norm(&profile, &problem)?,
         })
     }
 }

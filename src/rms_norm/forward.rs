@@ -1,13 +1,12 @@
 //! RMS normalization, forward.
 
-use super::GpuRmsNorm;
+use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
 use crate::geometry;
 use crate::kernels::{Body, Tensor};
 use crate::operands::operands;
-use crate::options::check_epsilon;
 use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, host};
+use crate::{DTypes, Element, Error, ParamOf, Profile, host};
 
 /// Tensors of an RMS norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -138,12 +137,28 @@ impl GpuRmsNorm {
         types: impl Into<DTypes>,
         operands: RmsNormForwardOperands,
     ) -> Result<RmsNormForwardPlan, Error> {
-        let types = types.into();
-        self.gpu.check_fit()?;
         let profile = self.gpu.profile();
-        profile.check_dtypes(types)?;
-        check_epsilon(self.options.epsilon, types.data)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.options.begin_norm_axis)?;
+        self.options.plan_forward(profile, shape, types, operands)
+    }
+}
+
+/// Planning without a context, for a [`Profile`] of one's own.
+impl RmsNormOptions {
+    /// As [`GpuRmsNorm::plan_forward`].
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuRmsNorm::plan_forward`].
+    pub fn plan_forward(
+        &self,
+        profile: &Profile,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+        operands: RmsNormForwardOperands,
+    ) -> Result<RmsNormForwardPlan, Error> {
+        let types = types.into();
+        let profile = plan::fit(profile, types, self.epsilon)?;
+        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
         let problem = RowsForward {
             body: Body::RmsForward,
             rows,
@@ -153,10 +168,10 @@ impl GpuRmsNorm {
             has_beta: false,
             residual: operands.residual,
             keep_statistics: operands.keep_statistics,
-            epsilon: self.options.epsilon,
+            epsilon: self.epsilon,
         };
         Ok(RmsNormForwardPlan {
-            plan: plan::rows_forward(profile, &problem)?,
+            plan: plan::rows_forward(&profile, &problem)?,
         })
     }
 }

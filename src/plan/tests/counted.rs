@@ -96,10 +96,7 @@ impl Counter {
             .bound
             .iter()
             .map(|&tensor| storage(!variant.writes(tensor)));
-        let bound: Vec<_> = [wgpu::BufferBindingType::Uniform]
-            .into_iter()
-            .chain(bound)
-            .collect();
+        let bound: Vec<_> = bound.chain([wgpu::BufferBindingType::Uniform]).collect();
         let layouts = [self.layout(&bound), self.layout(&[storage(false)])];
         let device = self.gpu.device();
         let layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
@@ -139,30 +136,15 @@ impl Counter {
             .create_command_encoder(&Default::default());
         let counts = self.buffer(256 * dispatches.len() as u64, &[]);
         for (index, dispatch) in (0..).zip(&dispatches) {
-            let variant = Variant {
-                body: dispatch.body,
-                kernel: dispatch.kernel,
-                data: plan.types.data,
-                params: plan.types.params,
-                statistics: plan.types.statistics,
-                bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
-                in_place: false,
-                pooled: false,
-                access: Access::Vec4,
-                exact: vec![],
-                workgroup_size: dispatch.workgroup_size,
-                constants: dispatch.constants.clone(),
-                ending: dispatch.ending,
-            }
-            .normalized();
+            let bound: Vec<_> = dispatch.bindings.iter().collect();
+            let variant = dispatch
+                .variant(plan.types, Access::Vec4, &bound)
+                .normalized();
             self.compile(&variant);
             let uniforms = dispatch.uniforms.bytes(plan.types.data.accumulator());
             let uniforms = self.buffer(uniforms.len() as u64, &uniforms);
-            let mut entries = vec![wgpu::BindGroupEntry {
-                binding: 0,
-                resource: uniforms.as_entire_binding(),
-            }];
-            for (slot, binding) in (1..).zip(&dispatch.bindings) {
+            let mut entries = Vec::new();
+            for (slot, binding) in (0..).zip(&dispatch.bindings) {
                 entries.push(wgpu::BindGroupEntry {
                     binding: slot,
                     resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
@@ -172,6 +154,10 @@ impl Counter {
                     }),
                 });
             }
+            entries.push(wgpu::BindGroupEntry {
+                binding: entries.len() as u32,
+                resource: uniforms.as_entire_binding(),
+            });
             let (pipeline, layouts) = &self.pipelines[&variant];
             let device = self.gpu.device();
             let group = |layout, entries: &[_]| {

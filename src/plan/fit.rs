@@ -1,0 +1,34 @@
+//! What a profile must have for plans to be made, and what a problem asks of it whatever its shape.
+
+use crate::kernels::Body;
+use crate::options::check_epsilon;
+use crate::profile::{SMALLEST_WORKGROUP, STORAGE_BUFFERS};
+use crate::{DType, DTypes, Error, Profile};
+
+/// The profile within its bounds, which kernels without checks rely on; an error if no plan can run there, or none with
+/// these types and this epsilon.
+pub(crate) fn fit(profile: &Profile, types: DTypes, epsilon: f64) -> Result<Profile, Error> {
+    let profile = profile.clone().within_bounds();
+    let shared = u64::from(SMALLEST_WORKGROUP) * Body::Gradient.shared_reals() * DType::F64.size();
+    Error::check_limit(
+        "a plan",
+        "max_storage_buffers_per_shader_stage",
+        STORAGE_BUFFERS,
+        profile.max_storage_buffers,
+    )?;
+    Error::check_limit(
+        "a plan",
+        "max_compute_invocations_per_workgroup",
+        SMALLEST_WORKGROUP,
+        profile.max_invocations,
+    )?;
+    Error::check_limit(
+        "a plan",
+        "max_compute_workgroup_storage_size",
+        shared,
+        profile.max_workgroup_storage,
+    )?;
+    profile.check_dtypes(types)?;
+    check_epsilon(epsilon, types.data)?;
+    Ok(profile)
+}
