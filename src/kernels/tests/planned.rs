@@ -29,21 +29,8 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
     for (what, plan) in plans(profile, data) {
         let whole = plan.dispatches.iter();
         for (_, dispatch) in whole.filter(|(phases, _)| phases.meets(Phases::WHOLE)) {
-            let variant = Variant {
-                kernel: dispatch.kernel,
-                body: dispatch.body,
-                data: plan.types.data,
-                params: plan.types.params,
-                statistics: plan.types.statistics,
-                bound: dispatch.bindings.iter().map(|b| b.tensor).collect(),
-                in_place: false,
-                pooled: false,
-                access: Access::Vec4,
-                exact: vec![],
-                workgroup_size: dispatch.workgroup_size,
-                constants: dispatch.constants.clone(),
-                ending: dispatch.ending,
-            };
+            let bound: Vec<_> = dispatch.bindings.iter().collect();
+            let variant = dispatch.variant(plan.types, Access::Vec4, &bound);
             planned.push((format!("{data} {what}"), variant.normalized()));
         }
     }

@@ -39,24 +39,11 @@ fn uniform(dispatch: &Dispatch, name: &str) -> usize {
 }
 
 fn variant(dispatch: &Dispatch) -> Variant {
-    let bound: Vec<_> = dispatch.bindings.iter().map(|b| b.tensor).collect();
-    assert_eq!(bound, [Tensor::Src, Tensor::Workspace]);
-    Variant {
-        kernel: dispatch.kernel,
-        body: dispatch.body,
-        data: DType::F32,
-        params: DType::F32,
-        statistics: DType::F32,
-        bound,
-        in_place: false,
-        pooled: false,
-        access: Access::Vec4,
-        exact: vec![],
-        workgroup_size: dispatch.workgroup_size,
-        constants: dispatch.constants.clone(),
-        ending: dispatch.ending,
-    }
-    .normalized()
+    let tensors: Vec<_> = dispatch.bindings.iter().map(|b| b.tensor).collect();
+    assert_eq!(tensors, [Tensor::Src, Tensor::Workspace]);
+    let types = (DType::F32, DType::F32).into();
+    let bound: Vec<_> = dispatch.bindings.iter().collect();
+    dispatch.variant(types, Access::Vec4, &bound).normalized()
 }
 
 /// What all reductions of a plan leave in the workspace.
@@ -91,16 +78,16 @@ fn partials(gpu: &GpuContext, dispatches: &[&Dispatch], src: &[f32]) -> Vec<[f32
             label: None,
             layout: &pipeline.layout,
             entries: &[
-                entry(0, uniforms.as_entire_binding()),
                 entry(
-                    1,
+                    0,
                     wgpu::BindingResource::Buffer(wgpu::BufferBinding {
                         buffer: &src,
                         offset: window.start,
                         size: (window.end - window.start).try_into().ok(),
                     }),
                 ),
-                entry(2, workspace.as_entire_binding()),
+                entry(1, workspace.as_entire_binding()),
+                entry(2, uniforms.as_entire_binding()),
             ],
         });
         let mut pass = encoder.begin_compute_pass(&Default::default());
