@@ -1,0 +1,143 @@
+use crate::forward::Layer;
+use crate::problem::Norm;
+use burn::config::Config;
+use burn::module::{Flag, Module, Param, RunningState};
+use burn::nn;
+use burn::tensor::activation::relu;
+use burn::tensor::{Device, Tensor, assert_shape};
+
+/// What [`burn::nn::BatchNormConfig`] is, for [`BatchNorm`].
+#[derive(Config, Debug)]
+pub struct BatchNormConfig {
+    /// The number of features, above 0.
+    pub num_features: usize,
+    /// Added to the variance; finite and above 0. Default: 1e-5
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+    /// How much of the batch's statistics goes into the running ones, 0 to 1. Default: 0.1
+    #[config(default = 0.1)]
+    pub momentum: f64,
+}
+
+impl BatchNormConfig {
+    /// A layer on a device.
+    ///
+    /// # Panics
+    ///
+    /// As [`burn::nn::BatchNormConfig::init`].
+    pub fn init(&self, device: &Device) -> BatchNorm {
+        nn::BatchNormConfig::new(self.num_features)
+            .with_epsilon(self.epsilon)
+            .with_momentum(self.momentum)
+            .init(device)
+            .into()
+    }
+}
+
+/// Batch norm over `[batch_size, channels, ...]`: [`burn::nn::BatchNorm`] with its fields, defaults and records.
+///
+/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the batch's statistics in training, which then go into the
+/// running ones, else by these. Where the parameters have 16 bits the statistics of a batch are kept in f32.
+#[derive(Module, Debug)]
+pub struct BatchNorm {
+    /// Scale of each channel.
+    pub gamma: Param<Tensor<1>>,
+    /// Shift of each channel.
+    pub beta: Param<Tensor<1>>,
+    /// Whether the layer trains where the device does.
+    pub training: Param<Flag>,
+    /// The running mean.
+    pub running_mean: RunningState<Tensor<1>>,
+    /// The running variance, biased.
+    pub running_var: RunningState<Tensor<1>>,
+    /// How much of the batch's statistics goes into the running ones.
+    pub momentum: f64,
+    /// Added to the variance.
+    pub epsilon: f64,
+}
+
+impl From<nn::BatchNorm> for BatchNorm {
+    fn from(layer: nn::BatchNorm) -> Self {
+        Self {
+            gamma: layer.gamma,
+            beta: layer.beta,
+            training: layer.training,
+            running_mean: layer.running_mean,
+            running_var: layer.running_var,
+            momentum: layer.momentum,
+            epsilon: layer.epsilon,
+        }
+    }
+}
+
+impl From<BatchNorm> for nn::BatchNorm {
+    fn from(layer: BatchNorm) -> Self {
+        Self {
+            gamma: layer.gamma,
+            beta: layer.beta,
+            training: layer.training,
+            running_mean: layer.running_mean,
+            running_var: layer.running_var,
+            momentum: layer.momentum,
+            epsilon: layer.epsilon,
+        }
+    }
+}
+
+impl BatchNorm {
+    /// The layer's output, of the input's shape.
+    ///
+    /// # Panics
+    ///
+    /// If the input has fewer than two axes, or the second is not of `num_features`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        self.followed_by(input, false)
+    }
+
+    /// The layer with ReLU after it, or without.
+    pub(super) fn followed_by<const D: usize>(
+        &self,
+        input: Tensor<D>,
+        with_relu: bool,
+    ) -> Tensor<D> {
+        let [num_features] = self.gamma.shape().dims();
+        assert_shape!(input, [_, num_features, ..]);
+        let layer = Layer {
+            norm: Norm::Batch { relu: with_relu },
+            gamma: Some(self.gamma.val()),
+            beta: Some(self.beta.val()),
+            epsilon: self.epsilon,
+        };
+        let trains = input.device().is_autodiff() && self.training.is_enabled();
+        let dst = match trains {
+            true => layer.forward(&input).map(|output| {
+                if let Some((mean, variance)) = output.statistics {
+                    self.update(mean, variance);
+                }
+                output.dst
+            }),
+            false => {
+                let device = input.device();
+                let mean = self.running_mean.value().to_device(&device);
+                let variance = self.running_var.value().to_device(&device);
+                layer.infer(&input, mean, variance)
+            }
+        };
+        dst.unwrap_or_else(|| {
+            let dst = nn::BatchNorm::from(self.clone()).forward(input);
+            if with_relu { relu(dst) } else { dst }
+        })
+    }
+
+    /// Takes a batch's statistics into the running ones.
+    fn update(&self, mean: Tensor<1>, variance: Tensor<1>) {
+        for (running, batch) in [(&self.running_mean, mean), (&self.running_var, variance)] {
+            let old = running.value_sync().to_device(&batch.device());
+            let batch = batch.detach().cast(old.dtype());
+            let new = old
+                .mul_scalar(1.0 - self.momentum)
+                .add(batch.mul_scalar(self.momentum));
+            running.update(new.detach());
+        }
+    }
+}

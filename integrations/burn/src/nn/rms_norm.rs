@@ -1,0 +1,81 @@
+use crate::forward::Layer;
+use crate::problem::Norm;
+use burn::config::Config;
+use burn::module::{Module, Param};
+use burn::nn;
+use burn::tensor::{Device, Tensor, assert_shape};
+
+/// What [`burn::nn::RmsNormConfig`] is, for [`RmsNorm`].
+#[derive(Config, Debug)]
+pub struct RmsNormConfig {
+    /// The size of the last axis.
+    pub d_model: usize,
+    /// Added to the mean of squares; above 0. Default: 1e-5
+    #[config(default = 1e-5)]
+    pub epsilon: f64,
+}
+
+impl RmsNormConfig {
+    /// A layer on a device.
+    ///
+    /// # Panics
+    ///
+    /// As [`burn::nn::RmsNormConfig::init`].
+    pub fn init(&self, device: &Device) -> RmsNorm {
+        nn::RmsNormConfig::new(self.d_model)
+            .with_epsilon(self.epsilon)
+            .init(device)
+            .into()
+    }
+}
+
+/// RMS norm over the last axis: [`burn::nn::RmsNorm`] with its fields, defaults and records.
+///
+/// dst = gamma · src / √(mean of src² + epsilon).
+#[derive(Module, Debug)]
+pub struct RmsNorm {
+    /// Scale.
+    pub gamma: Param<Tensor<1>>,
+    /// Added to the mean of squares.
+    pub epsilon: f64,
+}
+
+impl From<nn::RmsNorm> for RmsNorm {
+    fn from(layer: nn::RmsNorm) -> Self {
+        Self {
+            gamma: layer.gamma,
+            epsilon: layer.epsilon,
+        }
+    }
+}
+
+impl From<RmsNorm> for nn::RmsNorm {
+    fn from(layer: RmsNorm) -> Self {
+        Self {
+            gamma: layer.gamma,
+            epsilon: layer.epsilon,
+        }
+    }
+}
+
+impl RmsNorm {
+    /// The layer's output, of the input's shape.
+    ///
+    /// # Panics
+    ///
+    /// If the input's last axis is not of `d_model`.
+    pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
+        let [d_model] = self.gamma.shape().dims();
+        assert_shape!(input, [.., d_model]);
+        let layer = Layer {
+            norm: Norm::Rms,
+            gamma: Some(self.gamma.val()),
+            beta: None,
+            epsilon: self.epsilon,
+        };
+        match layer.forward(&input) {
+            Some(output) => output.dst,
+            None => nn::RmsNorm::from(self.clone()).forward(input),
+        }
+    }
+}

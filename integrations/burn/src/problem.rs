@@ -1,0 +1,237 @@
+//! Which layer, which way, on which tensors: all that a plan follows from.
+
+use burn::tensor::DType as BurnDType;
+use wgpu_norm::export::Plan;
+use wgpu_norm::{
+    Activation, BackwardOperands, BatchNormForwardOperands, BatchNormOptions, DType, DTypes,
+    DataFormat, Error, GroupNormForwardOperands, GroupNormOptions, LayerNormForwardOperands,
+    LayerNormOptions, ParamGrads, Profile, RmsNormForwardOperands, RmsNormOptions,
+};
+
+/// A layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Norm {
+    /// Statistics of each channel, the second axis; `relu` follows or not.
+    Batch { relu: bool },
+    /// Of each group of channels of a sample.
+    Group { groups: usize },
+    /// Of the last axis.
+    Layer,
+    /// The mean square of the last axis.
+    Rms,
+}
+
+/// What is computed of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Pass {
+    /// The output and the statistics.
+    Forward,
+    /// The output, by given statistics.
+    Inference,
+    /// The gradients, those of gamma and beta if `params`.
+    Backward { params: bool },
+}
+
+/// A layer on tensors of a shape and types.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Problem {
+    pub norm: Norm,
+    pub pass: Pass,
+    pub shape: Vec<usize>,
+    pub data: BurnDType,
+    /// Of gamma and beta.
+    pub params: BurnDType,
+    pub gamma: bool,
+    pub beta: bool,
+    /// The bits of epsilon, which are hashed.
+    pub epsilon: u64,
+}
+
+impl Problem {
+    /// The same layer on the same tensors, another way.
+    pub fn of(&self, pass: Pass) -> Self {
+        Self {
+            pass,
+            ..self.clone()
+        }
+    }
+
+    /// The type of the statistics: they are kept as exactly as sums are.
+    pub fn statistics(&self) -> BurnDType {
+        match self.data {
+            BurnDType::F64 => BurnDType::F64,
+            _ => BurnDType::F32,
+        }
+    }
+
+    /// The shape of the statistics.
+    pub fn statistics_shape(&self) -> Vec<usize> {
+        let axis = |axis: usize| self.shape.get(axis).copied().unwrap_or(1);
+        match self.norm {
+            Norm::Batch { .. } => vec![axis(1)],
+            Norm::Group { groups } => vec![axis(0), groups],
+            Norm::Layer | Norm::Rms => {
+                let leading = self.shape.len().saturating_sub(1);
+                self.shape.iter().take(leading).copied().collect()
+            }
+        }
+    }
+
+    /// The shape of gamma and beta.
+    pub fn params_shape(&self) -> Vec<usize> {
+        let size = match self.norm {
+            Norm::Batch { .. } | Norm::Group { .. } => self.shape.get(1),
+            Norm::Layer | Norm::Rms => self.shape.last(),
+        };
+        vec![size.copied().unwrap_or(1)]
+    }
+
+    /// What runs it on a device.
+    pub fn plan(&self, profile: &Profile) -> Result<Plan, Error> {
+        let types = DTypes {
+            data: dtype(self.data)?,
+            params: dtype(self.params)?,
+            statistics: dtype(self.statistics())?,
+        };
+        match self.norm {
+            Norm::Batch { relu } => self.batch_norm(profile, types, relu),
+            Norm::Group { groups } => self.group_norm(profile, types, groups),
+            Norm::Layer => self.layer_norm(profile, types),
+            Norm::Rms => self.rms_norm(profile, types),
+        }
+    }
+
+    fn batch_norm(&self, profile: &Profile, types: DTypes, relu: bool) -> Result<Plan, Error> {
+        let options = BatchNormOptions {
+            data_format: DataFormat::Ncx,
+            param_grads: self.param_grads(),
+            activation: match relu {
+                true => Activation::Relu,
+                false => Activation::None,
+            },
+            ..BatchNormOptions::new(self.epsilon())
+        };
+        let (shape, gamma, beta) = (&self.shape, self.gamma, self.beta);
+        Ok(match self.pass {
+            Pass::Forward => {
+                let operands = BatchNormForwardOperands {
+                    gamma,
+                    beta,
+                    ..Default::default()
+                };
+                options
+                    .plan_forward(profile, shape, types, operands)?
+                    .into()
+            }
+            Pass::Inference => {
+                let operands = (gamma, beta);
+                options
+                    .plan_inference(profile, shape, types, operands)?
+                    .into()
+            }
+            Pass::Backward { .. } => {
+                let operands = BackwardOperands {
+                    gamma,
+                    beta: beta && relu,
+                    mask: false,
+                };
+                options
+                    .plan_backward(profile, shape, types, operands)?
+                    .into()
+            }
+        })
+    }
+
+    fn group_norm(&self, profile: &Profile, types: DTypes, groups: usize) -> Result<Plan, Error> {
+        let options = GroupNormOptions {
+            epsilon: self.epsilon(),
+            data_format: DataFormat::Ncx,
+            param_grads: self.param_grads(),
+            ..GroupNormOptions::new(groups)
+        };
+        let (shape, gamma, beta) = (&self.shape, self.gamma, self.beta);
+        Ok(match self.pass {
+            Pass::Backward { .. } => options.plan_backward(profile, shape, types, gamma)?.into(),
+            Pass::Forward | Pass::Inference => {
+                let operands = GroupNormForwardOperands {
+                    gamma,
+                    beta,
+                    ..Default::default()
+                };
+                options
+                    .plan_forward(profile, shape, types, operands)?
+                    .into()
+            }
+        })
+    }
+
+    fn layer_norm(&self, profile: &Profile, types: DTypes) -> Result<Plan, Error> {
+        let options = LayerNormOptions {
+            use_affine: self.gamma,
+            epsilon: self.epsilon(),
+            param_grads: self.param_grads(),
+            ..LayerNormOptions::default()
+        };
+        Ok(match self.pass {
+            Pass::Backward { .. } => options.plan_backward(profile, &self.shape, types)?.into(),
+            Pass::Forward | Pass::Inference => {
+                let operands = LayerNormForwardOperands {
+                    beta: self.beta,
+                    keep_statistics: true,
+                    ..Default::default()
+                };
+                options
+                    .plan_forward(profile, &self.shape, types, operands)?
+                    .into()
+            }
+        })
+    }
+
+    fn rms_norm(&self, profile: &Profile, types: DTypes) -> Result<Plan, Error> {
+        let options = RmsNormOptions {
+            epsilon: self.epsilon(),
+            param_grads: self.param_grads(),
+            ..RmsNormOptions::default()
+        };
+        let (shape, gamma) = (&self.shape, self.gamma);
+        Ok(match self.pass {
+            Pass::Backward { .. } => options.plan_backward(profile, shape, types, gamma)?.into(),
+            Pass::Forward | Pass::Inference => {
+                let operands = RmsNormForwardOperands {
+                    gamma,
+                    keep_statistics: true,
+                    ..Default::default()
+                };
+                options
+                    .plan_forward(profile, shape, types, operands)?
+                    .into()
+            }
+        })
+    }
+
+    fn epsilon(&self) -> f64 {
+        f64::from_bits(self.epsilon)
+    }
+
+    fn param_grads(&self) -> ParamGrads {
+        match self.pass {
+            Pass::Backward { params: false } => ParamGrads::Frozen,
+            _ => ParamGrads::Both,
+        }
+    }
+}
+
+/// An element type by the library's name; an error for one that no layer has.
+pub fn dtype(dtype: BurnDType) -> Result<DType, Error> {
+    match dtype {
+        BurnDType::F32 | BurnDType::Flex32 => Ok(DType::F32),
+        BurnDType::F16 => Ok(DType::F16),
+        BurnDType::BF16 => Ok(DType::Bf16),
+        BurnDType::F64 => Ok(DType::F64),
+        other => Err(Error::Argument {
+            argument: "element type",
+            expected: "f32, flex32, f16, bf16 or f64".to_owned(),
+            got: format!("{other:?}"),
+        }),
+    }
+}

@@ -1,0 +1,111 @@
+//! wgpu-norm's WGSL as kernels of CubeCL's, which does all else: batching, streams, memory.
+
+use super::{Bound, Prepared, room};
+use cubecl::client::Client;
+use cubecl::prelude::*;
+use cubecl::server::{Handle, KernelArguments, MetadataBindingInfo};
+use cubecl::{CubeKernel, PrecompiledSource};
+use wgpu_norm::Error;
+use wgpu_norm::export::{Kernel, Tensor};
+
+/// Launches a plan's dispatches.
+pub fn run(client: &Client, prepared: &Prepared, tensors: &[Bound]) -> Result<(), Error> {
+    let mut handles: Vec<(Tensor, Handle)> = tensors
+        .iter()
+        .map(|(role, tensor)| (*role, tensor.handle.clone()))
+        .collect();
+    let scratch = prepared.plan.tensors();
+    let scratch = scratch.iter().find(|t| t.tensor == Tensor::Workspace);
+    if let Some(workspace) = scratch {
+        handles.push((Tensor::Workspace, room(client, workspace.bytes as usize)));
+    }
+    let rooms = handles.iter().map(|(role, handle)| (*role, bytes(handle)));
+    for dispatch in prepared.dispatches(rooms.collect())?.iter() {
+        let mut arguments = KernelArguments::new();
+        for binding in &dispatch.bindings {
+            let Some((_, handle)) = handles.iter().find(|(role, _)| *role == binding.tensor) else {
+                continue;
+            };
+            arguments = arguments.with_buffer(part(handle, binding.offset, binding.size).binding());
+        }
+        let words = dispatch.uniforms.chunks_exact(8).map(|word| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(word);
+            u64::from_ne_bytes(bytes)
+        });
+        let arguments = arguments.with_info(MetadataBindingInfo::custom(words.collect()));
+        let [width, height] = dispatch.workgroups;
+        let kernel = Wgsl {
+            kernel: dispatch.kernel.clone(),
+        };
+        client.launch(
+            Box::new(kernel),
+            CubeCount::Static(width, height, 1),
+            arguments,
+        );
+    }
+    Ok(())
+}
+
+/// What may be bound of a tensor: CubeCL binds whole words.
+fn bytes(handle: &Handle) -> u64 {
+    handle.size_in_used().next_multiple_of(4)
+}
+
+/// So many bytes of a tensor from an offset on.
+fn part(handle: &Handle, offset: u64, size: u64) -> Handle {
+    let behind = handle.size_in_used().saturating_sub(offset + size);
+    let mut part = handle.clone();
+    if offset > 0 {
+        part = part.offset_start(offset);
+    }
+    if behind > 0 && size > 0 {
+        part = part.offset_end(behind);
+    }
+    part
+}
+
+/// One kernel. Its key says which text it is, so that the text is made once.
+struct Wgsl {
+    kernel: Kernel,
+}
+
+impl Wgsl {
+    fn dim(&self) -> CubeDim {
+        CubeDim::new_1d(self.kernel.workgroup_size())
+    }
+}
+
+impl KernelMetadata for Wgsl {
+    fn id(&self) -> KernelId {
+        // Unchecked: its indices stay in bounds and its loops end.
+        KernelId::new::<Self>()
+            .mode(ExecutionMode::Unchecked)
+            .info(self.kernel.clone())
+            .cube_dim(self.dim().into())
+    }
+
+    fn address_type(&self) -> cubecl::ir::ElemType {
+        cubecl::ir::UIntKind::U32.into()
+    }
+}
+
+impl CubeKernel for Wgsl {
+    fn define(&self) -> KernelDefinition {
+        let dim = self.dim();
+        let settings = KernelSettings::new(dim.0, ExecutionMode::Unchecked, AddressType::U32);
+        KernelDefinition {
+            body: Scope::root(settings.clone()),
+            settings,
+            info: cubecl::ir::metadata::Info::default(),
+        }
+    }
+
+    fn source(&self) -> Option<PrecompiledSource> {
+        Some(PrecompiledSource {
+            source: self.kernel.wgsl(),
+            entrypoint_name: self.kernel.entry_point().to_owned(),
+            lang: "wgsl",
+        })
+    }
+}

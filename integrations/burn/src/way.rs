@@ -1,0 +1,101 @@
+//! Which of three ways runs a layer, and how often each did.
+
+use burn::backend::{CubeDevice, DispatchDevice};
+use burn::tensor::Device;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// How a layer's passes run on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Way {
+    /// wgpu-norm's WGSL, as kernels of CubeCL's: where CubeCL compiles WGSL.
+    Kernels,
+    /// wgpu-norm's own submission on the device's queue: where CubeCL compiles SPIR-V or MSL and
+    /// [`init`](crate::init) or [`register`](crate::register) was called.
+    Submission,
+    /// Burn's own operations: elsewhere, and for what wgpu-norm has no plan for.
+    Burn,
+}
+
+/// How many passes ran each way in this process, a forward pass and its gradient as one each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// By [`Way::Kernels`].
+    pub kernels: u64,
+    /// By [`Way::Submission`].
+    pub submission: u64,
+    /// By [`Way::Burn`]: forward passes alone, since gradients are Burn's affair then.
+    pub burn: u64,
+}
+
+static COUNTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+
+/// How many passes ran each way so far. Burn runs lazily: what nobody has waited for may not be counted yet.
+pub fn counts() -> Counts {
+    let [kernels, submission, burn] = [Way::Kernels, Way::Submission, Way::Burn]
+        .map(|way| COUNTS[way as usize].load(Ordering::Relaxed));
+    Counts {
+        kernels,
+        submission,
+        burn,
+    }
+}
+
+pub(crate) fn count(way: Way) {
+    COUNTS[way as usize].fetch_add(1, Ordering::Relaxed);
+}
+
+const UNFORCED: u8 = u8::MAX;
+static FORCED: AtomicU8 = AtomicU8::new(UNFORCED);
+
+/// Has all layers run one way where the device can, in the whole process; `None` gives the choice back. For tests, for
+/// measurements, and to find out whether a fault is of this crate.
+pub fn force(way: Option<Way>) {
+    let way = way.map_or(UNFORCED, |way| way as u8);
+    FORCED.store(way, Ordering::Relaxed);
+}
+
+/// The way of layers on a device, if wgpu-norm has plans for them.
+pub fn way(device: &Device) -> Way {
+    choose(device).unwrap_or(Way::Burn)
+}
+
+/// The same, or why it is Burn's.
+pub(crate) fn choose(device: &Device) -> Result<Way, String> {
+    let Some(device) = cube_device(device) else {
+        return Err("the device is none of wgpu's".to_owned());
+    };
+    let forced = FORCED.load(Ordering::Relaxed);
+    if forced == Way::Burn as u8 {
+        return Err("Burn's own operations were asked for".to_owned());
+    }
+    let registered = crate::run::context(&device).is_some();
+    match device.client().name() {
+        "wgpu<wgsl>" if registered && forced == Way::Submission as u8 => Ok(Way::Submission),
+        "wgpu<wgsl>" => Ok(Way::Kernels),
+        "wgpu<spirv>" | "wgpu<msl>" if registered => Ok(Way::Submission),
+        name @ ("wgpu<spirv>" | "wgpu<msl>") => Err(format!(
+            "on {name} burn_wgpu_norm::init has to be called before the device is used"
+        )),
+        name => Err(format!("the device's runtime is {name}, not wgpu")),
+    }
+}
+
+/// The device of CubeCL's behind a device of Burn's.
+pub(crate) fn cube_device(device: &Device) -> Option<CubeDevice> {
+    match device.as_dispatch().clone().inner() {
+        DispatchDevice::Cube(device) => Some(device),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
+}
+
+/// Says once for each reason why Burn's own operations run.
+pub(crate) fn say(reason: &str) {
+    static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if said.get_or_insert_default().insert(reason.to_owned()) {
+        log::warn!("normalization layers run by Burn's own operations: {reason}");
+    }
+}
