@@ -1,0 +1,75 @@
+//! What the tests share.
+#![allow(dead_code, reason = "not every program needs all of it")]
+
+use burn::tensor::{DType, Device, FloatDType};
+use burn_wgpu_norm::{Way, force};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The device of all tests of a program, its handles registered.
+pub fn device() -> Device {
+    static DEVICE: OnceLock<Device> = OnceLock::new();
+    let _ = env_logger::builder().is_test(true).try_init();
+    DEVICE
+        .get_or_init(|| burn_wgpu_norm::init().expect("a wgpu device"))
+        .clone()
+}
+
+/// Ways are forced and counted for a process, so one test at a time runs in one.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs something one way.
+pub fn in_way<T>(way: Way, run: impl FnOnce() -> T) -> T {
+    let _turn = turn();
+    let device = device();
+    device.sync().unwrap();
+    force(Some(way));
+    let result = run();
+    device.sync().unwrap();
+    force(None);
+    result
+}
+
+pub fn has_f16() -> bool {
+    let device = device();
+    device.supports_dtype(DType::F16)
+}
+
+/// Numbers between -1 and 1.
+pub struct Numbers(u64);
+
+impl Numbers {
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    pub fn next(&mut self) -> f32 {
+        let step = self.0.wrapping_mul(6364136223846793005);
+        self.0 = step.wrapping_add(1442695040888963407);
+        ((self.0 >> 40) as f32 / (1u64 << 24) as f32) * 2.0 - 1.0
+    }
+}
+
+/// Asserts that numbers are within the roundings of a type, measured on the largest of those that are wanted.
+pub fn within(what: &str, got: &[f64], want: &[f64], dtype: FloatDType) {
+    assert_eq!(got.len(), want.len(), "{what}");
+    let unit = match dtype {
+        FloatDType::F16 => 2f64.powi(-11),
+        FloatDType::BF16 => 2f64.powi(-8),
+        _ => 2f64.powi(-24),
+    };
+    let scale = want
+        .iter()
+        .fold(1e-3f64, |most, value| most.max(value.abs()));
+    // Sums are kept in f32 whatever the type is; a result is rounded a few times.
+    let tolerance = scale * (8.0 * unit + 64.0 * 2f64.powi(-24));
+    for (index, (got, want)) in got.iter().zip(want).enumerate() {
+        let error = (got - want).abs();
+        assert!(
+            error <= tolerance,
+            "{what} {index}: {got} for {want}, {error:e} above {tolerance:e}"
+        );
+    }
+}
