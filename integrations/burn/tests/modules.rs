@@ -1,0 +1,164 @@
+//! Records, inference, devices, threads and memory.
+
+mod common;
+
+use burn::module::Module;
+use burn::nn;
+use burn::store::ModuleRecord;
+use burn::tensor::{Device, Distribution, FloatDType, Tensor};
+use burn_wgpu_norm::nn as ours;
+use burn_wgpu_norm::{Way, counts, way};
+use common::{device, in_way, within};
+
+fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
+    let data = tensor.cast(FloatDType::F32).into_data();
+    let values = data.try_to_vec::<f32>().unwrap();
+    values.into_iter().map(f64::from).collect()
+}
+
+fn random(device: &Device) -> Tensor<4> {
+    Tensor::random([4, 6, 5, 3], Distribution::Normal(1.0, 2.0), device)
+}
+
+/// Written by one layer and read by the other, both ways round; then both give the same output.
+macro_rules! records {
+    ($name:ident, $config:ident ( $($argument:expr),* )) => {
+        #[test]
+        fn $name() {
+            let device = device();
+            let src = random(&device);
+            let train = random(&device.clone().autodiff());
+            in_way(Way::Kernels, || {
+                let training = device.clone().autodiff();
+                let burns = nn::$config::new($($argument),*).init(&training);
+                burns.forward(train.clone() * 2.0);
+                // Running statistics are in a record once they were read: `valid` reads them.
+                let want = floats(burns.valid().forward(src.clone()));
+                let bytes = burns.clone().into_record().into_bytes().unwrap();
+                let mine = ours::$config::new($($argument),*).init(&training);
+                let mine = mine.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+                let got = floats(mine.valid().forward(src.clone()));
+                within("by Burn's record", &got, &want, FloatDType::F32);
+
+                mine.forward(train.clone() - 3.0);
+                let got = floats(mine.valid().forward(src.clone()));
+                let bytes = mine.clone().into_record().into_bytes().unwrap();
+                let burns = nn::$config::new($($argument),*).init(&training);
+                let burns = burns.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+                let want = floats(burns.valid().forward(src));
+                within("by our record", &got, &want, FloatDType::F32);
+            });
+        }
+    };
+}
+
+records!(batch_norm_records, BatchNormConfig(6));
+records!(layer_norm_records, LayerNormConfig(3));
+records!(rms_norm_records, RmsNormConfig(3));
+records!(group_norm_records, GroupNormConfig(2, 6));
+records!(instance_norm_records, InstanceNormConfig(6));
+
+#[test]
+fn running_statistics_are_burns() {
+    let device = device().autodiff();
+    in_way(Way::Kernels, || {
+        let burns = nn::BatchNormConfig::new(6).with_momentum(0.3).init(&device);
+        let mine = ours::BatchNormConfig::new(6)
+            .with_momentum(0.3)
+            .init(&device);
+        for _ in 0..3 {
+            let src = random(&device);
+            burns.forward(src.clone());
+            mine.forward(src);
+        }
+        for (mine, burns) in [
+            (&mine.running_mean, &burns.running_mean),
+            (&mine.running_var, &burns.running_var),
+        ] {
+            let (mine, burns) = (mine.value_sync(), burns.value_sync());
+            within("running", &floats(mine), &floats(burns), FloatDType::F32);
+        }
+    });
+}
+
+#[test]
+fn a_frozen_batch_norm_takes_its_running_statistics() {
+    let device = device().autodiff();
+    in_way(Way::Kernels, || {
+        let mine = ours::BatchNormConfig::new(6).init(&device).freeze();
+        let burns = nn::BatchNorm::from(mine.clone());
+        let src = random(&device).require_grad();
+        let got = mine.forward(src.clone());
+        let want = burns.forward(src.clone());
+        within("dst", &floats(got.clone()), &floats(want), FloatDType::F32);
+        let grads = got.sum().backward();
+        assert!(src.grad(&grads).is_some());
+    });
+}
+
+#[test]
+fn elsewhere_burn_runs_its_own() {
+    let cpu = Device::flex().autodiff();
+    assert_eq!(way(&cpu), Way::Burn);
+    in_way(Way::Kernels, || {
+        let before = counts();
+        let src = Tensor::<4>::random([4, 6, 5, 3], Distribution::Default, &cpu);
+        let mine = ours::BatchNormConfig::new(6).init(&cpu);
+        let burns = nn::BatchNormConfig::new(6).init(&cpu);
+        let got = floats(mine.forward(src.clone()));
+        let want = floats(burns.forward(src));
+        assert_eq!(got, want);
+        let after = counts();
+        assert_eq!(after.burn, before.burn + 1);
+        assert_eq!(after.kernels, before.kernels);
+    });
+}
+
+#[test]
+fn gradient_checkpointing() {
+    let plain = device().autodiff();
+    let balanced = device().autodiff().gradient_checkpointing();
+    let src = floats(random(&device()));
+    let run = |device: &Device| {
+        let src: Vec<f32> = src.iter().map(|&v| v as f32).collect();
+        let data = burn::tensor::TensorData::new(src, [4, 6, 5, 3]);
+        let src = Tensor::<4>::from_data(data, device).require_grad();
+        let layer = ours::BatchNormConfig::new(6).init(device);
+        let dst = layer.forward(src.clone() * 2.0 - 0.5);
+        let grads = (dst.clone() * dst).exp().sum().backward();
+        floats(src.grad(&grads).unwrap())
+    };
+    for way in [Way::Kernels, Way::Submission] {
+        in_way(way, || {
+            let what = format!("{way:?}");
+            within(&what, &run(&balanced), &run(&plain), FloatDType::F32);
+        });
+    }
+}
+
+#[test]
+fn threads_share_a_device() {
+    let device = device().autodiff();
+    let src: Vec<f32> = floats(random(&device)).iter().map(|&v| v as f32).collect();
+    let run = || {
+        let data = burn::tensor::TensorData::new(src.clone(), [4, 6, 5, 3]);
+        let src = Tensor::<4>::from_data(data, &device).require_grad();
+        let layer = ours::GroupNormConfig::new(2, 6).init(&device);
+        let dst = layer.forward(src.clone() + 1.0);
+        let grads = dst.powi_scalar(3).sum().backward();
+        floats(src.grad(&grads).unwrap())
+    };
+    for way in [Way::Kernels, Way::Submission] {
+        in_way(way, || {
+            let want = run();
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..3)
+                    .map(|_| scope.spawn(|| (0..20).all(|_| run() == want)))
+                    .collect();
+                for thread in threads {
+                    assert!(thread.join().unwrap(), "{way:?}");
+                }
+            });
+        });
+    }
+}
