@@ -22,9 +22,10 @@ pub struct Output<const D: usize> {
 }
 
 impl Layer {
-    fn problem<const D: usize>(&self, src: &Tensor<D>, pass: Pass) -> Problem {
+    fn problem<const D: usize>(&self, way: Way, src: &Tensor<D>, pass: Pass) -> Problem {
         let params = self.gamma.as_ref().or(self.beta.as_ref());
         Problem {
+            way,
             norm: self.norm,
             pass,
             shape: src.dims().to_vec(),
@@ -36,35 +37,42 @@ impl Layer {
         }
     }
 
-    /// Whether a problem, and its gradient where there may be one, can be run on a tensor's device; says why not.
-    fn can_run<const D: usize>(&self, src: &Tensor<D>, problem: &Problem) -> bool {
+    /// The problem, if it and its gradient where there may be one can be run on the tensor's device; else why not.
+    fn runnable<const D: usize>(&self, src: &Tensor<D>, pass: Pass) -> Result<Problem, String> {
         let device = src.device();
-        let found = choose(&device).and_then(|_| {
-            let cube = cube_device(&device).ok_or("the device is none of wgpu's".to_owned())?;
-            let of = |problem: &Problem| {
-                let plan = prepare(&cube, problem);
-                plan.map_err(|error| error.to_string())
-            };
-            of(problem)?;
-            if device.is_autodiff() && problem.pass == Pass::Forward {
-                of(&problem.of(Pass::Backward { params: true }))?;
-                of(&problem.of(Pass::Backward { params: false }))?;
+        let way = choose(&device)?;
+        let cube = cube_device(&device).ok_or("the device is none of wgpu's")?;
+        let problem = self.problem(way, src, pass);
+        let mut needed = vec![problem.clone()];
+        if device.is_autodiff() {
+            match pass {
+                Pass::Inference => {
+                    return Err("a layer by its running statistics is differentiated".to_owned());
+                }
+                _ => {
+                    needed.extend([true, false].map(|params| problem.of(Pass::Backward { params })))
+                }
             }
-            Ok(())
-        });
-        if let Err(reason) = &found {
-            say(reason);
-            count(Way::Burn);
         }
-        found.is_ok()
+        for problem in needed {
+            prepare(&cube, &problem).map_err(|error| error.to_string())?;
+        }
+        Ok(problem)
+    }
+
+    /// The same; what cannot be run is said and counted.
+    fn run_by<const D: usize>(&self, src: &Tensor<D>, pass: Pass) -> Option<Problem> {
+        self.runnable(src, pass)
+            .inspect_err(|reason| {
+                say(reason);
+                count(Way::Burn);
+            })
+            .ok()
     }
 
     /// The layer by the statistics of src; `None` where Burn has to run it.
     pub fn forward<const D: usize>(&self, src: &Tensor<D>) -> Option<Output<D>> {
-        let problem = self.problem(src, Pass::Forward);
-        if !self.can_run(src, &problem) {
-            return None;
-        }
+        let problem = self.run_by(src, Pass::Forward)?;
         let of_channels = matches!(self.norm, Norm::Batch { .. });
         let (dst, mean, variance) = <Dispatch as Norms>::norm_forward(
             src.clone().into_dispatch(),
@@ -91,15 +99,7 @@ impl Layer {
         mean: Tensor<1>,
         variance: Tensor<1>,
     ) -> Option<Tensor<D>> {
-        let problem = self.problem(src, Pass::Inference);
-        if src.device().is_autodiff() {
-            say("a layer by its running statistics is differentiated");
-            count(Way::Burn);
-            return None;
-        }
-        if !self.can_run(src, &problem) {
-            return None;
-        }
+        let problem = self.run_by(src, Pass::Inference)?;
         let statistics = problem.statistics();
         let [mean, variance] = [mean, variance].map(|t| t.cast(statistics).into_dispatch());
         let dst = <Dispatch as Norms>::norm_inference(

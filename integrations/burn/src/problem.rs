@@ -1,5 +1,6 @@
 //! Which layer, which way, on which tensors: all that a plan follows from.
 
+use crate::way::Way;
 use burn::tensor::DType as BurnDType;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -35,6 +36,8 @@ pub enum Pass {
 /// A layer on tensors of a shape and types.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
+    /// Chosen when the layer is called: Burn may run it later.
+    pub way: Way,
     pub norm: Norm,
     pub pass: Pass,
     pub shape: Vec<usize>,

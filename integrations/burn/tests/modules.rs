@@ -2,6 +2,7 @@
 
 mod common;
 
+use burn::backend::DispatchDevice;
 use burn::module::Module;
 use burn::nn;
 use burn::store::ModuleRecord;
@@ -9,6 +10,7 @@ use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Way, counts, way};
 use common::{device, in_way, within};
+use cubecl::MemoryScope;
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     let data = tensor.cast(FloatDType::F32).into_data();
@@ -159,6 +161,44 @@ fn threads_share_a_device() {
                     assert!(thread.join().unwrap(), "{way:?}");
                 }
             });
+        });
+    }
+}
+
+/// Bytes of the device's memory that somebody holds.
+fn in_use(device: &Device) -> u64 {
+    device.sync().unwrap();
+    match device.as_dispatch().clone().inner() {
+        DispatchDevice::Cube(device) => {
+            let report = device.client().memory_report(MemoryScope::Device);
+            report.usage().bytes_in_use
+        }
+        _ => panic!("{device:?}"),
+    }
+}
+
+#[test]
+fn nothing_is_held_after_a_step() {
+    let device = device().autodiff();
+    let layer = ours::BatchNormConfig::new(6).init(&device);
+    let step = || {
+        let src = random(&device).require_grad();
+        let grads = layer.forward(src.clone()).powi_scalar(2).sum().backward();
+        floats(src.grad(&grads).unwrap())
+    };
+    for way in [Way::Kernels, Way::Submission] {
+        in_way(way, || {
+            step();
+            let before = in_use(&device);
+            for _ in 0..20 {
+                step();
+            }
+            let after = in_use(&device);
+            // A tensor of src's size is 1440 bytes.
+            assert!(
+                after <= before + 1440,
+                "{way:?}: {before}, then {after} bytes"
+            );
         });
     }
 }

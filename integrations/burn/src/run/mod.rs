@@ -8,11 +8,11 @@ pub use plans::{Prepared, prepare};
 pub use submission::{context, register};
 
 use crate::problem::Problem;
-use crate::way::{Way, choose, count};
+use crate::way::{Way, count};
 use burn::backend::Scalar;
 use burn::backend::ops::FloatTensorOps;
 use burn::backend::wgpu::{CubeBackend, CubeTensor, into_contiguous};
-use burn::tensor::{DType, Device, Shape};
+use burn::tensor::{DType, Shape};
 use cubecl::client::Client;
 use wgpu_norm::export::Tensor;
 
@@ -37,15 +37,14 @@ pub fn run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) {
         .map(|(role, tensor)| (role, aligned(into_contiguous(tensor), alignment)));
     let mut all: Vec<Bound> = inputs.collect();
     all.extend_from_slice(outputs);
-    let way = choose(&Device::new(device.clone())).unwrap_or(Way::Burn);
-    let ran = match way {
+    let ran = match problem.way {
         Way::Submission => submission::run(&client, &device, &prepared, &all),
         Way::Kernels | Way::Burn => kernels::run(&client, &prepared, &all),
     };
     if let Err(error) = ran {
         panic!("burn-wgpu-norm: {problem:?}: {error}");
     }
-    count(way);
+    count(problem.way);
 }
 
 /// A tensor whose bytes begin where a binding may: a slice may begin anywhere.

@@ -8,16 +8,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wgpu_norm::Error;
 use wgpu_norm::export::{Dispatch, Plan, Tensor};
 
+/// Bytes that may be bound of each tensor's buffer.
+type Rooms = Vec<(Tensor, u64)>;
+
 /// A plan, and its dispatches for the rooms that its tensors' buffers had so far.
 #[derive(Debug)]
 pub struct Prepared {
     pub plan: Plan,
-    dispatches: Mutex<HashMap<Vec<(Tensor, u64)>, Arc<Vec<Dispatch>>>>,
+    dispatches: Mutex<HashMap<Rooms, Arc<Vec<Dispatch>>>>,
 }
 
 impl Prepared {
     /// The plan's dispatches on buffers with this much room.
-    pub fn dispatches(&self, rooms: Vec<(Tensor, u64)>) -> Result<Arc<Vec<Dispatch>>, Error> {
+    pub fn dispatches(&self, rooms: Rooms) -> Result<Arc<Vec<Dispatch>>, Error> {
         let mut known = lock(&self.dispatches);
         if let Some(dispatches) = known.get(&rooms) {
             return Ok(dispatches.clone());
