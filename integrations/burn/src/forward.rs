@@ -70,14 +70,19 @@ impl Layer {
             .ok()
     }
 
-    /// The layer by the statistics of src; `None` where Burn has to run it.
-    pub fn forward<const D: usize>(&self, src: &Tensor<D>) -> Option<Output<D>> {
+    /// The layer by the statistics of src, with a residual where it takes one; `None` where Burn has to run it.
+    pub fn forward<const D: usize>(
+        &self,
+        src: &Tensor<D>,
+        residual: Option<&Tensor<D>>,
+    ) -> Option<Output<D>> {
         let problem = self.run_by(src, Pass::Forward)?;
         let of_channels = matches!(self.norm, Norm::Batch { .. });
-        let (dst, mean, variance) = <Dispatch as Norms>::norm_forward(
+        let (dst, mean, variance, _) = <Dispatch as Norms>::norm_forward(
             src.clone().into_dispatch(),
-            maybe(&self.gamma),
-            maybe(&self.beta),
+            maybe(residual),
+            maybe(self.gamma.as_ref()),
+            maybe(self.beta.as_ref()),
             problem,
         );
         let statistics = match variance {
@@ -96,6 +101,7 @@ impl Layer {
     pub fn infer<const D: usize>(
         &self,
         src: &Tensor<D>,
+        residual: Option<&Tensor<D>>,
         mean: Tensor<1>,
         variance: Tensor<1>,
     ) -> Option<Tensor<D>> {
@@ -104,17 +110,18 @@ impl Layer {
         let [mean, variance] = [mean, variance].map(|t| t.cast(statistics).into_dispatch());
         let dst = <Dispatch as Norms>::norm_inference(
             src.clone().into_dispatch(),
+            maybe(residual),
             mean,
             variance,
-            maybe(&self.gamma),
-            maybe(&self.beta),
+            maybe(self.gamma.as_ref()),
+            maybe(self.beta.as_ref()),
             problem,
         );
         Some(Tensor::from_dispatch(dst))
     }
 }
 
-fn maybe(tensor: &Option<Tensor<1>>) -> Maybe<Dispatch> {
+fn maybe<const D: usize>(tensor: Option<&Tensor<D>>) -> Maybe<Dispatch> {
     match tensor {
         Some(tensor) => Maybe::Some(tensor.clone().into_dispatch()),
         None => Maybe::None,

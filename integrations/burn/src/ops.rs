@@ -1,13 +1,13 @@
 //! The operations as Burn's backends have them: on CubeCL's tensors, delayed by Fusion, differentiated by Autodiff.
 
-use crate::problem::{Norm, Pass, Problem};
+use crate::problem::{After, Norm, Pass, Problem};
 use crate::run::{Bound, empty, run};
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, NodeGuard, Ops, OpsKind};
 use burn::backend::autodiff::{Autodiff, NodeId};
 use burn::backend::fusion::custom::TensorSpec;
-use burn::backend::tensor::FloatTensor;
+use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::wgpu::{CubeBackend, CubeTensor};
 use burn::backend::{AutodiffBackend, Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Shape};
@@ -38,22 +38,39 @@ impl<B: Backend> From<Option<FloatTensor<B>>> for Maybe<B> {
     }
 }
 
+/// What passed an activation, a bit for each element, where the forward pass has to tell.
+#[derive(ExtensionType, Debug, Clone)]
+#[extension_type(fusion)]
+pub enum Mask<B: Backend> {
+    /// It has to.
+    Some(IntTensor<B>),
+    /// It has not.
+    None,
+}
+
 /// The passes of every layer. The problem says of which.
 #[backend_extension(Cube, Autodiff, Fusion)]
 pub trait Norms: Backend {
-    /// The output, the mean or mean square, and the variance where the layer has one.
+    /// The output, the mean or mean square, the variance where the layer has one, and the mask.
     #[fusion(meta = forward_specs)]
     fn norm_forward(
         src: FloatTensor<Self>,
+        #[extension_type] residual: Maybe<Self>,
         #[extension_type] gamma: Maybe<Self>,
         #[extension_type] beta: Maybe<Self>,
         problem: Problem,
-    ) -> (FloatTensor<Self>, FloatTensor<Self>, Maybe<Self>);
+    ) -> (
+        FloatTensor<Self>,
+        FloatTensor<Self>,
+        Maybe<Self>,
+        Mask<Self>,
+    );
 
     /// The output by given statistics.
-    #[fusion(meta = |src, _, _, _, _, _| src.clone())]
+    #[fusion(meta = |src, _, _, _, _, _, _| src.clone())]
     fn norm_inference(
         src: FloatTensor<Self>,
+        #[extension_type] residual: Maybe<Self>,
         mean: FloatTensor<Self>,
         variance: FloatTensor<Self>,
         #[extension_type] gamma: Maybe<Self>,
@@ -61,17 +78,19 @@ pub trait Norms: Backend {
         problem: Problem,
     ) -> FloatTensor<Self>;
 
-    /// The gradients of src, gamma and beta.
+    /// The gradients of src, of the residual, of gamma and beta.
     #[fusion(meta = backward_specs)]
+    #[allow(clippy::too_many_arguments, reason = "a gradient has as many")]
     fn norm_backward(
         src: FloatTensor<Self>,
         diff_dst: FloatTensor<Self>,
         mean: FloatTensor<Self>,
         #[extension_type] variance: Maybe<Self>,
+        #[extension_type] mask: Mask<Self>,
         #[extension_type] gamma: Maybe<Self>,
         #[extension_type] beta: Maybe<Self>,
         problem: Problem,
-    ) -> (FloatTensor<Self>, Maybe<Self>, Maybe<Self>);
+    ) -> (FloatTensor<Self>, Maybe<Self>, Maybe<Self>, Maybe<Self>);
 }
 
 fn spec(shape: Vec<usize>, dtype: DType) -> TensorSpec {
@@ -82,30 +101,41 @@ fn forward_specs(
     src: &TensorSpec,
     _: &MaybeMetadata,
     _: &MaybeMetadata,
+    _: &MaybeMetadata,
     problem: &Problem,
-) -> (TensorSpec, TensorSpec, MaybeMetadata) {
+) -> (TensorSpec, TensorSpec, MaybeMetadata, MaskMetadata) {
     let statistic = spec(problem.statistics_shape(), problem.statistics());
     let variance = match problem.norm {
         Norm::Rms => MaybeMetadata::None,
         _ => MaybeMetadata::Some(statistic.clone()),
     };
-    (src.clone(), statistic, variance)
+    let mask = match problem.has_residual() {
+        true => MaskMetadata::Some(spec(problem.mask_shape(), DType::U32)),
+        false => MaskMetadata::None,
+    };
+    (src.clone(), statistic, variance, mask)
 }
 
+#[allow(clippy::too_many_arguments, reason = "those of the operation")]
 fn backward_specs(
     src: &TensorSpec,
     _: &TensorSpec,
     _: &TensorSpec,
     _: &MaybeMetadata,
+    _: &MaskMetadata,
     _: &MaybeMetadata,
     _: &MaybeMetadata,
     problem: &Problem,
-) -> (TensorSpec, MaybeMetadata, MaybeMetadata) {
+) -> (TensorSpec, MaybeMetadata, MaybeMetadata, MaybeMetadata) {
     let [gamma, beta] = param_grads(problem).map(|there| match there {
         true => MaybeMetadata::Some(spec(problem.params_shape(), problem.params)),
         false => MaybeMetadata::None,
     });
-    (src.clone(), gamma, beta)
+    let residual = match problem.has_residual() {
+        true => MaybeMetadata::Some(src.clone()),
+        false => MaybeMetadata::None,
+    };
+    (src.clone(), residual, gamma, beta)
 }
 
 /// Whether the gradients of gamma and beta are wanted.
@@ -117,10 +147,11 @@ fn param_grads(problem: &Problem) -> [bool; 2] {
 impl Norms for CubeBackend {
     fn norm_forward(
         src: CubeTensor,
+        residual: Maybe<Self>,
         gamma: Maybe<Self>,
         beta: Maybe<Self>,
         problem: Problem,
-    ) -> (CubeTensor, CubeTensor, Maybe<Self>) {
+    ) -> (CubeTensor, CubeTensor, Maybe<Self>, Mask<Self>) {
         let dst = empty(&src, &problem.shape, src.dtype);
         let statistic = || empty(&src, &problem.statistics_shape(), problem.statistics());
         let mean = statistic();
@@ -128,15 +159,24 @@ impl Norms for CubeBackend {
             Norm::Rms => (Tensor::MeanSquare, None),
             _ => (Tensor::Mean, Some(statistic())),
         };
+        let new_mask = || empty(&src, &problem.mask_shape(), DType::U32);
+        let mask = problem.has_residual().then(new_mask);
         let mut outputs = vec![(Tensor::Dst, dst.clone()), (of_mean, mean.clone())];
         outputs.extend(variance.clone().map(|tensor| (Tensor::Variance, tensor)));
-        let inputs = inputs([(Tensor::Src, src)], gamma, beta);
+        outputs.extend(mask.clone().map(|tensor| (Tensor::Mask, tensor)));
+        let inputs = inputs([(Tensor::Src, src)], residual, gamma, beta);
         run(&problem, inputs, &outputs);
-        (dst, mean, variance.into())
+        (
+            dst,
+            mean,
+            variance.into(),
+            mask.map_or(Mask::None, Mask::Some),
+        )
     }
 
     fn norm_inference(
         src: CubeTensor,
+        residual: Maybe<Self>,
         mean: CubeTensor,
         variance: CubeTensor,
         gamma: Maybe<Self>,
@@ -149,11 +189,8 @@ impl Norms for CubeBackend {
             (Tensor::Mean, mean),
             (Tensor::Variance, variance),
         ];
-        run(
-            &problem,
-            inputs(given, gamma, beta),
-            &[(Tensor::Dst, dst.clone())],
-        );
+        let inputs = inputs(given, residual, gamma, beta);
+        run(&problem, inputs, &[(Tensor::Dst, dst.clone())]);
         dst
     }
 
@@ -162,18 +199,22 @@ impl Norms for CubeBackend {
         diff_dst: CubeTensor,
         mean: CubeTensor,
         variance: Maybe<Self>,
+        mask: Mask<Self>,
         gamma: Maybe<Self>,
         beta: Maybe<Self>,
         problem: Problem,
-    ) -> (CubeTensor, Maybe<Self>, Maybe<Self>) {
-        let diff_src = empty(&src, &problem.shape, src.dtype);
-        let mut outputs = vec![(Tensor::DiffSrc, diff_src.clone())];
+    ) -> (CubeTensor, Maybe<Self>, Maybe<Self>, Maybe<Self>) {
+        let like_src = || empty(&src, &problem.shape, src.dtype);
+        let diff_src = like_src();
+        let diff_residual = problem.has_residual().then(like_src);
         // A plan writes the gradients of both parameters or of none; RMS norm has no beta.
         let [has_gamma, has_beta] = param_grads(&problem);
         let param = || empty(&src, &problem.params_shape(), problem.params);
         let diff_gamma = (has_gamma || has_beta).then(param);
         let diff_beta = (problem.norm != Norm::Rms && (has_gamma || has_beta)).then(param);
+        let mut outputs = vec![(Tensor::DiffSrc, diff_src.clone())];
         for (role, tensor) in [
+            (Tensor::DiffResidual, &diff_residual),
             (Tensor::DiffGamma, &diff_gamma),
             (Tensor::DiffBeta, &diff_beta),
         ] {
@@ -185,14 +226,19 @@ impl Norms for CubeBackend {
             _ => given.push((Tensor::Mean, mean)),
         }
         given.extend(variance.into_option().map(|t| (Tensor::Variance, t)));
+        if let Mask::Some(mask) = mask {
+            given.push((Tensor::Mask, mask));
+        }
         let beta = match problem.norm {
-            Norm::Batch { relu: true } => beta,
+            Norm::Batch { after: After::Relu } => beta,
             _ => Maybe::None,
         };
-        run(&problem, inputs(given, gamma, beta), &outputs);
+        let inputs = inputs(given, Maybe::None, gamma, beta);
+        run(&problem, inputs, &outputs);
         let kept = |tensor: Option<CubeTensor>, kept: bool| tensor.filter(|_| kept).into();
         (
             diff_src,
+            diff_residual.into(),
             kept(diff_gamma, has_gamma),
             kept(diff_beta, has_beta),
         )
@@ -201,12 +247,19 @@ impl Norms for CubeBackend {
 
 fn inputs(
     given: impl IntoIterator<Item = Bound>,
+    residual: Maybe<CubeBackend>,
     gamma: Maybe<CubeBackend>,
     beta: Maybe<CubeBackend>,
 ) -> Vec<Bound> {
-    let gamma = gamma.into_option().map(|tensor| (Tensor::Gamma, tensor));
-    let beta = beta.into_option().map(|tensor| (Tensor::Beta, tensor));
-    given.into_iter().chain(gamma).chain(beta).collect()
+    let optional = [
+        (Tensor::Residual, residual),
+        (Tensor::Gamma, gamma),
+        (Tensor::Beta, beta),
+    ];
+    let optional = optional
+        .into_iter()
+        .filter_map(|(role, tensor)| Some((role, tensor.into_option()?)));
+    given.into_iter().chain(optional).collect()
 }
 
 /// What a gradient needs of the forward pass.
@@ -217,10 +270,11 @@ struct Saved<B: Backend> {
     beta: Option<NodeId>,
     mean: FloatTensor<B>,
     variance: Option<FloatTensor<B>>,
+    mask: Option<IntTensor<B>>,
     problem: Problem,
 }
 
-/// The gradient of a layer of N differentiable tensors: src, then gamma and beta where it has them.
+/// The gradient of a layer of N differentiable tensors: src, then residual, gamma and beta where it has them.
 #[derive(Debug)]
 struct Step<const N: usize>;
 
@@ -235,27 +289,29 @@ impl<B: Norms, const N: usize> Backward<B, N> for Step<N> {
     ) {
         let diff_dst = grads.consume::<B>(&ops.node);
         let saved = ops.state;
+        let has_residual = saved.problem.has_residual();
+        let has = [has_residual, saved.gamma.is_some(), saved.beta.is_some()];
         let mut tensor =
             |node: NodeId| -> FloatTensor<B> { checkpointer.retrieve_node_output(node) };
         let src = tensor(saved.src);
         let gamma = saved.gamma.map(&mut tensor);
         let beta = saved.beta.map(&mut tensor);
-        let params = ops.parents.iter().skip(1).any(Option::is_some);
-        let problem = saved.problem.of(Pass::Backward { params });
-        let has = [gamma.is_some(), beta.is_some()];
-        let (diff_src, diff_gamma, diff_beta) = B::norm_backward(
+        let before = 1 + usize::from(has_residual);
+        let params = ops.parents.iter().skip(before).any(Option::is_some);
+        let (diff_src, diff_residual, diff_gamma, diff_beta) = B::norm_backward(
             src,
             diff_dst,
             saved.mean,
             saved.variance.into(),
+            saved.mask.map_or(Mask::None, Mask::Some),
             gamma.into(),
             beta.into(),
-            problem,
+            saved.problem.of(Pass::Backward { params }),
         );
-        let params = [diff_gamma, diff_beta].into_iter().zip(has);
-        let params = params.filter(|(_, there)| *there);
-        let params = params.map(|(gradient, _)| gradient.into_option());
-        let all = std::iter::once(Some(diff_src)).chain(params);
+        let others = [diff_residual, diff_gamma, diff_beta].into_iter().zip(has);
+        let others = others.filter(|(_, there)| *there);
+        let others = others.map(|(gradient, _)| gradient.into_option());
+        let all = std::iter::once(Some(diff_src)).chain(others);
         for (parent, gradient) in ops.parents.into_iter().zip(all) {
             if let (Some(parent), Some(gradient)) = (parent, gradient) {
                 grads.register::<B>(parent.id, gradient);
@@ -264,37 +320,35 @@ impl<B: Norms, const N: usize> Backward<B, N> for Step<N> {
     }
 }
 
-type Forward<B> = (FloatTensor<B>, FloatTensor<B>, Maybe<B>);
+type Forward<B> = (FloatTensor<B>, FloatTensor<B>, Maybe<B>, Mask<B>);
 
 impl<B: Norms, C: CheckpointStrategy> Norms for Autodiff<B, C> {
     fn norm_forward(
         src: FloatTensor<Self>,
+        residual: Maybe<Self>,
         gamma: Maybe<Self>,
         beta: Maybe<Self>,
         problem: Problem,
     ) -> Forward<Self> {
-        match (gamma, beta) {
-            (Maybe::Some(gamma), Maybe::Some(beta)) => {
-                let nodes = [src.node(), gamma.node(), beta.node()];
-                tracked::<B, C, 3>(nodes, src, Some(gamma), Some(beta), problem)
-            }
-            (Maybe::Some(gamma), Maybe::None) => {
-                let nodes = [src.node(), gamma.node()];
-                tracked::<B, C, 2>(nodes, src, Some(gamma), None, problem)
-            }
-            (Maybe::None, Maybe::Some(beta)) => {
-                let nodes = [src.node(), beta.node()];
-                tracked::<B, C, 2>(nodes, src, None, Some(beta), problem)
-            }
-            (Maybe::None, Maybe::None) => {
-                let nodes = [src.node()];
-                tracked::<B, C, 1>(nodes, src, None, None, problem)
-            }
+        let call = Call {
+            src,
+            residual: residual.into_option(),
+            gamma: gamma.into_option(),
+            beta: beta.into_option(),
+            problem,
+        };
+        let optional = [&call.residual, &call.gamma, &call.beta];
+        match optional.into_iter().flatten().count() {
+            0 => call.tracked::<1>(),
+            1 => call.tracked::<2>(),
+            2 => call.tracked::<3>(),
+            _ => call.tracked::<4>(),
         }
     }
 
     fn norm_inference(
         _: FloatTensor<Self>,
+        _: Maybe<Self>,
         _: FloatTensor<Self>,
         _: FloatTensor<Self>,
         _: Maybe<Self>,
@@ -309,53 +363,94 @@ impl<B: Norms, C: CheckpointStrategy> Norms for Autodiff<B, C> {
         _: FloatTensor<Self>,
         _: FloatTensor<Self>,
         _: Maybe<Self>,
+        _: Mask<Self>,
         _: Maybe<Self>,
         _: Maybe<Self>,
         _: Problem,
-    ) -> (FloatTensor<Self>, Maybe<Self>, Maybe<Self>) {
+    ) -> (FloatTensor<Self>, Maybe<Self>, Maybe<Self>, Maybe<Self>) {
         panic!("burn-wgpu-norm: a layer has no second derivative");
     }
 }
 
-fn tracked<B: Norms, C: CheckpointStrategy, const N: usize>(
-    nodes: [NodeGuard; N],
+/// A forward pass that may be differentiated.
+struct Call<B: Norms, C: CheckpointStrategy> {
     src: FloatTensor<Autodiff<B, C>>,
+    residual: Option<FloatTensor<Autodiff<B, C>>>,
     gamma: Option<FloatTensor<Autodiff<B, C>>>,
     beta: Option<FloatTensor<Autodiff<B, C>>>,
     problem: Problem,
-) -> Forward<Autodiff<B, C>> {
-    let lifted = <Autodiff<B, C> as AutodiffBackend>::from_inner;
-    let call = |src, gamma: Option<FloatTensor<B>>, beta: Option<FloatTensor<B>>| {
-        B::norm_forward(src, gamma.into(), beta.into(), problem.clone())
-    };
-    match Step::<N>.prepare::<C>(nodes).compute_bound().stateful() {
-        OpsKind::Tracked(mut prep) => {
-            let saved = (
-                prep.checkpoint(&src),
-                gamma.as_ref().map(|gamma| prep.checkpoint(gamma)),
-                beta.as_ref().map(|beta| prep.checkpoint(beta)),
-            );
-            let primitive = |t: FloatTensor<Autodiff<B, C>>| t.into_primitive();
-            let (dst, mean, variance) =
-                call(primitive(src), gamma.map(primitive), beta.map(primitive));
-            let variance = variance.into_option();
-            let state = Saved {
-                src: saved.0,
-                gamma: saved.1,
-                beta: saved.2,
-                mean: mean.clone(),
-                variance: variance.clone(),
-                problem: problem.clone(),
-            };
-            let dst = prep.finish(state, dst);
-            (dst, lifted(mean), variance.map(lifted).into())
+}
+
+impl<B: Norms, C: CheckpointStrategy> Call<B, C> {
+    /// Its nodes are N.
+    fn tracked<const N: usize>(self) -> Forward<Autodiff<B, C>> {
+        let optional = [&self.residual, &self.gamma, &self.beta];
+        let tensors = std::iter::once(&self.src).chain(optional.into_iter().flatten());
+        let nodes: Vec<NodeGuard> = tensors.map(|tensor| tensor.node()).collect();
+        let Ok(nodes) = <[NodeGuard; N]>::try_from(nodes) else {
+            panic!("burn-wgpu-norm: expected a layer of {N} differentiable tensors");
+        };
+        match Step::<N>.prepare::<C>(nodes).compute_bound().stateful() {
+            OpsKind::Tracked(mut prep) => {
+                let src = prep.checkpoint(&self.src);
+                let gamma = self.gamma.as_ref().map(|gamma| prep.checkpoint(gamma));
+                let beta = self.beta.as_ref().map(|beta| prep.checkpoint(beta));
+                let problem = self.problem.clone();
+                let (dst, mean, variance, mask) = self.run();
+                let state = Saved {
+                    src,
+                    gamma,
+                    beta,
+                    mean: mean.clone(),
+                    variance: variance.clone(),
+                    mask: mask.clone(),
+                    problem,
+                };
+                Self::lifted(prep.finish(state, dst), mean, variance, mask)
+            }
+            OpsKind::UnTracked(prep) => {
+                let (dst, mean, variance, mask) = self.run();
+                Self::lifted(prep.finish(dst), mean, variance, mask)
+            }
         }
-        OpsKind::UnTracked(prep) => {
-            let primitive = |t: FloatTensor<Autodiff<B, C>>| t.into_primitive();
-            let (dst, mean, variance) =
-                call(primitive(src), gamma.map(primitive), beta.map(primitive));
-            let dst = prep.finish(dst);
-            (dst, lifted(mean), variance.into_option().map(lifted).into())
-        }
+    }
+
+    #[allow(clippy::type_complexity, reason = "dst, mean, variance and mask")]
+    fn run(
+        self,
+    ) -> (
+        FloatTensor<B>,
+        FloatTensor<B>,
+        Option<FloatTensor<B>>,
+        Option<IntTensor<B>>,
+    ) {
+        let primitive = |tensor: FloatTensor<Autodiff<B, C>>| tensor.into_primitive();
+        let (dst, mean, variance, mask) = B::norm_forward(
+            self.src.into_primitive(),
+            self.residual.map(primitive).into(),
+            self.gamma.map(primitive).into(),
+            self.beta.map(primitive).into(),
+            self.problem,
+        );
+        let mask = match mask {
+            Mask::Some(mask) => Some(mask),
+            Mask::None => None,
+        };
+        (dst, mean, variance.into_option(), mask)
+    }
+
+    fn lifted(
+        dst: FloatTensor<Autodiff<B, C>>,
+        mean: FloatTensor<B>,
+        variance: Option<FloatTensor<B>>,
+        mask: Option<IntTensor<B>>,
+    ) -> Forward<Autodiff<B, C>> {
+        let lifted = <Autodiff<B, C> as AutodiffBackend>::from_inner;
+        (
+            dst,
+            lifted(mean),
+            variance.map(lifted).into(),
+            mask.map_or(Mask::None, Mask::Some),
+        )
     }
 }

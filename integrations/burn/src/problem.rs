@@ -5,21 +5,33 @@ use burn::tensor::DType as BurnDType;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
     Activation, BackwardOperands, BatchNormForwardOperands, BatchNormOptions, DType, DTypes,
-    DataFormat, Error, GroupNormForwardOperands, GroupNormOptions, LayerNormForwardOperands,
-    LayerNormOptions, ParamGrads, Profile, RmsNormForwardOperands, RmsNormOptions,
+    DataFormat, Error, GroupNormForwardOperands, GroupNormOptions, InferenceOperands,
+    LayerNormForwardOperands, LayerNormOptions, ParamGrads, Profile, RmsNormForwardOperands,
+    RmsNormOptions,
 };
 
 /// A layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Norm {
-    /// Statistics of each channel, the second axis; `relu` follows or not.
-    Batch { relu: bool },
+    /// Statistics of each channel, the second axis.
+    Batch { after: After },
     /// Of each group of channels of a sample.
     Group { groups: usize },
     /// Of the last axis.
     Layer,
     /// The mean square of the last axis.
     Rms,
+}
+
+/// What follows batch norm in the same passes over memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum After {
+    /// Nothing.
+    Nothing,
+    /// ReLU. The gradient finds again what passed.
+    Relu,
+    /// A residual is added, then ReLU. The forward pass writes a mask of what passed.
+    AddRelu,
 }
 
 /// What is computed of it.
@@ -80,6 +92,19 @@ impl Problem {
         }
     }
 
+    /// Whether there are a residual, its gradient, and a mask.
+    pub fn has_residual(&self) -> bool {
+        self.norm
+            == Norm::Batch {
+                after: After::AddRelu,
+            }
+    }
+
+    /// The shape of the mask: a bit for each element, in words of 32.
+    pub fn mask_shape(&self) -> Vec<usize> {
+        vec![self.shape.iter().product::<usize>().div_ceil(32)]
+    }
+
     /// The shape of gamma and beta.
     pub fn params_shape(&self) -> Vec<usize> {
         let size = match self.norm {
@@ -97,29 +122,31 @@ impl Problem {
             statistics: dtype(self.statistics())?,
         };
         match self.norm {
-            Norm::Batch { relu } => self.batch_norm(profile, types, relu),
+            Norm::Batch { after } => self.batch_norm(profile, types, after),
             Norm::Group { groups } => self.group_norm(profile, types, groups),
             Norm::Layer => self.layer_norm(profile, types),
             Norm::Rms => self.rms_norm(profile, types),
         }
     }
 
-    fn batch_norm(&self, profile: &Profile, types: DTypes, relu: bool) -> Result<Plan, Error> {
+    fn batch_norm(&self, profile: &Profile, types: DTypes, after: After) -> Result<Plan, Error> {
         let options = BatchNormOptions {
             data_format: DataFormat::Ncx,
             param_grads: self.param_grads(),
-            activation: match relu {
-                true => Activation::Relu,
-                false => Activation::None,
+            activation: match after {
+                After::Nothing => Activation::None,
+                After::Relu | After::AddRelu => Activation::Relu,
             },
             ..BatchNormOptions::new(self.epsilon())
         };
         let (shape, gamma, beta) = (&self.shape, self.gamma, self.beta);
+        let residual = self.has_residual();
         Ok(match self.pass {
             Pass::Forward => {
                 let operands = BatchNormForwardOperands {
                     gamma,
                     beta,
+                    residual,
                     ..Default::default()
                 };
                 options
@@ -127,7 +154,11 @@ impl Problem {
                     .into()
             }
             Pass::Inference => {
-                let operands = (gamma, beta);
+                let operands = InferenceOperands {
+                    gamma,
+                    beta,
+                    residual,
+                };
                 options
                     .plan_inference(profile, shape, types, operands)?
                     .into()
@@ -135,8 +166,8 @@ impl Problem {
             Pass::Backward { .. } => {
                 let operands = BackwardOperands {
                     gamma,
-                    beta: beta && relu,
-                    mask: false,
+                    beta: beta && after == After::Relu,
+                    mask: residual,
                 };
                 options
                     .plan_backward(profile, shape, types, operands)?

@@ -298,6 +298,26 @@ fn batch_norm_with_relu() {
 }
 
 #[test]
+fn batch_norm_with_a_residual_and_relu() {
+    let ours = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
+        let config = ours::BatchNormAddReluConfig::new(src.dims()[1]);
+        let mut layer = config.with_epsilon(EPSILON).init(&src.device());
+        (layer.norm.gamma, layer.norm.beta) = (gamma, beta);
+        layer.forward(src.clone(), src * 0.5)
+    };
+    let burns = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
+        let dst = (batch!(nn))(gamma, beta, src.clone());
+        burn::tensor::activation::relu(dst + src * 0.5)
+    };
+    for shape in SHAPES {
+        for view in [View::Whole, View::Permuted] {
+            let case = Case::new(&shape, shape[1], view, FloatDType::F32);
+            check(&case, ours, burns);
+        }
+    }
+}
+
+#[test]
 fn layer_norm() {
     every_view(&SHAPES, |shape| shape[3], layer!(ours), layer!(nn));
 }

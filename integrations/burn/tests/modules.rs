@@ -6,6 +6,7 @@ use burn::backend::DispatchDevice;
 use burn::module::Module;
 use burn::nn;
 use burn::store::ModuleRecord;
+use burn::tensor::activation::relu;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Way, counts, way};
@@ -80,6 +81,26 @@ fn running_statistics_are_burns() {
             let (mine, burns) = (mine.value_sync(), burns.value_sync());
             within("running", &floats(mine), &floats(burns), FloatDType::F32);
         }
+    });
+}
+
+#[test]
+fn what_follows_batch_norm_by_running_statistics() {
+    let device = device();
+    let training = device.clone().autodiff();
+    let norm = ours::BatchNormConfig::new(6).init(&training);
+    in_way(Way::Kernels, || {
+        norm.forward(random(&training));
+        let (src, residual) = (random(&device), random(&device));
+        let burns = nn::BatchNorm::from(norm.valid());
+        let with_relu = ours::BatchNormRelu::from(norm.valid());
+        let want = relu(burns.forward(src.clone()));
+        let got = with_relu.forward(src.clone());
+        within("relu", &floats(got), &floats(want), FloatDType::F32);
+        let with_both = ours::BatchNormAddRelu::from(norm.valid());
+        let want = relu(burns.forward(src.clone()) + residual.clone());
+        let got = with_both.forward(src, residual);
+        within("residual", &floats(got), &floats(want), FloatDType::F32);
     });
 }
 

@@ -1,5 +1,5 @@
 use crate::forward::Layer;
-use crate::problem::Norm;
+use crate::problem::{After, Norm};
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::nn;
@@ -91,26 +91,27 @@ impl BatchNorm {
     ///
     /// If the input has fewer than two axes, or the second is not of `num_features`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        self.followed_by(input, false)
+        self.followed_by(input, After::Nothing, None)
     }
 
-    /// The layer with ReLU after it, or without.
+    /// The layer and what follows it.
     pub(super) fn followed_by<const D: usize>(
         &self,
         input: Tensor<D>,
-        with_relu: bool,
+        after: After,
+        residual: Option<Tensor<D>>,
     ) -> Tensor<D> {
         let [num_features] = self.gamma.shape().dims();
         assert_shape!(input, [_, num_features, ..]);
         let layer = Layer {
-            norm: Norm::Batch { relu: with_relu },
+            norm: Norm::Batch { after },
             gamma: Some(self.gamma.val()),
             beta: Some(self.beta.val()),
             epsilon: self.epsilon,
         };
         let trains = input.device().is_autodiff() && self.training.is_enabled();
         let dst = match trains {
-            true => layer.forward(&input).map(|output| {
+            true => layer.forward(&input, residual.as_ref()).map(|output| {
                 if let Some((mean, variance)) = output.statistics {
                     self.update(mean, variance);
                 }
@@ -120,12 +121,18 @@ impl BatchNorm {
                 let device = input.device();
                 let mean = self.running_mean.value().to_device(&device);
                 let variance = self.running_var.value().to_device(&device);
-                layer.infer(&input, mean, variance)
+                layer.infer(&input, residual.as_ref(), mean, variance)
             }
         };
         dst.unwrap_or_else(|| {
-            let dst = nn::BatchNorm::from(self.clone()).forward(input);
-            if with_relu { relu(dst) } else { dst }
+            let mut dst = nn::BatchNorm::from(self.clone()).forward(input);
+            if let Some(residual) = residual {
+                dst = dst + residual;
+            }
+            match after {
+                After::Nothing => dst,
+                After::Relu | After::AddRelu => relu(dst),
+            }
         })
     }
 

@@ -1,4 +1,5 @@
 use super::{BatchNorm, BatchNormConfig};
+use crate::problem::After;
 use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
@@ -53,6 +54,6 @@ impl BatchNormRelu {
     ///
     /// If the input has fewer than two axes, or the second is not of `num_features`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        self.norm.followed_by(input, true)
+        self.norm.followed_by(input, After::Relu, None)
     }
 }

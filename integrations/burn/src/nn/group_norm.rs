@@ -96,7 +96,7 @@ impl GroupNorm {
             beta: self.beta.as_ref().map(Param::val),
             epsilon: self.epsilon,
         };
-        match layer.forward(&input) {
+        match layer.forward(&input, None) {
             Some(output) => output.dst,
             None => nn::GroupNorm::from(self.clone()).forward(input),
         }

@@ -86,7 +86,7 @@ impl InstanceNorm {
             beta: self.beta.as_ref().map(Param::val),
             epsilon: self.epsilon,
         };
-        match layer.forward(&input) {
+        match layer.forward(&input, None) {
             Some(output) => output.dst,
             None => nn::InstanceNorm::from(self.clone()).forward(input),
         }

@@ -59,7 +59,7 @@ impl LayerNorm {
             beta: self.beta.as_ref().map(Param::val),
             epsilon: self.epsilon,
         };
-        match layer.forward(&input) {
+        match layer.forward(&input, None) {
             Some(output) => output.dst,
             None => self.burns(d_model, &input.device()).forward(input),
         }

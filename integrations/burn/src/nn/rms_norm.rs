@@ -73,7 +73,7 @@ impl RmsNorm {
             beta: None,
             epsilon: self.epsilon,
         };
-        match layer.forward(&input) {
+        match layer.forward(&input, None) {
             Some(output) => output.dst,
             None => nn::RmsNorm::from(self.clone()).forward(input),
         }
