@@ -11,6 +11,7 @@ mod broadcast;
 mod common;
 mod determinism;
 mod devices;
+mod export;
 mod forward;
 mod forward_operators;
 mod group_norm;

@@ -8,6 +8,7 @@
 //! Times are the smallest of the turns. The gradient of batch norm alone begins with a product of Burn's, which both
 //! sides have.
 
+use burn::backend::DispatchDevice;
 use burn::module::{Module, ModuleDisplay};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::{self, PaddingConfig2d};
@@ -15,6 +16,7 @@ use burn::optim::{GradientsParams, SgdConfig};
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Distribution, Tensor};
 use burn_wgpu_norm::nn as ours;
+use cubecl::MemoryScope;
 use std::time::Instant;
 
 fn main() {
@@ -32,6 +34,18 @@ fn main() {
     };
     alone(&device, turns, timed);
     stack(&device, turns, timed, small);
+}
+
+/// Bytes that the device's memory pools hold.
+fn reserved(device: &Device) -> u64 {
+    match device.as_dispatch().clone().inner() {
+        DispatchDevice::Cube(device) => {
+            let report = device.client().memory_report(MemoryScope::Device);
+            report.usage().bytes_reserved
+        }
+        #[allow(unreachable_patterns)]
+        _ => 0,
+    }
 }
 
 /// Smallest times in milliseconds of each, in turns, after one turn that compiles.
@@ -91,11 +105,11 @@ fn alone(device: &Device, turns: usize, timed: bool) {
     println!("geometric mean {mean:50.2}");
 }
 
-/// A norm, with ReLU after it or without.
+/// A norm with what follows it in a block.
 trait Norm: Module + ModuleDisplay {
     fn new(channels: usize, device: &Device) -> Self;
-    fn forward(&self, src: Tensor<4>) -> Tensor<4>;
-    fn forward_relu(&self, src: Tensor<4>) -> Tensor<4>;
+    fn relu(&self, src: Tensor<4>) -> Tensor<4>;
+    fn add_relu(&self, src: Tensor<4>, residual: Tensor<4>) -> Tensor<4>;
 }
 
 impl Norm for nn::BatchNorm {
@@ -103,12 +117,12 @@ impl Norm for nn::BatchNorm {
         nn::BatchNormConfig::new(channels).init(device)
     }
 
-    fn forward(&self, src: Tensor<4>) -> Tensor<4> {
-        self.forward(src)
+    fn relu(&self, src: Tensor<4>) -> Tensor<4> {
+        relu(self.forward(src))
     }
 
-    fn forward_relu(&self, src: Tensor<4>) -> Tensor<4> {
-        relu(self.forward(src))
+    fn add_relu(&self, src: Tensor<4>, residual: Tensor<4>) -> Tensor<4> {
+        relu(self.forward(src) + residual)
     }
 }
 
@@ -117,26 +131,33 @@ impl Norm for ours::BatchNorm {
         ours::BatchNormConfig::new(channels).init(device)
     }
 
-    fn forward(&self, src: Tensor<4>) -> Tensor<4> {
-        self.forward(src)
+    fn relu(&self, src: Tensor<4>) -> Tensor<4> {
+        relu(self.forward(src))
     }
 
-    fn forward_relu(&self, src: Tensor<4>) -> Tensor<4> {
-        relu(self.forward(src))
+    fn add_relu(&self, src: Tensor<4>, residual: Tensor<4>) -> Tensor<4> {
+        relu(self.forward(src) + residual)
     }
 }
 
-impl Norm for ours::BatchNormRelu {
+/// One batch norm, as each of the layers that it is in.
+#[derive(Module, Debug)]
+struct Fused {
+    norm: ours::BatchNorm,
+}
+
+impl Norm for Fused {
     fn new(channels: usize, device: &Device) -> Self {
-        ours::BatchNormConfig::new(channels).init(device).into()
+        let norm = ours::BatchNormConfig::new(channels).init(device);
+        Self { norm }
     }
 
-    fn forward(&self, src: Tensor<4>) -> Tensor<4> {
-        self.norm.forward(src)
+    fn relu(&self, src: Tensor<4>) -> Tensor<4> {
+        ours::BatchNormRelu::from(self.norm.clone()).forward(src)
     }
 
-    fn forward_relu(&self, src: Tensor<4>) -> Tensor<4> {
-        self.forward(src)
+    fn add_relu(&self, src: Tensor<4>, residual: Tensor<4>) -> Tensor<4> {
+        ours::BatchNormAddRelu::from(self.norm.clone()).forward(src, residual)
     }
 }
 
@@ -173,8 +194,8 @@ impl<N: Norm> Net<N> {
         self.blocks.iter().fold(images, |src, block| {
             let [first, second] = &block.convolutions;
             let [first_norm, second_norm] = &block.norms;
-            let x = first_norm.forward_relu(first.forward(src.clone()));
-            relu(second_norm.forward(second.forward(x)) + src)
+            let x = first_norm.relu(first.forward(src.clone()));
+            second_norm.add_relu(second.forward(x), src)
         })
     }
 }
@@ -200,14 +221,26 @@ fn stack(device: &Device, turns: usize, timed: bool, small: bool) {
     let images = Tensor::random([batch, channels, side, side], Distribution::Default, device);
     let mut burns = trained::<nn::BatchNorm>(device, channels, images.clone());
     let mut mine = trained::<ours::BatchNorm>(device, channels, images.clone());
-    let mut fused = trained::<ours::BatchNormRelu>(device, channels, images.clone());
+    let mut fused = trained::<Fused>(device, channels, images.clone());
+    let memory = [&mut burns as &mut dyn FnMut(), &mut mine, &mut fused].map(|step| {
+        device.memory_cleanup();
+        let before = reserved(device);
+        step();
+        let grown = reserved(device).saturating_sub(before);
+        grown as f64 / f64::from(1 << 20)
+    });
     let [burns, mine, fused] = in_turns(device, turns, [&mut burns, &mut mine, &mut fused]);
     println!("\na training step of four residual blocks, {batch}x{channels}x{side}x{side}");
-    for (name, time) in [
-        ("Burn's BatchNorm", burns),
-        ("wgpu-norm's BatchNorm", mine),
-        ("wgpu-norm's, with BatchNormRelu", fused),
-    ] {
-        println!("{name:<40} {time:10.2} ms {:7.2}", burns / time);
+    let names = [
+        "Burn's BatchNorm",
+        "wgpu-norm's BatchNorm",
+        "wgpu-norm's, ReLU and sum in it",
+    ];
+    let rows = names.into_iter().zip([burns, mine, fused]).zip(memory);
+    for ((name, time), memory) in rows {
+        println!(
+            "{name:<40} {time:10.2} ms {:7.2}   {memory:8.1} MiB more",
+            burns / time
+        );
     }
 }
