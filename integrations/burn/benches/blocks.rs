@@ -99,7 +99,8 @@ fn alone(device: &Device, turns: usize, timed: bool) {
             }],
         );
         product *= burn / ours;
-        println!("{shape:<40?} {burn:10.2} {ours:10.2} {:7.2}", burn / ours);
+        let shape = format!("{shape:?}");
+        println!("{shape:<40} {burn:10.2} {ours:10.2} {:7.2}", burn / ours);
     }
     let mean = f64::powf(product, 1.0 / shapes.len() as f64);
     println!("geometric mean {mean:50.2}");

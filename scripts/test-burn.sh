@@ -1,0 +1,32 @@
+#!/bin/sh
+# Tests burn-wgpu-norm (integrations/burn): formatting, lints, tests, documentation, the bench once and untimed, and the
+# example for a few steps, on the software drivers that it installs where that is possible.
+#
+# Burn takes ten minutes and more to build. What is built is kept in the user's cache, by lock file and toolchain, so that
+# a machine builds it once.
+#
+# Environment:
+#   CARGO_TARGET_DIR  where to build instead
+#   CI=true           a device without f16 fails the tests
+set -eu
+cd "$(dirname "$0")/.."
+scripts/install-drivers.sh
+cd integrations/burn
+
+key=$( (cat Cargo.lock && rustc -V) | cksum | cut -d ' ' -f 1)
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/burn-wgpu-norm/$key}"
+# Without it the GL driver's search for a Wayland display complains in every process.
+export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
+heading() { printf '\n==== %s\n' "$*"; }
+
+heading "formatting, lints and documentation"
+cargo fmt --check
+cargo clippy --locked --all-targets -- -D warnings
+RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps
+
+heading "tests, and the bench once"
+cargo test --locked
+cargo test --locked --bench blocks
+
+heading "example digits"
+cargo run --locked --quiet --example digits -- --steps 10 "$CARGO_TARGET_DIR/digits.svg"
