@@ -1,24 +1,15 @@
 //! wgpu-norm's WGSL as kernels of CubeCL's, which does all else: batching, streams, memory.
 
-use super::{Bound, Prepared, room};
+use super::{Memory, Prepared};
 use cubecl::client::Client;
 use cubecl::prelude::*;
 use cubecl::server::{Handle, KernelArguments, MetadataBindingInfo};
 use cubecl::{CubeKernel, PrecompiledSource};
 use wgpu_norm::Error;
-use wgpu_norm::export::{Kernel, Tensor};
+use wgpu_norm::export::Kernel;
 
 /// Launches a plan's dispatches.
-pub fn run(client: &Client, prepared: &Prepared, tensors: &[Bound]) -> Result<(), Error> {
-    let mut handles: Vec<(Tensor, Handle)> = tensors
-        .iter()
-        .map(|(role, tensor)| (*role, tensor.handle.clone()))
-        .collect();
-    let scratch = prepared.plan.tensors();
-    let scratch = scratch.iter().find(|t| t.tensor == Tensor::Workspace);
-    if let Some(workspace) = scratch {
-        handles.push((Tensor::Workspace, room(client, workspace.bytes as usize)));
-    }
+pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(), Error> {
     let rooms = handles.iter().map(|(role, handle)| (*role, bytes(handle)));
     for dispatch in prepared.dispatches(rooms.collect())?.iter() {
         let mut arguments = KernelArguments::new();

@@ -14,10 +14,14 @@ use burn::backend::ops::FloatTensorOps;
 use burn::backend::wgpu::{CubeBackend, CubeTensor, into_contiguous};
 use burn::tensor::{DType, Shape};
 use cubecl::client::Client;
+use cubecl::server::Handle;
 use wgpu_norm::export::Tensor;
 
 /// A tensor of a plan, and what it is in.
 pub type Bound = (Tensor, CubeTensor);
+
+/// A tensor of a plan, and the memory that it is in.
+type Memory = (Tensor, Handle);
 
 /// Runs a problem on tensors of one device: what it reads, and what it writes.
 ///
@@ -35,11 +39,17 @@ pub fn run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) {
     let inputs = inputs
         .into_iter()
         .map(|(role, tensor)| (role, aligned(into_contiguous(tensor), alignment)));
-    let mut all: Vec<Bound> = inputs.collect();
-    all.extend_from_slice(outputs);
+    let all = inputs.chain(outputs.iter().cloned());
+    let mut handles: Vec<Memory> = all.map(|(role, tensor)| (role, tensor.handle)).collect();
+    let tensors = prepared.plan.tensors();
+    let workspace = tensors.iter().find(|t| t.tensor == Tensor::Workspace);
+    if let Some(workspace) = workspace {
+        let workspace = room(&client, workspace.bytes as usize);
+        handles.push((Tensor::Workspace, workspace));
+    }
     let ran = match problem.way {
-        Way::Submission => submission::run(&client, &device, &prepared, &all),
-        Way::Kernels | Way::Burn => kernels::run(&client, &prepared, &all),
+        Way::Submission => submission::run(&client, &device, &prepared, handles),
+        Way::Kernels | Way::Burn => kernels::run(&client, &prepared, &handles),
     };
     if let Err(error) = ran {
         panic!("burn-wgpu-norm: {problem:?}: {error}");
@@ -75,6 +85,6 @@ pub fn empty(like: &CubeTensor, shape: &[usize], dtype: DType) -> CubeTensor {
 }
 
 /// So many bytes; wgpu binds no fewer than a vec4 of f64.
-fn room(client: &Client, bytes: usize) -> cubecl::server::Handle {
+fn room(client: &Client, bytes: usize) -> Handle {
     client.empty(bytes.max(32))
 }

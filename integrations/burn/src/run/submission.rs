@@ -1,15 +1,13 @@
 //! wgpu-norm's own submission on the queue that CubeCL submits to.
 
-use super::{Bound, Prepared, room};
+use super::{Memory, Prepared};
 use burn::backend::CubeDevice;
 use burn::backend::wgpu::WgpuSetup;
 use burn::tensor::Device;
 use cubecl::client::Client;
-use cubecl::server::Handle;
 use cubecl::wgpu::{AutoCompiler, WgpuServer};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
-use wgpu_norm::export::Tensor;
 use wgpu_norm::{BufferRange, DeviceOptions, Error, GpuContext};
 
 static CONTEXTS: Mutex<Option<HashMap<CubeDevice, GpuContext>>> = Mutex::new(None);
@@ -40,22 +38,13 @@ pub fn run(
     client: &Client,
     device: &CubeDevice,
     prepared: &Prepared,
-    tensors: &[Bound],
+    handles: Vec<Memory>,
 ) -> Result<(), Error> {
     let gpu = context(device).ok_or(Error::Argument {
         argument: "device",
         expected: "one that was registered".to_owned(),
         got: format!("{device:?}"),
     })?;
-    let mut handles: Vec<(Tensor, Handle)> = tensors
-        .iter()
-        .map(|(role, tensor)| (*role, tensor.handle.clone()))
-        .collect();
-    let scratch = prepared.plan.tensors();
-    let scratch = scratch.iter().find(|t| t.tensor == Tensor::Workspace);
-    if let Some(workspace) = scratch {
-        handles.push((Tensor::Workspace, room(client, workspace.bytes as usize)));
-    }
     // They pin the memory: held until all is submitted.
     let mut held = Vec::new();
     for (role, handle) in handles {
