@@ -293,21 +293,23 @@ fn variants() -> Vec<Variant> {
     Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
 }
 
-/// All variants where `WGPU_NORM_TEST_ALL` or `WGPU_NORM_TEST_EVERY` is set, else one in 29, of every kernel with every
-/// body and its types.
+/// All variants where `WGPU_NORM_TEST_EVERY` is set, one in 5 where `WGPU_NORM_TEST_ALL` is, else one in 29; of every kernel
+/// with every body, its types and what follows it, one at least.
 fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
     let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    if !["WGPU_NORM_TEST_ALL", "WGPU_NORM_TEST_EVERY"]
-        .into_iter()
-        .any(asks)
-    {
-        let mut kinds = HashSet::new();
-        let mut count = 0..;
-        variants.retain(|v| {
-            let of_its_turn = count.next().is_some_and(|n: usize| n.is_multiple_of(29));
-            kinds.insert((v.kernel, v.body, v.data, v.params, v.statistics)) || of_its_turn
-        });
-    }
+    let one_in = match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(asks) {
+        [true, _] => 1,
+        [_, true] => 5,
+        _ => 29,
+    };
+    let mut kinds = HashSet::new();
+    let mut count = 0..;
+    variants.retain(|v| {
+        let of_its_turn = count
+            .next()
+            .is_some_and(|n: usize| n.is_multiple_of(one_in));
+        kinds.insert((v.kernel, v.body, v.ending, v.data, v.params, v.statistics)) || of_its_turn
+    });
     variants
 }
 
@@ -323,10 +325,10 @@ fn text_of_any_size(variant: &Variant) -> String {
     variant.wgsl()
 }
 
-/// The variants whose texts differ by more than sizes: a type's name that no binding has changes none.
+/// A share of the variants whose texts differ by more than sizes: a type's name that no binding has changes none.
 fn distinct_texts() -> Vec<Variant> {
     let mut seen = HashSet::new();
-    let mut variants = variants();
+    let mut variants = share(variants());
     // Their hashes, for the texts themselves take gigabytes.
     variants.retain(|variant| {
         let mut hasher = DefaultHasher::new();
@@ -780,7 +782,7 @@ fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
 fn every_variant_translates_to_its_targets() {
     let has_spirv_val = installed("spirv-val");
     let has_glslang_validator = installed("glslangValidator");
-    let variants = share(distinct_texts());
+    let variants = distinct_texts();
     let glsl = Mutex::new(Vec::new());
     check_all(&variants, |variant| {
         let parsed = Parsed::new(variant)?;
@@ -821,7 +823,7 @@ fn writes_every_variant_for_tint() {
     // What an earlier manifest left there is not to be checked.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("target is writable");
-    let mut variants = share(distinct_texts());
+    let mut variants = distinct_texts();
     variants.retain(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
     for variant in variants {
         let settings = format!(
