@@ -132,6 +132,15 @@ pub enum Error {
         /// What is available.
         available: u64,
     },
+    /// A stream's memory budget is too small for the smallest pieces that the tensors can be cut into, beside what has to
+    /// stay in memory.
+    #[error("memory budget: expected at least {expected} bytes for these tensors, got {got}")]
+    Budget {
+        /// Bytes needed.
+        expected: u64,
+        /// Bytes given.
+        got: u64,
+    },
     /// A range reaches beyond its buffer.
     #[error(
         "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from {offset} on"

@@ -41,6 +41,10 @@ impl Plan {
         Self { plan }
     }
 
+    pub(crate) fn into_plan(self) -> plan::Plan {
+        self.plan
+    }
+
     /// The tensors that the whole operator reads and writes, its workspace among them where it needs one.
     pub fn tensors(&self) -> Vec<TensorUse> {
         let plan = &self.plan;

@@ -44,6 +44,7 @@
 //! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
 //! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
 //! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
+//! | tensors larger than memory | [`stream`]: an operator over pieces that a caller reads and writes |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
@@ -104,6 +105,7 @@
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
 //! | `export` | a plan's dispatches, for another framework's launcher |
 //! | `host` | uploads, runs a plan, reads back |
+//! | `stream` | the same piece by piece, of tensors that a caller reads and writes |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
 //! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
@@ -148,6 +150,7 @@ mod plan;
 mod profile;
 pub mod reference;
 mod rms_norm;
+pub mod stream;
 pub mod verify;
 
 pub use activated::{BackwardOperands, InferenceOperands};

@@ -14,6 +14,9 @@ pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 /// Storage buffers that every plan can do with, and none with fewer.
 pub(crate) const STORAGE_BUFFERS: u32 = 4;
 
+/// The limit [`Profile::max_window`], as errors name it.
+pub(crate) const MAX_WINDOW: &str = "max_window";
+
 /// 32 MiB of f32.
 const WINDOW_UNIT: u32 = 1 << 23;
 
@@ -47,6 +50,10 @@ pub struct Profile {
     pub max_binding: u64,
     /// Largest buffer, in bytes.
     pub max_buffer: u64,
+    /// Bytes of a tensor of src's shape that a dispatch binds at most, where the tensor can be cut; without effect from
+    /// `max_binding` on. Lower, it makes more dispatches of smaller windows, which add the same elements in the same order:
+    /// [`Stream`](crate::stream::Stream) sets it by its budget.
+    pub max_window: u64,
     /// Alignment of a storage binding's offset, in bytes.
     pub alignment: u64,
     /// Most workgroups along one dimension of a dispatch; 65535 at most.
@@ -395,6 +402,7 @@ impl Profile {
             adapter: adapter.into(),
             max_binding: 1 << 27,
             max_buffer: 1 << 28,
+            max_window: u64::MAX,
             alignment: 256,
             max_workgroups: 65535,
             max_invocations: 256,
@@ -436,6 +444,7 @@ impl Profile {
             subgroup_size,
             max_binding: limits.max_storage_buffer_binding_size,
             max_buffer: limits.max_buffer_size,
+            max_window: u64::MAX,
             alignment: limits.min_storage_buffer_offset_alignment.into(),
             max_workgroups: limits.max_compute_workgroups_per_dimension,
             max_invocations: limits
@@ -454,6 +463,14 @@ impl Profile {
             algorithm: None,
         }
         .within_bounds()
+    }
+
+    /// Bytes of a tensor that can be cut that a dispatch may bind, and the limit that says so.
+    pub(crate) fn window_limit(&self) -> (&'static str, u64) {
+        match self.max_window < self.max_binding {
+            true => (MAX_WINDOW, self.max_window),
+            false => ("max_storage_buffer_binding_size", self.max_binding),
+        }
     }
 
     /// This profile with every field in the bounds that kernels without checks rely on.

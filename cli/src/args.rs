@@ -6,6 +6,7 @@ use crate::operators::Operators;
 use crate::report::Report;
 use crate::text::excerpt;
 use crate::verify::Verify;
+use bytesize::ByteSize;
 use clap::builder::{PathBufValueParser, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -124,4 +125,9 @@ pub struct FileArgs {
     /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
     #[arg(long)]
     pub check: bool,
+    /// Memory for tensors, of the adapter and of this process together, as 512MB or 2GiB: larger tensors are read and
+    /// written in pieces. The results are the same to the bit, unless a tensor would be computed by an algorithm that
+    /// cannot be cut. variance + epsilon is not checked [default: as much as all of them take]
+    #[arg(long, value_name = "SIZE", conflicts_with = "check")]
+    pub memory_budget: Option<ByteSize>,
 }

@@ -167,6 +167,20 @@ impl Input {
         self.read_at(tensor.name, tensor.place)
     }
 
+    /// Some bytes of a tensor or mask that is there, from an offset on.
+    pub fn read_bytes(&self, name: &str, offset: u64, to: &mut [u8]) -> Result<(), Failure> {
+        let place = self.header.info(name).map(|info| self.place(info));
+        let place = place.filter(|place| offset + to.len() as u64 <= place.bytes);
+        let mut file = &self.file;
+        let read = match place {
+            Some(place) => file
+                .seek(SeekFrom::Start(place.offset + offset))
+                .and_then(|_| file.read_exact(to)),
+            None => Err(io::Error::other("it has no such bytes")),
+        };
+        read.map_err(|source| self.unreadable(name, source))
+    }
+
     /// A mask's words.
     pub fn read_mask(&self, mask: &Mask) -> Result<Vec<u32>, Failure> {
         self.read_at(mask.name, mask.place)
@@ -187,11 +201,15 @@ impl Input {
         let mut file = &self.file;
         file.seek(SeekFrom::Start(place.offset))
             .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))
-            .map_err(|source| Failure::Read {
-                path: self.path.clone(),
-                source: io::Error::new(source.kind(), format!("{name}: {source}")),
-            })?;
+            .map_err(|source| self.unreadable(name, source))?;
         Ok(values)
+    }
+
+    fn unreadable(&self, name: &str, source: io::Error) -> Failure {
+        Failure::Read {
+            path: self.path.clone(),
+            source: io::Error::new(source.kind(), format!("{name}: {source}")),
+        }
     }
 }
 

@@ -11,6 +11,26 @@ use crate::text::excerpt;
 use std::fmt::Display;
 use wgpu_norm::GpuContext;
 
+/// The line on stdout that says what was done.
+fn say_what_was_computed(
+    names: &[&str],
+    src: &input::Tensor,
+    attributes: &str,
+    gpu: &GpuContext,
+    output: &Output,
+) -> Result<(), Failure> {
+    let adapter = gpu.adapter_info();
+    stdout::line(format_args!(
+        "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
+        names.join(", "),
+        src.dtype(),
+        src.shape(),
+        adapter.name,
+        adapter.backend,
+        output.path().display()
+    ))
+}
+
 /// One run of an operator, from its files to its files.
 pub struct Job {
     /// The file of the arguments.
@@ -19,6 +39,8 @@ pub struct Job {
     pub progress: Progress,
     /// Whether results are to be compared with the reference.
     pub check: bool,
+    /// Bytes that tensors may take, if they are to pass through memory in pieces.
+    pub memory_budget: Option<u64>,
     output: Output,
 }
 
@@ -31,6 +53,7 @@ impl Job {
             output: Output::prepare(&files.output)?,
             progress: Progress::new(),
             check: files.check,
+            memory_budget: files.memory_budget.map(|size| size.as_u64()),
         };
         if let Some(op) = job.input.attribute("op").filter(|&op| op != operator) {
             let op = excerpt(op);
@@ -73,16 +96,37 @@ impl Job {
         progress.step("writing");
         output.write(results)?;
         drop(progress);
-        let names: Vec<&str> = results.iter().map(output::Tensor::name).collect();
-        let adapter = gpu.adapter_info();
-        stdout::line(format_args!(
-            "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
-            names.join(", "),
-            src.dtype(),
-            src.shape(),
-            adapter.name,
-            adapter.backend,
-            output.path().display()
-        ))
+        let names = results.iter().map(output::Tensor::name);
+        say_what_was_computed(&names.collect::<Vec<_>>(), src, attributes, gpu, &output)
+    }
+
+    /// Creates the file of these results, for parts of them to be written into it.
+    pub fn create_output(
+        &self,
+        results: &[output::Described<'_>],
+    ) -> Result<output::Parts, Failure> {
+        self.output.create(results)
+    }
+
+    /// What [`finish`](Self::finish) does, of results whose parts were written.
+    pub fn finish_parts(
+        self,
+        parts: output::Parts,
+        names: &[&str],
+        gpu: &GpuContext,
+        src: &input::Tensor,
+        attributes: &str,
+    ) -> Result<(), Failure> {
+        let Self {
+            input,
+            output,
+            progress,
+            ..
+        } = self;
+        drop(input);
+        progress.step("writing");
+        parts.finish()?;
+        drop(progress);
+        say_what_was_computed(names, src, attributes, gpu, &output)
     }
 }

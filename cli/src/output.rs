@@ -7,46 +7,36 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::cmp::Reverse;
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Element};
 
-/// A tensor to write.
-#[derive(Debug)]
-pub struct Tensor<'a> {
+/// What a tensor of the file is.
+#[derive(Clone, Copy, Debug)]
+pub struct Described<'a> {
     name: &'static str,
     dtype: Dtype,
     /// Bytes of an element.
     width: usize,
     shape: &'a [usize],
-    bytes: &'a [u8],
+    bytes: usize,
 }
 
-impl<'a> Tensor<'a> {
-    /// A tensor with these elements.
-    pub fn new<T: Element>(name: &'static str, shape: &'a [usize], values: &'a [T]) -> Self {
+impl<'a> Described<'a> {
+    /// A tensor of one of the library's element types, of so many bytes.
+    pub fn new(name: &'static str, dtype: DType, shape: &'a [usize], bytes: usize) -> Self {
+        let (dtype, width) = match dtype {
+            DType::F16 => (Dtype::F16, 2),
+            DType::Bf16 => (Dtype::BF16, 2),
+            DType::F32 => (Dtype::F32, 4),
+            DType::F64 => (Dtype::F64, 8),
+        };
         Self {
             name,
-            dtype: match T::DTYPE {
-                DType::F16 => Dtype::F16,
-                DType::Bf16 => Dtype::BF16,
-                DType::F32 => Dtype::F32,
-                DType::F64 => Dtype::F64,
-            },
-            width: size_of::<T>(),
+            dtype,
+            width,
             shape,
-            bytes: bytemuck::cast_slice(values),
-        }
-    }
-
-    /// A mask of these words.
-    pub fn mask(name: &'static str, shape: &'a [usize], words: &'a [u32]) -> Self {
-        Self {
-            name,
-            dtype: Dtype::U32,
-            width: size_of::<u32>(),
-            shape,
-            bytes: bytemuck::cast_slice(words),
+            bytes,
         }
     }
 
@@ -54,10 +44,88 @@ impl<'a> Tensor<'a> {
     pub fn name(&self) -> &'static str {
         self.name
     }
+
+    /// The order of tensors in the file: those of wider elements first, so that all are aligned.
+    fn rank(&self) -> (Reverse<usize>, &'static str) {
+        (Reverse(self.width), self.name)
+    }
+
+    /// A mask.
+    pub fn mask(name: &'static str, shape: &'a [usize], bytes: usize) -> Self {
+        Self {
+            name,
+            dtype: Dtype::U32,
+            width: size_of::<u32>(),
+            shape,
+            bytes,
+        }
+    }
+}
+
+/// A tensor to write.
+#[derive(Debug)]
+pub struct Tensor<'a> {
+    described: Described<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Tensor<'a> {
+    /// A tensor with these elements.
+    pub fn new<T: Element>(name: &'static str, shape: &'a [usize], values: &'a [T]) -> Self {
+        let bytes = bytemuck::cast_slice(values);
+        Self {
+            described: Described::new(name, T::DTYPE, shape, bytes.len()),
+            bytes,
+        }
+    }
+
+    /// A mask of these words.
+    pub fn mask(name: &'static str, shape: &'a [usize], words: &'a [u32]) -> Self {
+        let bytes = bytemuck::cast_slice(words);
+        Self {
+            described: Described::mask(name, shape, bytes.len()),
+            bytes,
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.described.name
+    }
+}
+
+/// A file that is being written in parts. It appears when it is finished.
+pub struct Parts {
+    output: Output,
+    temporary: Temporary,
+    /// Where each tensor begins.
+    places: Vec<(&'static str, u64)>,
+}
+
+impl Parts {
+    /// Writes bytes of a tensor, from an offset on.
+    pub fn write(&mut self, tensor: &str, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+        let mut places = self.places.iter();
+        let place = places.find(|(name, _)| *name == tensor);
+        let file = self.temporary.file();
+        let written = match place {
+            Some((_, start)) => file
+                .seek(SeekFrom::Start(start + offset))
+                .and_then(|_| file.write_all(bytes)),
+            None => Err(io::Error::other(format!("{tensor} is none of its tensors"))),
+        };
+        written.map_err(|source| self.output.unwritable(source))
+    }
+
+    /// Moves the file to its place.
+    pub fn finish(self) -> Result<(), Failure> {
+        let replaced = self.temporary.replace(&self.output.target);
+        replaced.map_err(|source| self.output.unwritable(source))
+    }
 }
 
 /// A place to write to.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
     /// The path behind symbolic links, so that the file is replaced and not a link.
@@ -86,14 +154,40 @@ impl Output {
 
     /// Writes a safetensors file, in place of one that is there.
     pub fn write(&self, tensors: &[Tensor<'_>]) -> Result<(), Failure> {
-        // Tensors of wider elements first, so that all are aligned.
         let mut tensors: Vec<&Tensor<'_>> = tensors.iter().collect();
-        tensors.sort_by_key(|tensor| (Reverse(tensor.width), tensor.name));
+        tensors.sort_by_key(|tensor| tensor.described.rank());
         let mut parts = vec![];
-        let header = header(&tensors).map_err(|source| self.unwritable(source))?;
+        let all = tensors.iter().map(|tensor| tensor.described);
+        let header = header(all).map_err(|source| self.unwritable(source))?;
         parts.push(header.as_slice());
         parts.extend(tensors.iter().map(|tensor| tensor.bytes));
         self.write_bytes(&parts)
+    }
+
+    /// Creates the file, for parts of its tensors to be written in any order.
+    pub fn create(&self, tensors: &[Described<'_>]) -> Result<Parts, Failure> {
+        let mut tensors = tensors.to_vec();
+        tensors.sort_by_key(Described::rank);
+        let create = || {
+            let header = header(tensors.iter().copied())?;
+            let mut temporary = Temporary::beside(&self.target)?;
+            temporary.file().write_all(&header)?;
+            let mut end = header.len() as u64;
+            let places = tensors.iter().map(|tensor| {
+                let start = end;
+                end += tensor.bytes as u64;
+                (tensor.name, start)
+            });
+            let places = places.collect();
+            // A disk that is too small says so now, where it can.
+            temporary.file().set_len(end)?;
+            Ok(Parts {
+                output: self.clone(),
+                temporary,
+                places,
+            })
+        };
+        create().map_err(|source| self.unwritable(source))
     }
 
     /// Writes the file with other content, which comes in parts.
@@ -152,11 +246,11 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 /// What comes before the tensors' bytes: the length of the header, and the header.
 ///
 /// Not by `safetensors::serialize`, which copies all tensors into one vector and ends the process where memory does.
-fn header(tensors: &[&Tensor<'_>]) -> io::Result<Vec<u8>> {
+fn header<'a>(tensors: impl Iterator<Item = Described<'a>>) -> io::Result<Vec<u8>> {
     let mut end = 0;
-    let infos = tensors.iter().map(|tensor| {
+    let infos = tensors.map(|tensor| {
         let start = end;
-        end += tensor.bytes.len();
+        end += tensor.bytes;
         let info = TensorInfo {
             dtype: tensor.dtype,
             shape: tensor.shape.to_vec(),
@@ -208,8 +302,11 @@ mod tests {
         assert_eq!(header % 8, 0);
         let file = SafeTensors::deserialize(&bytes).unwrap();
         for tensor in &tensors {
-            let view = file.tensor(tensor.name).unwrap();
-            assert_eq!((view.shape(), view.data()), (tensor.shape, tensor.bytes));
+            let view = file.tensor(tensor.name()).unwrap();
+            assert_eq!(
+                (view.shape(), view.data()),
+                (tensor.described.shape, tensor.bytes)
+            );
         }
         assert!(bytes.ends_with(bytemuck::bytes_of(&narrow)));
     }

@@ -28,6 +28,13 @@ impl Progress {
         self.0.set_message(visible(what));
     }
 
+    /// Says how much of something is done.
+    pub fn portion(&self, what: &str, done: u64, all: u64) {
+        let percent = 100.0 * done as f64 / all.max(1) as f64;
+        let message = format!("{} {percent:.0} %", visible(what));
+        self.0.set_message(message);
+    }
+
     /// Writes a line that stays.
     pub fn note(&self, line: &str) {
         // Not `eprintln!`, which panics where stderr is closed.

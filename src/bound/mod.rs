@@ -9,7 +9,7 @@ use crate::context::Held;
 use crate::kernels::Tensor;
 use crate::plan::{Phases, Plan};
 use crate::{Error, GpuContext};
-use places::{Given, Places, find};
+use places::{Given, Place, Places, find};
 use steps::{Binder, Step, UniformBuffer};
 
 /// A plan bound to buffers: everything is checked and created, so that recording it only writes
@@ -249,6 +249,58 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
         steps.push(binder.step(uniforms.binding(index))?);
     }
     Ok(Bound { steps, halves })
+}
+
+/// Dispatches of a plan over pieces of its tensors that lie in buffers of ours, of which the uniforms are made once.
+#[derive(Debug)]
+pub(crate) struct PieceBinder {
+    uniforms: UniformBuffer,
+    /// Lets go of the buffer last.
+    _kept: Held<Vec<wgpu::Buffer>>,
+}
+
+impl PieceBinder {
+    pub fn new(gpu: &GpuContext, plan: &Plan) -> Result<Self, Error> {
+        gpu.check_alive()?;
+        check_plan(gpu, plan)?;
+        let mut kept = gpu.held();
+        let uniforms = UniformBuffer::create(gpu, plan, &mut kept)?;
+        Ok(Self {
+            uniforms,
+            _kept: kept,
+        })
+    }
+
+    /// Binds dispatches of the whole operator, by their indices. Each buffer holds a tensor from this byte of it on.
+    pub fn bind(
+        &self,
+        gpu: &GpuContext,
+        plan: &Plan,
+        dispatches: &[usize],
+        buffers: &[(Tensor, &wgpu::Buffer, u64)],
+    ) -> Result<Bound, Error> {
+        let places = buffers.iter();
+        let places = places.map(|&(tensor, buffer, origin)| Place::piece(tensor, buffer, origin));
+        let places = Places::ours(places.collect());
+        let mut steps = gpu.held::<Vec<_>>();
+        for &index in dispatches {
+            let Some(&(phases, ref dispatch)) = plan.dispatches.get(index) else {
+                continue;
+            };
+            let binder = Binder {
+                gpu,
+                plan,
+                phases,
+                dispatch,
+                places: &places,
+            };
+            steps.push(binder.step(self.uniforms.binding(index))?);
+        }
+        Ok(Bound {
+            steps,
+            halves: Halves::None,
+        })
+    }
 }
 
 /// A plan may have been made for another context, whose adapter allows more.

@@ -46,14 +46,34 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
 pub(super) struct Place<'a> {
     pub tensor: Tensor,
     pub buffer: &'a wgpu::Buffer,
-    pub offset: u64,
+    offset: u64,
+    /// The tensor's byte that lies at the offset: 0 unless the buffer holds a piece of it.
+    origin: u64,
     /// The tensor's own bytes.
     bytes: u64,
-    /// Bytes from the offset to the end of the buffer.
+    /// Bytes from the tensor's start to the end of the buffer.
     pub room: u64,
 }
 
-impl Place<'_> {
+impl<'a> Place<'a> {
+    /// A piece of a tensor, from this byte of it on, that lies at the start of a buffer of ours.
+    pub fn piece(tensor: Tensor, buffer: &'a wgpu::Buffer, origin: u64) -> Self {
+        let bytes = buffer.size();
+        Self {
+            tensor,
+            buffer,
+            offset: 0,
+            origin,
+            bytes,
+            room: origin.saturating_add(bytes),
+        }
+    }
+
+    /// Where a byte of the tensor lies in the buffer.
+    pub fn at(&self, byte: u64) -> u64 {
+        self.offset + byte.saturating_sub(self.origin)
+    }
+
     fn overlaps(&self, other: &Self) -> bool {
         self.buffer == other.buffer
             && self.bytes > 0
@@ -122,6 +142,11 @@ impl<'a> Places<'a> {
         Ok(Self(places))
     }
 
+    /// Buffers of ours, which need no checks.
+    pub fn ours(places: Vec<Place<'a>>) -> Self {
+        Self(places)
+    }
+
     /// The place of a tensor that a dispatch binds.
     pub fn get(&self, tensor: Tensor) -> Result<&Place<'a>, Error> {
         self.0
@@ -185,6 +210,7 @@ fn check<'a>(
         tensor,
         buffer: range.buffer,
         offset: range.offset,
+        origin: 0,
         bytes: expected,
         room,
     })

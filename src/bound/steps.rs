@@ -6,6 +6,7 @@ use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext};
 
 /// The uniforms of all dispatches, one after another.
+#[derive(Debug)]
 pub(super) struct UniformBuffer {
     buffer: wgpu::Buffer,
     places: Vec<(u64, u64)>,
@@ -117,7 +118,7 @@ impl Binder<'_> {
                 binding: index as u32,
                 resource: buffer_binding(
                     place.buffer,
-                    place.offset + bytes.start,
+                    place.at(bytes.start),
                     bytes.end.saturating_sub(bytes.start),
                 ),
             });
@@ -173,7 +174,7 @@ impl Binder<'_> {
                     layout: &layout,
                     entries: &[wgpu::BindGroupEntry {
                         binding: 0,
-                        resource: buffer_binding(place.buffer, place.offset, 4),
+                        resource: buffer_binding(place.buffer, place.at(0), 4),
                     }],
                 })
             });

@@ -10,7 +10,7 @@ mod turn;
 
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
-pub(crate) use readback::Transfers;
+pub(crate) use readback::{Submitted, Transfers};
 pub(crate) use turn::Held;
 
 use crate::kernels::{Tensor, Variant};
@@ -18,6 +18,7 @@ use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
 use poller::Poller;
 use scope::Watch;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
@@ -328,17 +329,27 @@ impl GpuContext {
         buffer: &wgpu::Buffer,
         bytes: &[u8],
     ) -> Result<(), Error> {
+        self.write_buffer_at(what, buffer, 0, bytes)
+    }
+
+    /// Copies bytes into a buffer, from an offset that is a multiple of 4.
+    pub(crate) fn write_buffer_at(
+        &self,
+        what: &'static str,
+        buffer: &wgpu::Buffer,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
         let (words, rest) = bytes.split_at(bytes.len() / 4 * 4);
         let mut last = [0; 4];
         for (to, from) in last.iter_mut().zip(rest) {
             *to = *from;
         }
         let write = || {
-            self.inner.queue.write_buffer(buffer, 0, words);
+            let queue = &self.inner.queue;
+            queue.write_buffer(buffer, offset, words);
             if !rest.is_empty() {
-                self.inner
-                    .queue
-                    .write_buffer(buffer, words.len() as u64, &last);
+                queue.write_buffer(buffer, offset + words.len() as u64, &last);
             }
         };
         scope::scoped(&self.inner.device, write)
@@ -382,6 +393,35 @@ impl GpuContext {
             // Polled for, though nobody waits.
             drop(self.inner.poller.poll_for(submission));
         }
+    }
+
+    /// Submits what `record` records, and has these buffers mapped once that is done.
+    pub(crate) fn submit(
+        &self,
+        staging: &[(Tensor, wgpu::Buffer)],
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<Submitted, Error> {
+        readback::submit(self, staging, record)
+    }
+
+    /// Ends when what was submitted is done, and its buffers are mapped.
+    pub(crate) fn done(
+        &self,
+        watch: Watch,
+        submitted: Submitted,
+    ) -> impl Future<Output = Result<(), Error>> + use<> {
+        readback::done(self, watch, submitted)
+    }
+
+    /// Gives the first bytes of a mapped buffer to `take`.
+    pub(crate) fn read_mapped<T>(
+        &self,
+        tensor: Tensor,
+        buffer: &wgpu::Buffer,
+        bytes: u64,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, Error> {
+        readback::read_mapped(self, tensor, buffer, bytes, take)
     }
 
     /// Uploads, submits what `record` records, and gives the bytes of each download to `take`.

@@ -5,6 +5,7 @@ use super::{GpuContext, mapped};
 use crate::Error;
 use crate::kernels::Tensor;
 use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
+use std::future::Future;
 
 /// What to write into a buffer before work is submitted, and what to read of one after it.
 pub(crate) struct Transfers<'a> {
@@ -13,14 +14,109 @@ pub(crate) struct Transfers<'a> {
     pub downloads: Vec<(Tensor, &'a wgpu::Buffer, u64)>,
 }
 
+type Receiver = OneshotReceiver<Result<(), wgpu::BufferAsyncError>>;
+
 /// Asks for a buffer's bytes. The receiver learns when they are there.
-fn map(buffer: &wgpu::Buffer) -> OneshotReceiver<Result<(), wgpu::BufferAsyncError>> {
+fn map(buffer: &wgpu::Buffer) -> Receiver {
     let (sender, receiver) = oneshot_channel();
     buffer.map_async(wgpu::MapMode::Read, .., move |result| {
         // The receiver is gone if the caller dropped the future: nobody wants the result.
         let _ = sender.send(result);
     });
     receiver
+}
+
+/// What was submitted, and buffers that will be mapped after it.
+pub(crate) struct Submitted {
+    submission: wgpu::SubmissionIndex,
+    receivers: Vec<(Tensor, Receiver)>,
+}
+
+/// Submits what `record` records, then maps buffers.
+pub(super) fn submit(
+    gpu: &GpuContext,
+    staging: &[(Tensor, wgpu::Buffer)],
+    record: impl FnOnce(&mut wgpu::CommandEncoder),
+) -> Result<Submitted, Error> {
+    // In scopes to the last call: the device may end at any time, and all that is created after that is invalid.
+    gpu.scoped("submitting", || {
+        let descriptor = wgpu::CommandEncoderDescriptor {
+            label: Some("wgpu-norm"),
+        };
+        let mut encoder = gpu.device().create_command_encoder(&descriptor);
+        record(&mut encoder);
+        let submission = gpu.queue().submit([encoder.finish()]);
+        let staging = staging.iter();
+        let receivers = staging.map(|(tensor, buffer)| (*tensor, map(buffer)));
+        Submitted {
+            submission,
+            receivers: receivers.collect(),
+        }
+    })
+}
+
+/// Ends when what was submitted is done, and its buffers are mapped.
+pub(super) fn done(
+    gpu: &GpuContext,
+    watch: Watch,
+    submitted: Submitted,
+) -> impl Future<Output = Result<(), Error>> + use<> {
+    let Submitted {
+        submission,
+        receivers,
+    } = submitted;
+    let done = gpu.inner.poller.poll_for(submission);
+    let verdict = watch.end();
+    let gpu = gpu.clone();
+    async move {
+        if let Err(error) = verdict.await {
+            // What was compiled meanwhile may be what is wrong.
+            gpu.forget_pipelines();
+            return Err(error);
+        }
+        done.await.map_err(|error| gpu.or_lost(error))?;
+        for (tensor, receiver) in receivers {
+            let what = tensor.name();
+            match receiver.receive().await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => return Err(lost(&gpu, format!("reading {what}: {error}"))),
+                // Whoever polled did not get as far: a callback before ours panicked.
+                None => {
+                    return Err(gpu.or_lost(Error::Gpu {
+                        operation: format!("reading {what}"),
+                        message: "another callback of the device panicked".to_owned(),
+                    }));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives the first bytes of a mapped buffer to `take`.
+pub(super) fn read_mapped<T>(
+    gpu: &GpuContext,
+    tensor: Tensor,
+    buffer: &wgpu::Buffer,
+    bytes: u64,
+    take: impl FnOnce(&[u8]) -> T,
+) -> Result<T, Error> {
+    let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+    gpu.scoped("reading", || {
+        // Nobody else has the buffer, so only the device's end can take it away.
+        let taken = mapped::read(gpu.device(), buffer, |all| {
+            take(all.get(..size).unwrap_or(all))
+        });
+        taken.map_err(|error| lost(gpu, format!("reading {}: {error}", tensor.name())))
+    })?
+}
+
+/// The device's loss, whose reason may be known.
+fn lost(gpu: &GpuContext, reason: String) -> Error {
+    match gpu.check_alive() {
+        Err(known) => known,
+        Ok(()) => Error::DeviceLost { reason },
+    }
 }
 
 /// Uploads, submits what `record` records, and gives what was read to `take`.
@@ -35,7 +131,8 @@ pub(super) async fn submit_and_read(
     let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
     let mut staging = gpu.held::<Vec<_>>();
     for &(tensor, _, bytes) in sources {
-        staging.push(gpu.create_buffer(tensor.name(), bytes, usage)?);
+        let buffer = gpu.create_buffer(tensor.name(), bytes, usage)?;
+        staging.push((tensor, buffer));
     }
     // Last, since what is written is kept until something is submitted.
     for &(tensor, buffer, bytes) in &transfers.uploads {
@@ -44,55 +141,16 @@ pub(super) async fn submit_and_read(
             return Err(error);
         }
     }
-    // In scopes to the last call: the device may end at any time, and all that is created after that is invalid.
-    let (submission, receivers) = gpu.scoped("submitting", || {
-        let descriptor = wgpu::CommandEncoderDescriptor {
-            label: Some("wgpu-norm"),
-        };
-        let mut encoder = gpu.device().create_command_encoder(&descriptor);
-        record(&mut encoder);
-        for (&(_, source, bytes), buffer) in sources.iter().zip(&*staging) {
+    let submitted = submit(gpu, &staging, |encoder| {
+        record(encoder);
+        for (&(_, source, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
             // Buffers are created with padding, so whole words can be copied.
             encoder.copy_buffer_to_buffer(source, 0, buffer, 0, bytes.next_multiple_of(4));
         }
-        let submission = gpu.queue().submit([encoder.finish()]);
-        let receivers: Vec<_> = staging.iter().map(map).collect();
-        (submission, receivers)
     })?;
-    let done = gpu.inner.poller.poll_for(submission);
-    if let Err(error) = watch.end().await {
-        // What was compiled meanwhile may be what is wrong.
-        gpu.forget_pipelines();
-        return Err(error);
+    done(gpu, watch, submitted).await?;
+    for (&(tensor, _, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
+        read_mapped(gpu, tensor, buffer, bytes, |bytes| take(tensor, bytes))??;
     }
-    done.await.map_err(|error| gpu.or_lost(error))?;
-    let lost = |reason: String| match gpu.check_alive() {
-        Err(known) => known,
-        Ok(()) => Error::DeviceLost { reason },
-    };
-    for (&(tensor, ..), receiver) in sources.iter().zip(receivers) {
-        let what = tensor.name();
-        match receiver.receive().await {
-            Some(Ok(())) => {}
-            Some(Err(error)) => return Err(lost(format!("reading {what}: {error}"))),
-            // Whoever polled did not get as far: a callback before ours panicked.
-            None => {
-                return Err(gpu.or_lost(Error::Gpu {
-                    operation: format!("reading {what}"),
-                    message: "another callback of the device panicked".to_owned(),
-                }));
-            }
-        }
-    }
-    gpu.scoped("reading", || {
-        for (&(tensor, _, bytes), buffer) in sources.iter().zip(&*staging) {
-            let size = usize::try_from(bytes).unwrap_or(usize::MAX);
-            // Nobody else has the buffer, so only the device's end can take it away.
-            let taken = mapped::read(gpu.device(), buffer, |all| {
-                take(tensor, all.get(..size).unwrap_or(all))
-            });
-            taken.map_err(|error| lost(format!("reading {}: {error}", tensor.name())))??;
-        }
-        Ok(())
-    })?
+    Ok(())
 }

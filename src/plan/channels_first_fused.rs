@@ -153,7 +153,7 @@ impl Planner<'_> {
             }
             _ => src.padded_bytes(),
         };
-        if bound > self.profile.max_binding {
+        if bound > self.profile.window_limit().1 {
             return Some(format!("{bound} bytes do not fit one binding"));
         }
         let most = u64::from(block.workgroup_size);

@@ -53,7 +53,7 @@ impl Planner<'_> {
         if !grid.channels.is_multiple_of(4) {
             return Some(format!("{} channels are no multiple of 4", grid.channels));
         }
-        if src.padded_bytes() > self.profile.max_binding {
+        if src.padded_bytes() > self.profile.window_limit().1 {
             return Some("the tensor does not fit one binding".to_owned());
         }
         let most_blocks = (MOST_ROWS / self.body.block_rows()).min(MAX_SERIAL);

@@ -220,7 +220,7 @@ impl Planner<'_> {
             needed(split) > room && all <= MAX_SERIAL
         };
         split.direct = single
-            && bound <= self.profile.max_binding
+            && bound <= self.profile.window_limit().1
             && self.profile.max_storage_buffers >= WITH_PARAM_GRADS;
         if split.direct {
             split.walk.tile_rows = rows.rows.next_multiple_of(rows.at_once());

@@ -73,20 +73,21 @@ pub(crate) fn windows(
         let elements = bound(from, to);
         (elements.end - elements.start) * tensor.dtype.size()
     };
+    let (limit, most) = profile.window_limit();
     let mut windows = Vec::new();
     let mut from = units.start;
     while from < units.end {
         Error::check_limit(
             format_args!("a window of {}", tensor.tensor.name()),
-            "max_storage_buffer_binding_size",
+            limit,
             bytes(from, from + 1),
-            profile.max_binding,
+            most,
         )?;
         // The largest `to` that fits, by bisection.
         let (mut low, mut high) = (from + 1, units.end);
         while low < high {
             let middle = low + (high - low).div_ceil(2);
-            if bytes(from, middle) <= profile.max_binding {
+            if bytes(from, middle) <= most {
                 low = middle;
             } else {
                 high = middle - 1;

@@ -20,4 +20,5 @@ mod operators;
 mod oracles;
 mod record;
 mod statistics;
+mod stream;
 mod verify;

@@ -6,6 +6,7 @@
 //! | `rows` | what the operators over rows share |
 //! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
 //! | `through`, `undecided` | what layers with an activation and a residual share; elements whose activation rounding decides |
+//! | `streamed` | tensors that pass through memory in pieces |
 //! | `operator`, `tensors` | what all share, from tensors in the file to results |
 
 mod batch_norm;
@@ -16,6 +17,7 @@ mod layer_norm;
 mod operator;
 mod rms_norm;
 mod rows;
+mod streamed;
 mod tensors;
 mod through;
 mod undecided;

@@ -1,5 +1,6 @@
 //! What all operators have in common, from their tensors in the file to their results.
 
+use super::streamed;
 use super::tensors::{Arguments, Named, Values};
 use crate::args::GpuArgs;
 use crate::check::{Comparison, Expected};
@@ -7,7 +8,8 @@ use crate::failure::Failure;
 use crate::job::Job;
 use crate::output;
 use half::{bf16, f16};
-use wgpu_norm::{DType, Element, Error, GpuContext, ParamOf};
+use wgpu_norm::export::Plan;
+use wgpu_norm::{DType, Element, Error, GpuContext, ParamOf, Profile};
 
 /// An operator with its attributes.
 pub trait Operator {
@@ -27,8 +29,8 @@ pub trait Operator {
         arguments.params_shape().to_vec()
     }
 
-    /// Refuses what cannot be computed, by shapes and element types alone.
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error>;
+    /// What is computed on an adapter of this profile; refuses what cannot be, by shapes and element types alone.
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error>;
 
     /// Computes the results, from the shape of src and the tensors.
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -55,6 +57,9 @@ pub fn run<O: Operator>(
 ) -> Result<(), Failure> {
     arguments.check()?;
     let gpu = job.open_gpu(gpu)?;
+    if let Some(budget) = job.memory_budget {
+        return streamed::run(job, &gpu, operator, arguments, budget);
+    }
     let types = arguments.dtypes();
     let compute = match (types.data, types.params, types.statistics) {
         (DType::F32, DType::F32, DType::F32) => compute::<O, f32, f32, f32>,
@@ -77,7 +82,7 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     // Refuses what cannot be computed before it is read.
-    operator.plan(gpu, arguments)?;
+    operator.plan(gpu.profile(), arguments)?;
     let shape = arguments.src.shape();
     job.progress.step("reading");
     let values = Values::<T, P, S>::read(&job.input, arguments)?;

@@ -12,9 +12,10 @@ use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, GpuContext,
-    ParamGrads, ParamOf, Statistics, reference,
+    ParamGrads, ParamOf, Profile, Statistics, reference,
 };
 
 /// The gradient of batch normalization in training
@@ -81,17 +82,17 @@ impl Operator for Backward {
         format!("{}, {statistics} statistics", self.layer.attributes())
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.layer.options;
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
         let operands = through::operands(arguments);
         let plan = match &self.layer.channels {
-            Channels::Axis(_) => layer.plan_backward(shape, types, operands),
+            Channels::Axis(_) => options.plan_backward(profile, shape, types, operands),
             Channels::Broadcast(params) => {
-                layer.plan_backward_broadcast(shape, params, types, operands)
+                options.plan_backward_broadcast(profile, shape, params, types, operands)
             }
         };
-        plan.map(drop)
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

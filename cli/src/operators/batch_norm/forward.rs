@@ -12,10 +12,11 @@ use crate::input::Input;
 use crate::job::Job;
 use crate::memory;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::reference::{self, running};
 use wgpu_norm::{
     BatchNormForwardArgs, BatchNormForwardOperands, Element, Error, GpuBatchNorm, GpuContext,
-    ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
+    ParamOf, Profile, RunningStatistics, RunningUpdate, RunningVariance,
 };
 
 /// Batch normalization in training
@@ -117,8 +118,8 @@ impl Operator for Forward {
         self.layer.channels.shape(arguments.src.shape())
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.layer.options;
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
         let operands = BatchNormForwardOperands {
             gamma: arguments.has("gamma"),
@@ -128,12 +129,12 @@ impl Operator for Forward {
             ..BatchNormForwardOperands::default()
         };
         let plan = match &self.layer.channels {
-            Channels::Axis(_) => layer.plan_forward(shape, types, operands),
+            Channels::Axis(_) => options.plan_forward(profile, shape, types, operands),
             Channels::Broadcast(params) => {
-                layer.plan_forward_broadcast(shape, params, types, operands)
+                options.plan_forward_broadcast(profile, shape, params, types, operands)
             }
         };
-        plan.map(drop)
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

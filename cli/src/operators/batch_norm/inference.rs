@@ -9,9 +9,10 @@ use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     BatchNormInferenceArgs, Element, Error, GpuBatchNorm, GpuContext, InferenceOperands, ParamOf,
-    reference,
+    Profile, reference,
 };
 
 /// Batch normalization by given statistics
@@ -52,8 +53,8 @@ impl Operator for Inference {
         self.0.attributes()
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuBatchNorm::new(gpu, self.0.options)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.0.options;
         let (shape, types) = (arguments.src.shape(), arguments.dtypes());
         let operands = InferenceOperands {
             gamma: arguments.has("gamma"),
@@ -61,12 +62,12 @@ impl Operator for Inference {
             residual: arguments.has("residual"),
         };
         let plan = match &self.0.channels {
-            Channels::Axis(_) => layer.plan_inference(shape, types, operands),
+            Channels::Axis(_) => options.plan_inference(profile, shape, types, operands),
             Channels::Broadcast(params) => {
-                layer.plan_inference_broadcast(shape, params, types, operands)
+                options.plan_inference_broadcast(profile, shape, params, types, operands)
             }
         };
-        plan.map(drop)
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

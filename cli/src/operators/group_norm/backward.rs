@@ -13,9 +13,10 @@ use crate::failure::Failure;
 use crate::input::Input;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     DType, Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormOptions,
-    ParamGrads, ParamOf, Statistics, reference,
+    ParamGrads, ParamOf, Profile, Statistics, reference,
 };
 
 /// The gradient of group normalization
@@ -130,12 +131,12 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
         params
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuGroupNorm::new(gpu, self.options)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.options;
         let (shape, operands) = (arguments.src.shape(), through::operands(arguments));
-        layer
-            .plan_backward(shape, arguments.dtypes(), operands)
-            .map(drop)
+        options
+            .plan_backward(profile, shape, arguments.dtypes(), operands)
+            .map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

@@ -10,9 +10,10 @@ use crate::failure::Failure;
 use crate::input::Input;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     Element, Error, GpuContext, GpuGroupNorm, GroupNormForwardArgs, GroupNormForwardOperands,
-    GroupNormOptions, ParamOf, reference,
+    GroupNormOptions, ParamOf, Profile, reference,
 };
 
 /// Group normalization
@@ -100,15 +101,16 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
         statistics
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuGroupNorm::new(gpu, self.0)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.0;
         let operands = GroupNormForwardOperands {
             gamma: arguments.has("gamma"),
             beta: arguments.has("beta"),
             residual: arguments.has("residual"),
         };
-        let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
-        plan.map(drop)
+        let plan =
+            options.plan_forward(profile, arguments.src.shape(), arguments.dtypes(), operands);
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

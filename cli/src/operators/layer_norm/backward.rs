@@ -10,9 +10,10 @@ use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     Element, Error, GpuContext, GpuLayerNorm, LayerNormBackwardArgs, LayerNormOptions, ParamGrads,
-    ParamOf, reference,
+    ParamOf, Profile, reference,
 };
 
 /// The gradient of layer normalization
@@ -60,10 +61,10 @@ impl Operator for Backward {
         super::attributes(&self.0)
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuLayerNorm::new(gpu, self.0)?;
-        let plan = layer.plan_backward(arguments.src.shape(), arguments.dtypes());
-        plan.map(drop)
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.0;
+        let plan = options.plan_backward(profile, arguments.src.shape(), arguments.dtypes());
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

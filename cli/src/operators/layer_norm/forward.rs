@@ -9,9 +9,10 @@ use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
     Element, Error, GpuContext, GpuLayerNorm, LayerNormForwardArgs, LayerNormForwardOperands,
-    LayerNormOptions, ParamOf, reference,
+    LayerNormOptions, ParamOf, Profile, reference,
 };
 
 /// Layer normalization
@@ -57,15 +58,16 @@ impl Operator for Forward {
         rows::statistics_shape(arguments.src.shape(), self.0.begin_norm_axis)
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuLayerNorm::new(gpu, self.0)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.0;
         let operands = LayerNormForwardOperands {
             residual: arguments.has("residual"),
             beta: arguments.has("beta"),
             keep_statistics: true,
         };
-        let plan = layer.plan_forward(arguments.src.shape(), arguments.dtypes(), operands);
-        plan.map(drop)
+        let plan =
+            options.plan_forward(profile, arguments.src.shape(), arguments.dtypes(), operands);
+        plan.map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

@@ -10,8 +10,9 @@ use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
 use clap::Args;
+use wgpu_norm::export::Plan;
 use wgpu_norm::{
-    Element, Error, GpuContext, GpuRmsNorm, ParamGrads, ParamOf, RmsNormBackwardArgs,
+    Element, Error, GpuContext, GpuRmsNorm, ParamGrads, ParamOf, Profile, RmsNormBackwardArgs,
     RmsNormOptions, reference,
 };
 
@@ -59,12 +60,12 @@ impl Operator for Backward {
         super::attributes(&self.0)
     }
 
-    fn plan(&self, gpu: &GpuContext, arguments: &Arguments) -> Result<(), Error> {
-        let layer = GpuRmsNorm::new(gpu, self.0)?;
+    fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
+        let options = self.0;
         let (shape, has_gamma) = (arguments.src.shape(), arguments.has("gamma"));
-        layer
-            .plan_backward(shape, arguments.dtypes(), has_gamma)
-            .map(drop)
+        options
+            .plan_backward(profile, shape, arguments.dtypes(), has_gamma)
+            .map(Plan::from)
     }
 
     fn compute<T: Element, P: ParamOf<T>, S: ParamOf<T>>(

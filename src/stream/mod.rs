@@ -1,0 +1,243 @@
+//! Tensors that are larger than memory: an operator over pieces of them, which a caller reads and writes.
+//!
+//! ```
+//! # pollster::block_on(async {
+//! use wgpu_norm::stream::{Storage, Stream};
+//! use wgpu_norm::export::Tensor;
+//! use wgpu_norm::{BatchNormOptions, DType, Error, GpuContext};
+//!
+//! /// Tensors in host memory, to be short; files are alike.
+//! struct Tensors {
+//!     src: Vec<u8>,
+//!     diff_dst: Vec<u8>,
+//!     statistics: Vec<u8>,
+//!     diff_src: Vec<u8>,
+//! }
+//!
+//! impl Storage for Tensors {
+//!     type Error = Error;
+//!
+//!     async fn read(&mut self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Error> {
+//!         let from = match tensor {
+//!             Tensor::Src => &self.src,
+//!             Tensor::DiffDst => &self.diff_dst,
+//!             _ => &self.statistics, // mean and variance
+//!         };
+//!         to.copy_from_slice(&from[offset as usize..][..to.len()]);
+//!         Ok(())
+//!     }
+//!
+//!     async fn write(&mut self, tensor: Tensor, offset: u64, from: &[u8]) -> Result<(), Error> {
+//!         if tensor == Tensor::DiffSrc {
+//!             self.diff_src[offset as usize..][..from.len()].copy_from_slice(from);
+//!         }
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let gpu = match GpuContext::new().await {
+//!     Ok(gpu) => gpu,
+//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+//!     Err(error) => return Err(error),
+//! };
+//! let (shape, channels) = ([8, 16, 16, 4], 4);
+//! let bytes = shape.iter().product::<usize>() * 4;
+//! let mut tensors = Tensors {
+//!     src: vec![0; bytes],
+//!     diff_dst: vec![0; bytes],
+//!     statistics: vec![0; channels * 4],
+//!     diff_src: vec![1; bytes],
+//! };
+//! let options = BatchNormOptions::new(1e-5);
+//! let stream = Stream::new(&gpu, 512 << 20, |profile| {
+//!     options.plan_backward(profile, &shape, (DType::F32, DType::F32), false)
+//! })?;
+//! stream.run(&mut tensors).await?;
+//! assert_eq!(tensors.diff_src, vec![0; bytes]);
+//! # Ok(()) }).unwrap();
+//! ```
+
+mod budget;
+mod pieces;
+mod run;
+
+use crate::export;
+use crate::kernels::Tensor;
+use crate::plan::Plan;
+use crate::profile::MAX_WINDOW;
+use crate::{Error, GpuContext, Profile};
+use budget::Memory;
+use pieces::{Piece, is_streamed};
+use std::future::Future;
+
+/// A caller's tensors, each from byte 0 on in storage order.
+pub trait Storage {
+    /// What reading and writing may fail with.
+    type Error: From<Error>;
+
+    /// Fills `to` with the bytes of a tensor from `offset` on, a MiB at most at a time. Of a tensor of src's shape it is
+    /// called once for each byte, or twice where the operator has a reduction before its elementwise pass.
+    fn read(
+        &mut self,
+        tensor: Tensor,
+        offset: u64,
+        to: &mut [u8],
+    ) -> impl Future<Output = Result<(), Self::Error>>;
+
+    /// Takes the bytes of a result from `offset` on. What is written at a place last counts: the first bytes of a
+    /// piece may repeat the last ones of the piece before it.
+    fn write(
+        &mut self,
+        tensor: Tensor,
+        offset: u64,
+        from: &[u8],
+    ) -> impl Future<Output = Result<(), Self::Error>>;
+}
+
+/// An operator over tensors that pass through memory in pieces.
+///
+/// Tensors of src's shape are read and written piece by piece; all others (statistics, gamma and beta, their gradients) and
+/// the sums stay on the device. While the device works on a piece, the one before it is written and the next one is read.
+/// diff_src takes diff_dst's place on the device.
+///
+/// Pieces end where the plan of the whole tensor may be cut, so results are those of the operator in one piece, to the bit,
+/// if [`algorithm`](Self::algorithm) is the same. A fused one, or one of rows longer than registers hold, may need a tensor
+/// as a whole: another one takes its place then, within rounding.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    gpu: GpuContext,
+    plan: Plan,
+    pieces: Vec<Piece>,
+    memory: u64,
+}
+
+impl Stream {
+    /// Plans within a budget: bytes that buffers of the device and of the host take together at most. `plan` makes any
+    /// layer's plan for the profile that it is given, by its options.
+    ///
+    /// # Errors
+    ///
+    /// Those of `plan`; [`Error::Budget`], which says how large the budget has to be.
+    pub fn new<P: Into<export::Plan>>(
+        gpu: &GpuContext,
+        budget: u64,
+        plan: impl Fn(&Profile) -> Result<P, Error>,
+    ) -> Result<Self, Error> {
+        let within = |max_window| -> Result<Plan, Error> {
+            let profile = Profile {
+                max_window,
+                ..gpu.profile().clone()
+            };
+            Ok(plan(&profile)?.into().into_plan())
+        };
+        let mut memory = Memory::of(&within(u64::MAX)?);
+        let mut window = memory.window(budget);
+        let mut is_smallest = false;
+        loop {
+            let plan = match within(window) {
+                // Some kernel's tensors cannot be cut so short.
+                Err(Error::Limit {
+                    limit: MAX_WINDOW,
+                    needed,
+                    ..
+                }) if needed > window => {
+                    (window, is_smallest) = (needed, true);
+                    continue;
+                }
+                plan => plan?,
+            };
+            let pieces = pieces::pieces(&plan);
+            memory = Memory::of(&plan);
+            let needed = memory.budget(largest_window(&plan, &pieces));
+            if needed <= budget {
+                return Self::made_of(gpu, plan, pieces, needed);
+            }
+            // Smaller windows may have taken another algorithm, and that a larger workspace.
+            let smaller = memory.window(budget);
+            if is_smallest || smaller >= window {
+                return Err(Error::Budget {
+                    expected: needed,
+                    got: budget,
+                });
+            }
+            window = smaller;
+        }
+    }
+
+    fn made_of(
+        gpu: &GpuContext,
+        plan: Plan,
+        pieces: Vec<Piece>,
+        memory: u64,
+    ) -> Result<Self, Error> {
+        if let Some(tensor) = pieces::out_of_order(&plan, &pieces) {
+            return Err(Error::Gpu {
+                operation: "planning a stream".to_owned(),
+                message: format!("{} is not written in order", tensor.name()),
+            });
+        }
+        Ok(Self {
+            gpu: gpu.clone(),
+            plan,
+            pieces,
+            memory,
+        })
+    }
+
+    /// The algorithm that it takes.
+    pub fn algorithm(&self) -> crate::Algorithm {
+        self.plan.algorithm
+    }
+
+    /// Pieces that it makes.
+    pub fn pieces(&self) -> usize {
+        self.pieces.len()
+    }
+
+    /// Bytes of buffers that it takes, of the device and of the host together.
+    pub fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    /// The tensors that it reads and writes.
+    pub fn tensors(&self) -> Vec<export::TensorUse> {
+        let all = export::Plan::new(self.plan.clone()).tensors().into_iter();
+        all.filter(|used| used.tensor != Tensor::Workspace)
+            .collect()
+    }
+
+    /// Bytes that it reads and writes, those that are read twice counted twice.
+    pub fn traffic(&self) -> u64 {
+        let windows = self.pieces.iter().flat_map(|piece| &piece.windows);
+        let streamed = windows.map(|(_, bytes)| bytes.end.saturating_sub(bytes.start));
+        let resident = self.plan.tensors.iter().filter(|r| !is_streamed(r.tensor));
+        let resident = resident
+            .filter(|r| r.tensor != Tensor::Sums)
+            .map(|r| r.bytes());
+        streamed.chain(resident).fold(0, u64::saturating_add)
+    }
+
+    /// Reads, computes and writes.
+    ///
+    /// variance + epsilon is not checked: a channel where it is not above 0 becomes NaN or infinite.
+    ///
+    /// # Errors
+    ///
+    /// Those of `storage`; memory or device lost. What was written by then is incomplete.
+    pub async fn run<S: Storage>(&self, storage: &mut S) -> Result<(), S::Error> {
+        run::run(self, storage).await
+    }
+}
+
+/// Bytes of src's type that the largest window of a data tensor has.
+fn largest_window(plan: &Plan, pieces: &[Piece]) -> u64 {
+    let windows = pieces.iter().flat_map(|piece| &piece.windows);
+    let bytes = windows.map(|(tensor, bytes)| {
+        let bytes = bytes.end.saturating_sub(bytes.start);
+        match tensor {
+            Tensor::Mask => bytes.saturating_mul(8 * plan.types.data.size()),
+            _ => bytes,
+        }
+    });
+    bytes.max().unwrap_or(0)
+}

@@ -1,0 +1,94 @@
+//! From a plan's dispatches to the pieces of tensors that are on the device at a time. Pure.
+
+use crate::kernels::Tensor;
+use crate::plan::{Dispatch, Phases, Plan};
+use std::ops::Range;
+
+/// Dispatches one after another that bind the same windows of the tensors that are streamed.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Piece {
+    /// Indices into the plan's dispatches.
+    pub dispatches: Vec<usize>,
+    /// Of each tensor the bytes that are bound.
+    pub windows: Vec<(Tensor, Range<u64>)>,
+}
+
+impl Piece {
+    /// The bytes that are bound of a tensor.
+    pub fn window(&self, tensor: Tensor) -> Option<&Range<u64>> {
+        let mut windows = self.windows.iter();
+        windows.find(|(t, _)| *t == tensor).map(|(_, bytes)| bytes)
+    }
+
+    /// Takes a dispatch's windows in, unless they are others.
+    fn join(&mut self, windows: &[(Tensor, Range<u64>)]) -> bool {
+        let same = |(tensor, bytes): &(Tensor, Range<u64>)| {
+            self.window(*tensor).is_none_or(|known| known == bytes)
+        };
+        if !windows.iter().all(same) {
+            return false;
+        }
+        for (tensor, bytes) in windows {
+            if self.window(*tensor).is_none() {
+                self.windows.push((*tensor, bytes.clone()));
+            }
+        }
+        true
+    }
+}
+
+/// Whether a tensor is streamed: those of src's shape are, the others stay on the device.
+pub(super) fn is_streamed(tensor: Tensor) -> bool {
+    tensor.is_data() || tensor == Tensor::Mask
+}
+
+/// The pieces of the whole operator, in order.
+pub(super) fn pieces(plan: &Plan) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (index, (phases, dispatch)) in plan.dispatches.iter().enumerate() {
+        if !phases.meets(Phases::WHOLE) {
+            continue;
+        }
+        let windows = windows_of(dispatch);
+        if !pieces.last_mut().is_some_and(|piece| piece.join(&windows)) {
+            pieces.push(Piece {
+                dispatches: vec![],
+                windows,
+            });
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.dispatches.push(index);
+        }
+    }
+    pieces
+}
+
+fn windows_of(dispatch: &Dispatch) -> Vec<(Tensor, Range<u64>)> {
+    let bindings = dispatch.bindings.iter();
+    let streamed = bindings.filter(|binding| is_streamed(binding.tensor));
+    streamed
+        .map(|binding| (binding.tensor, binding.bytes.clone()))
+        .collect()
+}
+
+/// Bytes at the start of a piece's window of a result that the piece before it with one has too; none without a window.
+pub(super) fn overlap(pieces: &[Piece], index: usize, tensor: Tensor) -> Option<u64> {
+    let window = pieces.get(index)?.window(tensor)?;
+    let before = pieces.get(..index)?.iter().rev();
+    let before = before.filter_map(|piece| piece.window(tensor)).next();
+    Some(before.map_or(0, |before| before.end.saturating_sub(window.start)))
+}
+
+/// The first tensor whose written windows do not follow one another: none of any plan.
+pub(super) fn out_of_order(plan: &Plan, pieces: &[Piece]) -> Option<Tensor> {
+    let written = plan.tensors.iter().map(|r| r.tensor);
+    let mut written = written.filter(|&tensor| is_streamed(tensor) && plan.writes(tensor));
+    written.find(|&tensor| {
+        let windows: Vec<_> = pieces.iter().filter_map(|p| p.window(tensor)).collect();
+        let ordered = |pair: &[&Range<u64>]| match pair {
+            [one, next] => one.start <= next.start && one.end <= next.end,
+            _ => true,
+        };
+        !windows.windows(2).all(ordered)
+    })
+}
