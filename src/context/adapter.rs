@@ -190,7 +190,11 @@ pub(super) async fn open(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu:
         label: Some("wgpu-norm"),
         required_features: adapter.features() & useful,
         required_limits: adapter.limits(),
-        memory_hints: wgpu::MemoryHints::Performance,
+        memory_hints: match adapter.get_info().device_type {
+            // Its memory is the process's own, and all of a block that wgpu allocates is in use.
+            wgpu::DeviceType::Cpu => wgpu::MemoryHints::MemoryUsage,
+            _ => wgpu::MemoryHints::Performance,
+        },
         ..Default::default()
     };
     let device = adapter.request_device(&descriptor).await;

@@ -15,8 +15,8 @@ const AROUND: u64 = 4096;
 pub(super) struct Memory {
     /// Tensors that stay, and the workspace.
     resident: u64,
-    /// Bits for each element of a window: of buffers on the device, and of two pieces on their way there and two on
-    /// their way back.
+    /// Bits for each element of a window: of buffers on the device; of two pieces on their way there, and of one that wgpu
+    /// has not let go of yet; of two on their way back.
     window_bits: u64,
     /// Bytes of an element of src.
     element: u64,
@@ -38,7 +38,8 @@ impl Memory {
                 true => 0,
                 false => bits(r),
             };
-            on_device + 2 * bits(r)
+            let on_the_way = if plan.writes(r.tensor) { 2 } else { 3 };
+            on_device + on_the_way * bits(r)
         });
         Self {
             resident: resident + 4 * CHUNK,

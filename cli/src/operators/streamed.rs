@@ -32,7 +32,10 @@ pub fn run<O: Operator>(
         statistics: operator.statistics_shape(arguments),
         mask: [elements(arguments.src.shape()).div_ceil(32)],
     };
-    let written = stream.tensors().into_iter().filter(|used| used.written);
+    let mut written = stream.tensors();
+    written.retain(|used| used.written);
+    written.sort_by_key(|used| rank(used.tensor));
+    let written = written.into_iter();
     let results: Vec<_> = written
         .map(|used| shapes.describe(used, arguments))
         .collect();
@@ -47,6 +50,17 @@ pub fn run<O: Operator>(
     let parts = files.output;
     let names: Vec<_> = results.iter().map(Described::name).collect();
     job.finish_parts(parts, &names, gpu, &arguments.src, &operator.attributes())
+}
+
+/// The order in which results are named.
+fn rank(tensor: Tensor) -> u8 {
+    match tensor {
+        Tensor::Mask => 4,
+        Tensor::RunningMean | Tensor::RunningVariance => 3,
+        Tensor::Mean | Tensor::Variance | Tensor::MeanSquare => 2,
+        Tensor::DiffGamma | Tensor::DiffBeta => 1,
+        _ => 0,
+    }
 }
 
 fn elements(shape: &[usize]) -> usize {

@@ -19,6 +19,7 @@ mod layer_norm;
 mod memory;
 mod rms_norm;
 mod rows_forward;
+mod streamed;
 
 /// The subcommand of most tests here.
 const BATCH_NORM: &str = "batch-norm-backward";
