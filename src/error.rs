@@ -141,6 +141,14 @@ pub enum Error {
         /// Bytes given.
         got: u64,
     },
+    /// Processes that work on one batch do not do the same.
+    #[error("{what}: expected the same on all ranks, got {got}")]
+    Ranks {
+        /// What differs.
+        what: &'static str,
+        /// What each has, with the ranks' numbers.
+        got: String,
+    },
     /// A range reaches beyond its buffer.
     #[error(
         "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from {offset} on"

@@ -1,10 +1,10 @@
 //! Runs a plan on host memory: check, upload, record, read back.
 
 use crate::bound::{self, BufferRange};
-use crate::context::Transfers;
+use crate::context::{Held, Transfers, Watch};
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DType, Element, Error, GpuContext, ParamOf, memory};
+use crate::{Bound, DType, Element, Error, GpuContext, ParamOf, memory};
 
 /// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel.
@@ -53,6 +53,11 @@ impl<'a> Input<'a> {
             bytes: bytemuck::cast_slice(words),
             len: words.len(),
         }
+    }
+
+    /// An error if a plan's tensor has another length.
+    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
+        plan.check_length(self.tensor, self.tensor.name(), self.len)
     }
 
     /// Of one that may not be given.
@@ -108,52 +113,152 @@ pub(crate) async fn run(
     inputs: &[Input<'_>],
     take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    for input in inputs {
-        plan.check_length(input.tensor, input.tensor.name(), input.len)?;
-    }
-    let usage =
-        wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
-    let tensors = plan.tensors.iter().map(|tensor| tensor.padded_bytes());
-    let watch = gpu.watch(tensors.fold(plan.workspace_bytes, u64::saturating_add));
-    let mut buffers = gpu.held::<Vec<(Tensor, wgpu::Buffer)>>();
-    for requirement in &plan.tensors {
-        let tensor = requirement.tensor;
-        if matches!(tensor, Tensor::DiffSrc | Tensor::Sums) {
-            continue;
-        }
-        let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
-        buffers.push((tensor, buffer));
-    }
-    let buffer_of = |tensor| {
-        let stored = if tensor == Tensor::DiffSrc {
-            Tensor::DiffDst
-        } else {
-            tensor
-        };
-        buffers.iter().find(|(t, _)| *t == stored).map(|(_, b)| b)
-    };
-    let given: Vec<_> = plan
-        .tensors
-        .iter()
-        .map(|r| (r.tensor, buffer_of(r.tensor).map(BufferRange::from)))
-        .collect();
-    let bound = bound::bind(gpu, plan, &given)?;
-    let outputs = plan.tensors.iter();
-    let outputs = outputs.filter(|r| plan.writes(r.tensor) && r.tensor != Tensor::Sums);
+    let watch = watch(gpu, plan);
+    let whole = OnDevice::new(gpu, plan, inputs, false)?;
     let transfers = Transfers {
-        uploads: inputs
+        uploads: whole.uploads(inputs),
+        downloads: whole.downloads(|tensor| tensor != Tensor::Sums),
+    };
+    let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
+    gpu.submit_and_read(watch, &transfers, record, take).await
+}
+
+/// A plan with two halves, bound to buffers of its own.
+pub(crate) struct Halves<'a>(OnDevice<'a>);
+
+impl<'a> Halves<'a> {
+    /// Checks inputs against a plan, and runs the first half on them; `take` is given the sums.
+    pub async fn first(
+        gpu: &'a GpuContext,
+        plan: &'a Plan,
+        inputs: &[Input<'_>],
+        take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
+    ) -> Result<Self, Error> {
+        let watch = watch(gpu, plan);
+        let whole = OnDevice::new(gpu, plan, inputs, true)?;
+        let transfers = Transfers {
+            uploads: whole.uploads(inputs),
+            downloads: whole.downloads(|tensor| tensor == Tensor::Sums),
+        };
+        let mut recorded = Ok(());
+        let record =
+            |encoder: &mut wgpu::CommandEncoder| recorded = whole.bound.record_reduce(encoder);
+        gpu.submit_and_read(watch, &transfers, record, take).await?;
+        recorded?;
+        Ok(Self(whole))
+    }
+
+    /// Runs the second half from these sums on, and hands over the tensors of src's shape that it writes.
+    pub async fn second(
+        &self,
+        sums: &[u8],
+        take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        let Self(whole) = self;
+        let buffer = whole.buffer_of(Tensor::Sums);
+        let transfers = Transfers {
+            uploads: buffer
+                .map(|b| (Tensor::Sums, b, sums))
+                .into_iter()
+                .collect(),
+            downloads: whole.downloads(|tensor| tensor.is_data() || tensor == Tensor::Mask),
+        };
+        let mut recorded = Ok(());
+        let record =
+            |encoder: &mut wgpu::CommandEncoder| recorded = whole.bound.record_apply(encoder);
+        let watch = watch(whole.gpu, whole.plan);
+        let gpu = whole.gpu;
+        gpu.submit_and_read(watch, &transfers, record, take).await?;
+        recorded
+    }
+}
+
+/// A plan, bound to buffers of its own.
+struct OnDevice<'a> {
+    gpu: &'a GpuContext,
+    plan: &'a Plan,
+    bound: Bound,
+    buffers: Held<Vec<(Tensor, wgpu::Buffer)>>,
+}
+
+impl<'a> OnDevice<'a> {
+    /// Checks inputs against a plan, and binds it; with the buffer `sums` where there are to be two halves.
+    fn new(
+        gpu: &'a GpuContext,
+        plan: &'a Plan,
+        inputs: &[Input<'_>],
+        with_sums: bool,
+    ) -> Result<Self, Error> {
+        for input in inputs {
+            input.check(plan)?;
+        }
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let mut buffers = gpu.held::<Vec<(Tensor, wgpu::Buffer)>>();
+        for requirement in &plan.tensors {
+            let tensor = requirement.tensor;
+            if tensor == Tensor::DiffSrc || (tensor == Tensor::Sums && !with_sums) {
+                continue;
+            }
+            let buffer = gpu.create_buffer(tensor.name(), requirement.padded_bytes(), usage)?;
+            buffers.push((tensor, buffer));
+        }
+        let given: Vec<_> = plan
+            .tensors
             .iter()
-            .filter_map(|input| Some((input.tensor, buffer_of(input.tensor)?, input.bytes)))
-            .collect(),
-        downloads: outputs
+            .map(|r| (r.tensor, find(&buffers, r.tensor).map(BufferRange::from)))
+            .collect();
+        let bound = bound::bind(gpu, plan, &given)?;
+        Ok(Self {
+            gpu,
+            plan,
+            bound,
+            buffers,
+        })
+    }
+
+    fn buffer_of(&self, tensor: Tensor) -> Option<&wgpu::Buffer> {
+        find(&self.buffers, tensor)
+    }
+
+    fn uploads<'i>(&'i self, inputs: &[Input<'i>]) -> Vec<(Tensor, &'i wgpu::Buffer, &'i [u8])> {
+        let uploads = inputs.iter();
+        let uploads = uploads
+            .filter_map(|input| Some((input.tensor, self.buffer_of(input.tensor)?, input.bytes)));
+        uploads.collect()
+    }
+
+    fn downloads(&self, wanted: impl Fn(Tensor) -> bool) -> Vec<(Tensor, &wgpu::Buffer, u64)> {
+        let outputs = self.plan.tensors.iter();
+        let outputs = outputs.filter(|r| self.plan.writes(r.tensor) && wanted(r.tensor));
+        outputs
             .filter_map(|requirement| {
                 let bytes = requirement.elements * requirement.dtype.size();
-                Some((requirement.tensor, buffer_of(requirement.tensor)?, bytes))
+                Some((
+                    requirement.tensor,
+                    self.buffer_of(requirement.tensor)?,
+                    bytes,
+                ))
             })
-            .collect(),
+            .collect()
+    }
+}
+
+/// Looks out for what wgpu says of a plan's buffers.
+fn watch(gpu: &GpuContext, plan: &Plan) -> Watch {
+    let tensors = plan.tensors.iter().map(|r| r.padded_bytes());
+    gpu.watch(tensors.fold(plan.workspace_bytes, u64::saturating_add))
+}
+
+/// The buffer that a tensor lies in: diff_src lies over diff_dst.
+fn find(buffers: &[(Tensor, wgpu::Buffer)], tensor: Tensor) -> Option<&wgpu::Buffer> {
+    let stored = match tensor {
+        Tensor::DiffSrc => Tensor::DiffDst,
+        other => other,
     };
-    let record = |encoder: &mut wgpu::CommandEncoder| bound.record(encoder);
-    gpu.submit_and_read(watch, &transfers, record, take).await
+    let found = buffers.iter().find(|(known, _)| *known == stored);
+    found.map(|(_, buffer)| buffer)
 }
 
 /// A tensor's elements, from bytes that may lie anywhere.

@@ -43,6 +43,7 @@
 //! | gradients on device buffers | [`BatchNormBackwardPlan`] tells their [`BatchNormBackwardSizes`] and binds [`BatchNormBackwardBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormBackwardPlan`] likewise, with [`LayerNormBackwardSizes`] and [`LayerNormBackwardBuffers`], and [`RmsNormBackwardPlan`] with [`RmsNormBackwardSizes`] and [`RmsNormBackwardBuffers`] |
 //! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
 //! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
+//! | a batch spread over processes | [`synchronized`]: batch norm by the statistics of all of them |
 //! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
 //! | tensors larger than memory | [`stream`]: an operator over pieces that a caller reads and writes |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
@@ -102,6 +103,7 @@
 //! | `operators` | other libraries' names for the operators |
 //! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `synchronized` | batch norm's halves, and what passes between processes |
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
 //! | `export` | a plan's dispatches, for another framework's launcher |
 //! | `host` | uploads, runs a plan, reads back |
@@ -151,6 +153,7 @@ mod profile;
 pub mod reference;
 mod rms_norm;
 pub mod stream;
+pub mod synchronized;
 pub mod verify;
 
 pub use activated::{BackwardOperands, InferenceOperands};

@@ -11,13 +11,13 @@ mod turn;
 pub use adapter::{ContextOptions, adapters, unfit};
 pub(crate) use pipelines::Pipeline;
 pub(crate) use readback::{Submitted, Transfers};
+pub(crate) use scope::Watch;
 pub(crate) use turn::Held;
 
 use crate::kernels::{Tensor, Variant};
 use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
 use poller::Poller;
-use scope::Watch;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -21,4 +21,5 @@ mod oracles;
 mod record;
 mod statistics;
 mod stream;
+mod synchronized;
 mod verify;

@@ -1,0 +1,207 @@
+//! What ranks tell each other beside numbers: which call they make, and whether they can.
+
+use super::AllGather;
+use crate::{DTypes, Error, memory};
+use std::fmt::Write;
+
+/// Bytes of text that describe a rank's call or layer.
+const TEXT: usize = 256;
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Call {
+    Forward,
+    Backward,
+}
+
+/// The calls of one layer, in order.
+#[derive(Debug)]
+pub(super) struct Exchange<G> {
+    all_gather: G,
+    calls: u64,
+}
+
+impl<G: AllGather> Exchange<G> {
+    pub fn new(all_gather: G) -> Self {
+        Self {
+            all_gather,
+            calls: 0,
+        }
+    }
+
+    /// Compares what describes a layer. What went wrong here is known to all after it.
+    pub async fn agree<T>(
+        &mut self,
+        made: Result<T, Error>,
+        describe: impl FnOnce(&T) -> Vec<(&'static str, String)>,
+    ) -> Result<T, G::Error> {
+        let described = made.map(|made| {
+            let lines = describe(&made);
+            (made, lines)
+        });
+        let names: Vec<_> = match &described {
+            Ok((_, lines)) => lines.iter().map(|(name, _)| *name).collect(),
+            Err(_) => vec![],
+        };
+        let described = described.map(|(made, lines)| {
+            let values = lines.into_iter().map(|(_, value)| value);
+            (made, text(&values.collect::<Vec<_>>().join("\n")))
+        });
+        let (made, all) = self.share(described, TEXT).await?;
+        let texts: Vec<String> = all.chunks(TEXT).map(from_text).collect();
+        for (line, name) in names.into_iter().enumerate() {
+            let values = texts
+                .iter()
+                .map(|text| text.lines().nth(line).unwrap_or("nothing"));
+            compare(name, &values.collect::<Vec<_>>())?;
+        }
+        Ok(made)
+    }
+
+    /// Begins a call: all ranks learn of each other's, and how many elements of a channel each has.
+    pub async fn begin<T>(
+        &mut self,
+        call: Call,
+        types: DTypes,
+        count: u64,
+        made: Result<T, Error>,
+    ) -> Result<(T, Vec<u64>), G::Error> {
+        self.calls += 1;
+        let own = format!(
+            "{} {} of {}, {}, {}\n{count}",
+            match call {
+                Call::Forward => "forward",
+                Call::Backward => "backward",
+            },
+            self.calls,
+            types.data,
+            types.params,
+            types.statistics
+        );
+        let (made, all) = self
+            .share(made.map(|made| (made, text(&own))), TEXT)
+            .await?;
+        let texts: Vec<String> = all.chunks(TEXT).map(from_text).collect();
+        let calls = texts
+            .iter()
+            .map(|text| text.lines().next().unwrap_or("nothing"));
+        compare("call", &calls.collect::<Vec<_>>())?;
+        let counts = texts.iter().map(|text| {
+            let count = text.lines().nth(1);
+            count.and_then(|count| count.parse().ok()).unwrap_or(0)
+        });
+        Ok((made, counts.collect()))
+    }
+
+    /// Gives everyone's bytes to all, so many of each; an error on all ranks where one has one.
+    pub async fn share<T>(
+        &mut self,
+        made: Result<(T, Vec<u8>), Error>,
+        bytes: usize,
+    ) -> Result<(T, Vec<u8>), G::Error> {
+        let mut message = memory::collect("a message", std::iter::repeat_n(0, 1 + bytes))?;
+        let own = match &made {
+            Ok((_, bytes)) => bytes.as_slice(),
+            Err(_) => &[],
+        };
+        for (to, from) in message.iter_mut().skip(1).zip(own) {
+            *to = *from;
+        }
+        if let (Err(_), Some(failed)) = (&made, message.first_mut()) {
+            *failed = 1;
+        }
+        let all = self.all_gather.all_gather(&message).await?;
+        let (made, _) = made?;
+        let expected = message.len() * self.all_gather.ranks();
+        if all.len() != expected {
+            return Err(Error::Argument {
+                argument: "all_gather",
+                expected: format!("{expected} bytes from {} ranks", self.all_gather.ranks()),
+                got: format!("{} bytes", all.len()),
+            }
+            .into());
+        }
+        let mut gathered = memory::room("what ranks have gathered", all.len())?;
+        for (rank, message) in all.chunks(1 + bytes).enumerate() {
+            match message {
+                [0, own @ ..] => gathered.extend_from_slice(own),
+                _ => {
+                    return Err(Error::Ranks {
+                        what: "call",
+                        got: format!("one that failed on rank {rank}, which says why"),
+                    }
+                    .into());
+                }
+            }
+        }
+        Ok((made, gathered))
+    }
+}
+
+fn text(text: &str) -> Vec<u8> {
+    let mut bytes: Vec<u8> = text.bytes().take(TEXT).collect();
+    bytes.resize(TEXT, 0);
+    bytes
+}
+
+fn from_text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.trim_end_matches('\0').to_owned()
+}
+
+/// An error, the same on all ranks, where they do not say the same.
+fn compare(what: &'static str, said: &[&str]) -> Result<(), Error> {
+    let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
+    for (rank, said) in said.iter().enumerate() {
+        match groups.iter_mut().find(|(known, _)| known == said) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => groups.push((said, vec![rank])),
+        }
+    }
+    if groups.len() <= 1 {
+        return Ok(());
+    }
+    let mut got = String::new();
+    for (said, ranks) in groups {
+        let between = if got.is_empty() { "" } else { "; " };
+        // Writing to a string does not fail.
+        let _ = write!(got, "{between}{said} on {}", listed(&ranks));
+    }
+    Err(Error::Ranks { what, got })
+}
+
+/// Some ranks, the first ones by number.
+fn listed(ranks: &[usize]) -> String {
+    const MOST: usize = 8;
+    let first = ranks.iter().take(MOST).map(usize::to_string);
+    let first = first.collect::<Vec<_>>().join(", ");
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    match ranks.len().checked_sub(MOST) {
+        Some(others @ 1..) => format!("{word} {first} and {others} others"),
+        _ => format!("{word} {first}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn ranks_that_differ_are_named() {
+        compare("epsilon", &["1e-5"; 3]).unwrap();
+        let error = compare("epsilon", &["1e-5", "1e-3", "1e-5"]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "epsilon: expected the same on all ranks, got 1e-5 on ranks 0, 2; 1e-3 on rank 1"
+        );
+        let many: Vec<usize> = (0..11).collect();
+        assert_eq!(listed(&many), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 others");
+    }
+
+    #[test]
+    fn texts_come_back() {
+        let long = "x".repeat(TEXT + 9);
+        assert_eq!(from_text(&text("forward 3\n17")), "forward 3\n17");
+        assert_eq!(from_text(&text(&long)).len(), TEXT);
+    }
+}
