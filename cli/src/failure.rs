@@ -73,6 +73,12 @@ pub enum Failure {
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    /// Another process of the batch failed.
+    #[error("rank {rank}: {failure}")]
+    Rank { rank: usize, failure: String },
+    /// The other processes of the batch cannot be reached.
+    #[error("other ranks: {0}")]
+    Ranks(String),
     /// Stdout cannot be written.
     #[error("stdout: cannot be written: {0}")]
     Stdout(io::Error),

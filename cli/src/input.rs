@@ -8,6 +8,7 @@ use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Element};
 
@@ -167,6 +168,21 @@ impl Input {
         self.read_at(tensor.name, tensor.place)
     }
 
+    /// Some of a tensor's elements.
+    pub fn read_part<T: Element>(
+        &self,
+        tensor: &Tensor,
+        elements: &Range<usize>,
+    ) -> Result<Vec<T>, Failure> {
+        tensor.expect_dtype(&[T::DTYPE])?;
+        self.read_at(tensor.name, tensor.place.part(elements, size_of::<T>()))
+    }
+
+    /// Some of a mask's words.
+    pub fn read_mask_part(&self, mask: &Mask, words: &Range<usize>) -> Result<Vec<u32>, Failure> {
+        self.read_at(mask.name, mask.place.part(words, size_of::<u32>()))
+    }
+
     /// Some bytes of a tensor or mask that is there, from an offset on.
     pub fn read_bytes(&self, name: &str, offset: u64, to: &mut [u8]) -> Result<(), Failure> {
         let place = self.header.info(name).map(|info| self.place(info));
@@ -213,6 +229,21 @@ impl Input {
     }
 }
 
+impl Place {
+    /// Some elements of so many bytes each, as far as they are there.
+    fn part(&self, elements: &Range<usize>, width: usize) -> Self {
+        let at = |element: usize| {
+            (element as u64)
+                .saturating_mul(width as u64)
+                .min(self.bytes)
+        };
+        Self {
+            offset: self.offset + at(elements.start),
+            bytes: at(elements.end).saturating_sub(at(elements.start)),
+        }
+    }
+}
+
 impl Mask {
     /// A failure if it has not a bit for each element of src.
     pub fn expect_elements_of(&self, src: &Tensor) -> Result<(), Failure> {
@@ -230,6 +261,11 @@ impl Mask {
 }
 
 impl Tensor {
+    /// How many elements it has.
+    pub fn elements(&self) -> usize {
+        usize::try_from(self.place.bytes / self.dtype.size().max(1)).unwrap_or(usize::MAX)
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.name

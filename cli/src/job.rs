@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::input::{self, Input};
 use crate::output::{self, Output};
 use crate::progress::Progress;
+use crate::ranks::Group;
 use crate::stdout;
 use crate::text::excerpt;
 use std::fmt::Display;
@@ -42,16 +43,32 @@ pub struct Job {
     /// Bytes that tensors may take, if they are to pass through memory in pieces.
     pub memory_budget: Option<u64>,
     output: Output,
+    /// Another process speaks for all.
+    is_quiet: bool,
+}
+
+/// Where an operator runs.
+pub struct Machine<'a> {
+    /// Which adapter.
+    pub gpu: &'a GpuArgs,
+    /// The processes that share the samples, if there are several.
+    pub ranks: Option<&'a Group>,
 }
 
 impl Job {
     /// Opens the input and looks where the output will go. A file that was made for another operator than
     /// `operator` is not refused, but what fails next may be due to that.
-    pub fn start(files: &FileArgs, operator: &str) -> Result<Self, Failure> {
+    pub fn start(files: &FileArgs, operator: &str, on: &Machine<'_>) -> Result<Self, Failure> {
+        let is_quiet = on.ranks.is_some_and(|group| group.rank > 0);
         let job = Self {
             input: Input::open(&files.input)?,
             output: Output::prepare(&files.output)?,
-            progress: Progress::new(),
+            progress: if is_quiet {
+                Progress::quiet()
+            } else {
+                Progress::new()
+            },
+            is_quiet,
             check: files.check,
             memory_budget: files.memory_budget.map(|size| size.as_u64()),
         };
@@ -70,7 +87,9 @@ impl Job {
 
     /// Says something on stderr that is no failure.
     pub fn warn(&self, message: impl Display) {
-        self.progress.suspend(|| log::warn!("{message}"));
+        if !self.is_quiet {
+            self.progress.suspend(|| log::warn!("{message}"));
+        }
     }
 
     /// Reports the comparison, if there is one, then writes the results unless it failed.
@@ -101,11 +120,16 @@ impl Job {
     }
 
     /// Creates the file of these results, for parts of them to be written into it.
-    pub fn create_output(
+    pub fn create_parts(
         &self,
         results: &[output::Described<'_>],
     ) -> Result<output::Parts, Failure> {
         self.output.create(results)
+    }
+
+    /// The place of the output.
+    pub fn output(&self) -> &Output {
+        &self.output
     }
 
     /// What [`finish`](Self::finish) does, of results whose parts were written.

@@ -1,5 +1,7 @@
 //! The command `wgpu-norm`: normalization layers and their gradients for tensors in safetensors files.
 //!
+//! [`main`] is the command. [`main_on`] is what the processes of `mpirun` run, for which see `integrations/mpi`.
+//!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage).
 
 mod adapters;
@@ -18,6 +20,7 @@ mod memory;
 mod operators;
 mod output;
 mod progress;
+mod ranks;
 mod report;
 mod results;
 mod stdout;
@@ -28,28 +31,70 @@ mod verify;
 use args::{Cli, Command};
 use clap::Parser;
 use failure::Failure;
+use job::Machine;
+use ranks::Group;
 use std::io::Write;
 use std::process::ExitCode;
 use text::visible;
 
+pub use ranks::Ranks;
+
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
-    init_log();
-    match run(&cli) {
+    init_log("warn");
+    match ranks::refuse_many().and_then(|()| run(&cli, None)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            // Not `eprintln!`, which panics where stderr is closed.
-            let failure = visible(&failure.to_string());
-            let _ = writeln!(std::io::stderr(), "error: {failure}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failed(&failure),
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
+/// Runs the command with the process's arguments as one of several processes: each computes some samples, and writes them
+/// into one file. Rank 0 speaks for all.
+pub fn main_on(ranks: impl Ranks + 'static) -> ExitCode {
+    let group = Group::new(ranks);
+    let speaks = group.rank == 0;
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            if speaks {
+                let _ = error.print();
+            }
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    init_log(if speaks { "warn" } else { "off" });
+    let mut done = run(&cli, Some(&group));
+    if !group.has_met() {
+        // The others wait for this one, if they went further.
+        done = group.all(done);
+    }
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) if speaks => failed(&failure),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn failed(failure: &Failure) -> ExitCode {
+    // Not `eprintln!`, which panics where stderr is closed.
+    let failure = visible(&failure.to_string());
+    let _ = writeln!(std::io::stderr(), "error: {failure}");
+    ExitCode::FAILURE
+}
+
+fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
+    let on = Machine {
+        gpu: &cli.gpu,
+        ranks,
+    };
     match &cli.command {
-        Command::Operator(command) => command.run(&cli.gpu),
+        Command::Operator(command) => command.run(&on),
+        _ if ranks.is_some() => Err(Failure::Library(wgpu_norm::Error::Argument {
+            argument: "subcommand",
+            expected: "an operator, which ranks can share".to_owned(),
+            got: "another".to_owned(),
+        })),
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),
@@ -58,9 +103,9 @@ fn run(cli: &Cli) -> Result<(), Failure> {
 }
 
 /// Warnings and errors on stderr in the form of the command's own; `RUST_LOG` asks for more.
-fn init_log() {
+fn init_log(level: &str) {
     // While wgpu looks for adapters, EGL calls every display that it cannot open an error.
-    let quiet = "warn,wgpu_hal::gles::egl=off";
+    let quiet = format!("{level},wgpu_hal::gles::egl=off");
     let environment = env_logger::Env::default().default_filter_or(quiet);
     env_logger::Builder::from_env(environment)
         .format(|line, record| {

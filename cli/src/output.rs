@@ -6,7 +6,7 @@ use crate::temporary::{Temporary, folder_of};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::cmp::Reverse;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Element};
@@ -97,17 +97,35 @@ impl<'a> Tensor<'a> {
 /// A file that is being written in parts. It appears when it is finished.
 pub struct Parts {
     output: Output,
-    temporary: Temporary,
+    file: PartsFile,
     /// Where each tensor begins.
     places: Vec<(&'static str, u64)>,
 }
 
+enum PartsFile {
+    /// Removed unless it is finished.
+    Own(Temporary),
+    /// Another process's.
+    Joined(File),
+}
+
 impl Parts {
+    /// Where the file is until it is finished, if it is this process's.
+    pub fn path(&self) -> Option<&Path> {
+        match &self.file {
+            PartsFile::Own(temporary) => Some(temporary.path()),
+            PartsFile::Joined(_) => None,
+        }
+    }
+
     /// Writes bytes of a tensor, from an offset on.
     pub fn write(&mut self, tensor: &str, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut places = self.places.iter();
         let place = places.find(|(name, _)| *name == tensor);
-        let file = self.temporary.file();
+        let file = match &mut self.file {
+            PartsFile::Own(temporary) => temporary.file(),
+            PartsFile::Joined(file) => file,
+        };
         let written = match place {
             Some((_, start)) => file
                 .seek(SeekFrom::Start(start + offset))
@@ -117,10 +135,13 @@ impl Parts {
         written.map_err(|source| self.output.unwritable(source))
     }
 
-    /// Moves the file to its place.
+    /// Moves the file to its place, or has what was written of another process's on the disk.
     pub fn finish(self) -> Result<(), Failure> {
-        let replaced = self.temporary.replace(&self.output.target);
-        replaced.map_err(|source| self.output.unwritable(source))
+        let done = match self.file {
+            PartsFile::Own(temporary) => temporary.replace(&self.output.target),
+            PartsFile::Joined(file) => file.sync_all(),
+        };
+        done.map_err(|source| self.output.unwritable(source))
     }
 }
 
@@ -166,28 +187,35 @@ impl Output {
 
     /// Creates the file, for parts of its tensors to be written in any order.
     pub fn create(&self, tensors: &[Described<'_>]) -> Result<Parts, Failure> {
-        let mut tensors = tensors.to_vec();
-        tensors.sort_by_key(Described::rank);
         let create = || {
-            let header = header(tensors.iter().copied())?;
+            let layout = layout(tensors)?;
             let mut temporary = Temporary::beside(&self.target)?;
-            temporary.file().write_all(&header)?;
-            let mut end = header.len() as u64;
-            let places = tensors.iter().map(|tensor| {
-                let start = end;
-                end += tensor.bytes as u64;
-                (tensor.name, start)
-            });
-            let places = places.collect();
+            temporary.file().write_all(&layout.header)?;
             // A disk that is too small says so now, where it can.
-            temporary.file().set_len(end)?;
+            temporary.file().set_len(layout.end)?;
             Ok(Parts {
                 output: self.clone(),
-                temporary,
-                places,
+                file: PartsFile::Own(temporary),
+                places: layout.places,
             })
         };
         create().map_err(|source| self.unwritable(source))
+    }
+
+    /// Opens a file that another process creates here, to write parts of its tensors too.
+    pub fn join(&self, path: &Path, tensors: &[Described<'_>]) -> Result<Parts, Failure> {
+        let joined = layout(tensors).and_then(|layout| {
+            let file = OpenOptions::new().write(true).open(path)?;
+            Ok(Parts {
+                output: self.clone(),
+                file: PartsFile::Joined(file),
+                places: layout.places,
+            })
+        });
+        joined.map_err(|source| Failure::Write {
+            path: path.to_owned(),
+            source,
+        })
     }
 
     /// Writes the file with other content, which comes in parts.
@@ -241,6 +269,30 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::other("expected a file, got a circle of links"))
+}
+
+/// How a file of these tensors begins, and where each of them does.
+struct Layout {
+    header: Vec<u8>,
+    places: Vec<(&'static str, u64)>,
+    end: u64,
+}
+
+fn layout(tensors: &[Described<'_>]) -> io::Result<Layout> {
+    let mut tensors = tensors.to_vec();
+    tensors.sort_by_key(Described::rank);
+    let header = header(tensors.iter().copied())?;
+    let mut end = header.len() as u64;
+    let places = tensors.iter().map(|tensor| {
+        let start = end;
+        end += tensor.bytes as u64;
+        (tensor.name, start)
+    });
+    Ok(Layout {
+        places: places.collect(),
+        header,
+        end,
+    })
 }
 
 /// What comes before the tensors' bytes: the length of the header, and the header.

@@ -12,7 +12,7 @@ impl Progress {
     /// A spinner, or nothing where stderr is no terminal.
     pub fn new() -> Self {
         if !std::io::stderr().is_terminal() {
-            return Self(ProgressBar::hidden());
+            return Self::quiet();
         }
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
         if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
@@ -20,6 +20,11 @@ impl Progress {
         }
         bar.enable_steady_tick(Duration::from_millis(100));
         Self(bar)
+    }
+
+    /// Nothing.
+    pub fn quiet() -> Self {
+        Self(ProgressBar::hidden())
     }
 
     /// Says what is being done now.

@@ -43,6 +43,11 @@ impl Temporary {
         Ok(temporary)
     }
 
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
     /// The file, to write to.
     pub fn file(&mut self) -> &mut File {
         self.0.as_file_mut()

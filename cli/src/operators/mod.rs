@@ -6,6 +6,7 @@
 //! | `rows` | what the operators over rows share |
 //! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
 //! | `through`, `undecided` | what layers with an activation and a residual share; elements whose activation rounding decides |
+//! | `shared` | an operator that several processes compute, each for some samples |
 //! | `streamed` | tensors that pass through memory in pieces |
 //! | `operator`, `tensors` | what all share, from tensors in the file to results |
 
@@ -17,13 +18,14 @@ mod layer_norm;
 mod operator;
 mod rms_norm;
 mod rows;
+mod shared;
 mod streamed;
 mod tensors;
 mod through;
 mod undecided;
 
-use crate::args::GpuArgs;
 use crate::failure::Failure;
+use crate::job::Machine;
 use clap::Subcommand;
 
 #[derive(Debug, Subcommand)]
@@ -43,19 +45,19 @@ pub enum Operators {
 
 impl Operators {
     /// Runs the subcommand.
-    pub fn run(&self, gpu: &GpuArgs) -> Result<(), Failure> {
+    pub fn run(&self, on: &Machine<'_>) -> Result<(), Failure> {
         match self {
-            Self::BatchNormBackward(command) => batch_norm::backward::run(command, gpu),
-            Self::BatchNormForward(command) => batch_norm::forward::run(command, gpu),
-            Self::BatchNormInference(command) => batch_norm::inference::run(command, gpu),
-            Self::LayerNormBackward(command) => layer_norm::backward::run(command, gpu),
-            Self::LayerNormForward(command) => layer_norm::forward::run(command, gpu),
-            Self::RmsNormBackward(command) => rms_norm::backward::run(command, gpu),
-            Self::RmsNormForward(command) => rms_norm::forward::run(command, gpu),
-            Self::GroupNormBackward(command) => group_norm::backward::run(command, gpu),
-            Self::GroupNormForward(command) => group_norm::forward::run(command, gpu),
-            Self::InstanceNormBackward(command) => group_norm::backward::run_instance(command, gpu),
-            Self::InstanceNormForward(command) => group_norm::forward::run_instance(command, gpu),
+            Self::BatchNormBackward(command) => batch_norm::backward::run(command, on),
+            Self::BatchNormForward(command) => batch_norm::forward::run(command, on),
+            Self::BatchNormInference(command) => batch_norm::inference::run(command, on),
+            Self::LayerNormBackward(command) => layer_norm::backward::run(command, on),
+            Self::LayerNormForward(command) => layer_norm::forward::run(command, on),
+            Self::RmsNormBackward(command) => rms_norm::backward::run(command, on),
+            Self::RmsNormForward(command) => rms_norm::forward::run(command, on),
+            Self::GroupNormBackward(command) => group_norm::backward::run(command, on),
+            Self::GroupNormForward(command) => group_norm::forward::run(command, on),
+            Self::InstanceNormBackward(command) => group_norm::backward::run_instance(command, on),
+            Self::InstanceNormForward(command) => group_norm::forward::run_instance(command, on),
         }
     }
 }

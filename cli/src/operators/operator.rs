@@ -1,12 +1,13 @@
 //! What all operators have in common, from their tensors in the file to their results.
 
-use super::streamed;
 use super::tensors::{Arguments, Named, Values};
-use crate::args::GpuArgs;
+use super::{shared, streamed};
 use crate::check::{Comparison, Expected};
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::job::Machine;
 use crate::output;
+use crate::ranks::Group;
 use half::{bf16, f16};
 use wgpu_norm::export::Plan;
 use wgpu_norm::{DType, Element, Error, GpuContext, ParamOf, Profile};
@@ -24,6 +25,14 @@ pub trait Operator {
         vec![]
     }
 
+    /// Whether statistics, where there are any, are of single samples, the first axis of src, or of all of them.
+    fn statistics_are_of_samples(&self) -> bool {
+        true
+    }
+
+    /// An error if the samples of src, its first axis, cannot be shared among processes.
+    fn check_samples(&self, arguments: &Arguments) -> Result<(), Error>;
+
     /// The shape of parameters' gradients among the results.
     fn params_shape(&self, arguments: &Arguments) -> Vec<usize> {
         arguments.params_shape().to_vec()
@@ -40,6 +49,20 @@ pub trait Operator {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error>;
 
+    /// Computes the results of some samples, which is what `shape` and `values` are of, together with the other processes,
+    /// which have the others. Parameters' gradients are of all samples.
+    fn compute_together<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+        group: &Group,
+    ) -> Result<Values<T, P, S>, Failure> {
+        let mut results = group.all(self.compute(gpu, shape, values).map_err(Failure::from))?;
+        shared::add_up(&mut results.params, group)?;
+        Ok(results)
+    }
+
     /// Computes the same in float64. There may be more than is asked for.
     fn reference(
         &self,
@@ -51,28 +74,65 @@ pub trait Operator {
 /// Runs an operator on tensors whose shapes it has checked.
 pub fn run<O: Operator>(
     job: Job,
-    gpu: &GpuArgs,
+    on: &Machine<'_>,
     operator: &O,
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     arguments.check()?;
-    let gpu = job.open_gpu(gpu)?;
+    if let Some(group) = on.ranks {
+        return shared::run(job, on.gpu, group, operator, arguments);
+    }
+    let gpu = job.open_gpu(on.gpu)?;
     if let Some(budget) = job.memory_budget {
         return streamed::run(job, &gpu, operator, arguments, budget);
     }
+    struct Alone;
+    impl<O: Operator> Typed<O> for Alone {
+        fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+            self,
+            job: Job,
+            gpu: &GpuContext,
+            operator: &O,
+            arguments: &Arguments,
+        ) -> Result<(), Failure> {
+            compute::<O, T, P, S>(job, gpu, operator, arguments)
+        }
+    }
+    typed(Alone, job, &gpu, operator, arguments)
+}
+
+/// What is done with tensors of some element types.
+pub trait Typed<O: Operator> {
+    fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        self,
+        job: Job,
+        gpu: &GpuContext,
+        operator: &O,
+        arguments: &Arguments,
+    ) -> Result<(), Failure>;
+}
+
+/// Does it with the element types that the tensors have.
+pub fn typed<O: Operator, R: Typed<O>>(
+    what: R,
+    job: Job,
+    gpu: &GpuContext,
+    operator: &O,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
     let types = arguments.dtypes();
-    let compute = match (types.data, types.params, types.statistics) {
-        (DType::F32, DType::F32, DType::F32) => compute::<O, f32, f32, f32>,
-        (DType::F16, DType::F32, DType::F32) => compute::<O, f16, f32, f32>,
-        (DType::F16, DType::F16, DType::F16) => compute::<O, f16, f16, f16>,
-        (DType::F16, DType::F16, DType::F32) => compute::<O, f16, f16, f32>,
-        (DType::Bf16, DType::F32, DType::F32) => compute::<O, bf16, f32, f32>,
-        (DType::Bf16, DType::Bf16, DType::Bf16) => compute::<O, bf16, bf16, bf16>,
-        (DType::Bf16, DType::Bf16, DType::F32) => compute::<O, bf16, bf16, f32>,
-        (DType::F64, DType::F64, DType::F64) => compute::<O, f64, f64, f64>,
+    let run = match (types.data, types.params, types.statistics) {
+        (DType::F32, DType::F32, DType::F32) => R::run::<f32, f32, f32>,
+        (DType::F16, DType::F32, DType::F32) => R::run::<f16, f32, f32>,
+        (DType::F16, DType::F16, DType::F16) => R::run::<f16, f16, f16>,
+        (DType::F16, DType::F16, DType::F32) => R::run::<f16, f16, f32>,
+        (DType::Bf16, DType::F32, DType::F32) => R::run::<bf16, f32, f32>,
+        (DType::Bf16, DType::Bf16, DType::Bf16) => R::run::<bf16, bf16, bf16>,
+        (DType::Bf16, DType::Bf16, DType::F32) => R::run::<bf16, bf16, f32>,
+        (DType::F64, DType::F64, DType::F64) => R::run::<f64, f64, f64>,
         (data, params, _) => return Err(Error::ParamDType { data, params }.into()),
     };
-    compute(job, &gpu, operator, arguments)
+    run(what, job, gpu, operator, arguments)
 }
 
 fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(

@@ -3,6 +3,7 @@
 use super::tensors::Arguments;
 use crate::failure::Failure;
 use crate::input::Tensor;
+use wgpu_norm::Error;
 
 /// A failure if a statistic or parameter has another shape than src's axes ask for.
 pub fn check_shapes(arguments: &Arguments, begin_norm_axis: i64) -> Result<(), Failure> {
@@ -21,6 +22,18 @@ pub fn check_shapes(arguments: &Arguments, begin_norm_axis: i64) -> Result<(), F
         }
     }
     Ok(())
+}
+
+/// An error if rows are not of single samples.
+pub fn check_samples(src: &[usize], begin_norm_axis: i64) -> Result<(), Error> {
+    match first_normalized_axis(src.len(), begin_norm_axis) {
+        Some(0) => Err(Error::Argument {
+            argument: "begin_norm_axis",
+            expected: "an axis behind the first, along which ranks share src".to_owned(),
+            got: begin_norm_axis.to_string(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The shape of statistics beside src: its axes before begin_norm_axis.

@@ -41,7 +41,7 @@ pub fn run<O: Operator>(
         .collect();
     let mut files = Files {
         input: &job.input,
-        output: job.create_output(&results)?,
+        output: job.create_parts(&results)?,
         progress: &job.progress,
         moved: 0,
         all: stream.traffic(),

@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use crate::input::{Input, Mask, Tensor};
 use crate::memory;
+use std::ops::Range;
 use wgpu_norm::reference::to_f64;
 use wgpu_norm::{DType, DTypes, Element, Error};
 
@@ -109,6 +110,22 @@ pub struct Values<T, P, S> {
     pub mask: Option<Vec<u32>>,
 }
 
+/// Some of src's samples, its first axis.
+pub struct Samples {
+    pub range: Range<usize>,
+    pub all: usize,
+    /// Whether statistics are of samples.
+    pub have_statistics: bool,
+}
+
+impl Samples {
+    /// The elements that belong to them, of a tensor that is of all samples.
+    pub fn of(&self, elements: usize) -> Range<usize> {
+        let each = elements.checked_div(self.all).unwrap_or(0);
+        self.range.start * each..self.range.end * each
+    }
+}
+
 /// Tensors of one element type.
 pub type Named<T> = Vec<(&'static str, Vec<T>)>;
 
@@ -122,6 +139,36 @@ impl<T: Element, P: Element, S: Element> Values<T, P, S> {
             statistics: read(input, &arguments.statistics)?,
             mask: match &arguments.mask {
                 Some(mask) => Some(input.read_mask(mask)?),
+                None => None,
+            },
+        })
+    }
+
+    /// Reads what belongs to some of src's samples.
+    pub fn read_samples(
+        input: &Input,
+        arguments: &Arguments,
+        samples: &Samples,
+    ) -> Result<Self, Failure> {
+        let data = std::iter::once(&arguments.src).chain(&arguments.beside);
+        let part = |tensor: &Tensor| samples.of(tensor.elements());
+        Ok(Self {
+            data: data
+                .map(|tensor| Ok((tensor.name(), input.read_part(tensor, &part(tensor))?)))
+                .collect::<Result<_, Failure>>()?,
+            params: read(input, &arguments.params)?,
+            statistics: match samples.have_statistics {
+                true => (arguments.statistics.iter())
+                    .map(|tensor| Ok((tensor.name(), input.read_part(tensor, &part(tensor))?)))
+                    .collect::<Result<_, Failure>>()?,
+                false => read(input, &arguments.statistics)?,
+            },
+            mask: match &arguments.mask {
+                Some(mask) => {
+                    let bits = part(&arguments.src);
+                    let words = bits.start / 32..bits.end.div_ceil(32);
+                    Some(input.read_mask_part(mask, &words)?)
+                }
                 None => None,
             },
         })

@@ -6,13 +6,15 @@ use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::super::undecided::Inputs;
 use super::{Channels, Layer, LayerArgs};
-use crate::args::GpuArgs;
 use crate::attributes::{self, Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::job::Machine;
+use crate::ranks::Group;
 use clap::Args;
 use wgpu_norm::export::Plan;
+use wgpu_norm::synchronized::SyncBatchNorm;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, GpuContext,
     ParamGrads, ParamOf, Profile, Statistics, reference,
@@ -54,8 +56,8 @@ struct Backward {
 }
 
 /// Runs the subcommand.
-pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Backward::NAME)?;
+pub fn run(command: &BatchNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Backward::NAME, on)?;
     let statistics = attributes::named(command.statistics, &job.input, "statistics")?;
     let options = BatchNormOptions {
         statistics: statistics.unwrap_or_default(),
@@ -71,7 +73,23 @@ pub fn run(command: &BatchNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
         layer: Layer::new(options, channels),
         data: arguments.src.dtype(),
     };
-    operator::run(job, gpu, &operator, &arguments)
+    operator::run(job, on, &operator, &arguments)
+}
+
+fn args<'a, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    shape: &'a [usize],
+    values: &'a Values<T, P, S>,
+) -> BatchNormBackwardArgs<'a, T, P, S> {
+    BatchNormBackwardArgs {
+        shape,
+        src: values.data("src"),
+        diff_dst: values.data("diff_dst"),
+        mean: values.statistic("mean"),
+        variance: values.statistic("variance"),
+        gamma: values.gamma(),
+        beta: values.beta(),
+        mask: values.mask.as_deref(),
+    }
 }
 
 impl Operator for Backward {
@@ -80,6 +98,14 @@ impl Operator for Backward {
     fn attributes(&self) -> String {
         let statistics = self.layer.options.statistics.name();
         format!("{}, {statistics} statistics", self.layer.attributes())
+    }
+
+    fn statistics_are_of_samples(&self) -> bool {
+        false
+    }
+
+    fn check_samples(&self, _: &Arguments) -> Result<(), Error> {
+        self.layer.channels.check_samples()
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
@@ -102,22 +128,28 @@ impl Operator for Backward {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
         let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
-        let args = BatchNormBackwardArgs {
-            shape,
-            src: values.data("src"),
-            diff_dst: values.data("diff_dst"),
-            mean: values.statistic("mean"),
-            variance: values.statistic("variance"),
-            gamma: values.gamma(),
-            beta: values.beta(),
-            mask: values.mask.as_deref(),
-        };
+        let args = args(shape, values);
         let grads = match &self.layer.channels {
             Channels::Axis(_) => pollster::block_on(layer.backward_with_statistics(args)),
             Channels::Broadcast(params) => {
                 pollster::block_on(layer.backward_broadcast_with_statistics(params, args))
             }
         };
+        grads.map(gradients::results)
+    }
+
+    fn compute_together<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+        group: &Group,
+    ) -> Result<Values<T, P, S>, Failure> {
+        let args = args(shape, values);
+        let grads = pollster::block_on(async {
+            let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
+            layer.await?.backward(args).await
+        });
         grads.map(gradients::results)
     }
 

@@ -30,6 +30,18 @@ impl Channels {
         }
     }
 
+    /// An error if samples may not be src's first axis.
+    pub fn check_samples(&self) -> Result<(), Error> {
+        match self {
+            Self::Axis(_) => Ok(()),
+            Self::Broadcast(_) => Err(Error::Argument {
+                argument: "data_format",
+                expected: "NCX or NXC, whose first axis ranks share".to_owned(),
+                got: self.name().to_owned(),
+            }),
+        }
+    }
+
     /// The format's name.
     pub fn name(&self) -> &'static str {
         match self {

@@ -4,19 +4,21 @@ use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{Channels, Layer, LayerArgs};
-use crate::args::GpuArgs;
 use crate::attributes::{self, Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::job::Job;
+use crate::job::Machine;
 use crate::memory;
+use crate::ranks::Group;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::reference::{self, running};
+use wgpu_norm::synchronized::SyncBatchNorm;
 use wgpu_norm::{
-    BatchNormForwardArgs, BatchNormForwardOperands, Element, Error, GpuBatchNorm, GpuContext,
-    ParamOf, Profile, RunningStatistics, RunningUpdate, RunningVariance,
+    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormOutput, Element, Error, GpuBatchNorm,
+    GpuContext, ParamOf, Profile, RunningStatistics, RunningUpdate, RunningVariance,
 };
 
 /// Batch normalization in training
@@ -57,8 +59,8 @@ struct Forward {
 }
 
 /// Runs the subcommand.
-pub fn run(command: &BatchNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Forward::NAME)?;
+pub fn run(command: &BatchNormForward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Forward::NAME, on)?;
     let options = command.layer.options(&job.input)?;
     let arguments = arguments(&job.input)?;
     let running = match arguments.has("running_mean") {
@@ -70,7 +72,7 @@ pub fn run(command: &BatchNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
     }
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     let layer = Layer::new(options, channels);
-    operator::run(job, gpu, &Forward { layer, running }, &arguments)
+    operator::run(job, on, &Forward { layer, running }, &arguments)
 }
 
 fn arguments(input: &Input) -> Result<Arguments, Failure> {
@@ -98,6 +100,27 @@ fn update(command: &BatchNormForward, input: &Input) -> Result<RunningUpdate, Fa
     })
 }
 
+impl Forward {
+    /// Results with their names.
+    fn results<T, P, S>(
+        &self,
+        output: BatchNormOutput<T, S>,
+        [running_mean, running_variance]: [Vec<S>; 2],
+    ) -> Values<T, P, S> {
+        let mut statistics = vec![("mean", output.mean), ("variance", output.variance)];
+        if self.running.is_some() {
+            statistics.push(("running_mean", running_mean));
+            statistics.push(("running_variance", running_variance));
+        }
+        Values {
+            data: vec![("dst", output.dst)],
+            params: vec![],
+            statistics,
+            mask: output.mask,
+        }
+    }
+}
+
 impl Operator for Forward {
     const NAME: &'static str = "batch_norm_forward";
 
@@ -116,6 +139,14 @@ impl Operator for Forward {
 
     fn statistics_shape(&self, arguments: &Arguments) -> Vec<usize> {
         self.layer.channels.shape(arguments.src.shape())
+    }
+
+    fn statistics_are_of_samples(&self) -> bool {
+        false
+    }
+
+    fn check_samples(&self, _: &Arguments) -> Result<(), Error> {
+        self.layer.channels.check_samples()
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {
@@ -166,17 +197,37 @@ impl Operator for Forward {
                 pollster::block_on(layer.forward_broadcast_with_statistics(params, args))
             }
         }?;
-        let mut statistics = vec![("mean", output.mean), ("variance", output.variance)];
-        if self.running.is_some() {
-            statistics.push(("running_mean", running_mean));
-            statistics.push(("running_variance", running_variance));
-        }
-        Ok(Values {
-            data: vec![("dst", output.dst)],
-            params: vec![],
-            statistics,
-            mask: output.mask,
-        })
+        Ok(self.results(output, [running_mean, running_variance]))
+    }
+
+    fn compute_together<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        shape: &[usize],
+        values: &Values<T, P, S>,
+        group: &Group,
+    ) -> Result<Values<T, P, S>, Failure> {
+        let mut running_mean = memory::copied("running_mean", values.statistic("running_mean"))?;
+        let mut running_variance =
+            memory::copied("running_variance", values.statistic("running_variance"))?;
+        let running = self.running.map(|update| RunningStatistics {
+            mean: &mut running_mean,
+            variance: &mut running_variance,
+            update,
+        });
+        let args = BatchNormForwardArgs {
+            shape,
+            src: values.data("src"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+            running,
+            residual: values.residual(),
+        };
+        let output = pollster::block_on(async {
+            let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
+            layer.await?.forward(args).await
+        })?;
+        Ok(self.results(output, [running_mean, running_variance]))
     }
 
     fn reference(

@@ -4,10 +4,10 @@ use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{Channels, Layer, LayerArgs};
-use crate::args::GpuArgs;
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::job::Machine;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -34,8 +34,8 @@ pub struct BatchNormInference {
 struct Inference(Layer);
 
 /// Runs the subcommand.
-pub fn run(command: &BatchNormInference, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Inference::NAME)?;
+pub fn run(command: &BatchNormInference, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Inference::NAME, on)?;
     let options = command.layer.options(&job.input)?;
     let mut arguments = Arguments::find(&job.input, &[], &["mean", "variance"])?;
     arguments.params.extend(job.input.optional("gamma")?);
@@ -43,7 +43,7 @@ pub fn run(command: &BatchNormInference, gpu: &GpuArgs) -> Result<(), Failure> {
     through::find_residual(&job.input, &mut arguments)?;
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     let operator = Inference(Layer::new(options, channels));
-    operator::run(job, gpu, &operator, &arguments)
+    operator::run(job, on, &operator, &arguments)
 }
 
 impl Operator for Inference {
@@ -51,6 +51,14 @@ impl Operator for Inference {
 
     fn attributes(&self) -> String {
         self.0.attributes()
+    }
+
+    fn statistics_are_of_samples(&self) -> bool {
+        false
+    }
+
+    fn check_samples(&self, _: &Arguments) -> Result<(), Error> {
+        self.0.channels.check_samples()
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {

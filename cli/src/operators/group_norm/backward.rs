@@ -6,12 +6,12 @@ use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::super::undecided::Inputs;
 use super::{GroupArgs, LayerArgs};
-use crate::args::GpuArgs;
 use crate::attributes::{Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::job::Job;
+use crate::job::Machine;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -76,19 +76,19 @@ struct Backward<const INSTANCE: bool> {
 }
 
 /// Runs the subcommand of group norm.
-pub fn run(command: &GroupNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.group.layer.files, Backward::<false>::NAME)?;
+pub fn run(command: &GroupNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.group.layer.files, Backward::<false>::NAME, on)?;
     let options = command.group.options(&job.input)?;
     let arguments = arguments(&job.input, &command.group.layer)?;
-    gradient::<false>(job, gpu, options, &command.gradient, &arguments)
+    gradient::<false>(job, on, options, &command.gradient, &arguments)
 }
 
 /// Runs the subcommand of instance norm.
-pub fn run_instance(command: &InstanceNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Backward::<true>::NAME)?;
+pub fn run_instance(command: &InstanceNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Backward::<true>::NAME, on)?;
     let arguments = arguments(&job.input, &command.layer)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
-    gradient::<true>(job, gpu, options, &command.gradient, &arguments)
+    gradient::<true>(job, on, options, &command.gradient, &arguments)
 }
 
 fn arguments(input: &Input, layer: &LayerArgs) -> Result<Arguments, Failure> {
@@ -100,7 +100,7 @@ fn arguments(input: &Input, layer: &LayerArgs) -> Result<Arguments, Failure> {
 
 fn gradient<const INSTANCE: bool>(
     job: Job,
-    gpu: &GpuArgs,
+    on: &Machine<'_>,
     options: GroupNormOptions,
     args: &GradientArgs,
     arguments: &Arguments,
@@ -113,7 +113,7 @@ fn gradient<const INSTANCE: bool>(
     through::warn_of_ignored_gamma(&job, arguments, (options.activation, options.param_grads));
     let data = arguments.src.dtype();
     let operator = Backward::<INSTANCE> { options, data };
-    operator::run(job, gpu, &operator, arguments)
+    operator::run(job, on, &operator, arguments)
 }
 
 impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
@@ -129,6 +129,10 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
     fn params_shape(&self, arguments: &Arguments) -> Vec<usize> {
         let [_, params] = super::shapes(arguments.src.shape(), &self.options);
         params
+    }
+
+    fn check_samples(&self, _: &Arguments) -> Result<(), Error> {
+        Ok(())
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {

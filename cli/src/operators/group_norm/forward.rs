@@ -4,11 +4,11 @@ use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{GroupArgs, LayerArgs};
-use crate::args::GpuArgs;
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::input::Input;
 use crate::job::Job;
+use crate::job::Machine;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -61,21 +61,21 @@ pub struct InstanceNormForward {
 struct Forward<const INSTANCE: bool>(GroupNormOptions);
 
 /// Runs the subcommand of group norm.
-pub fn run(command: &GroupNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.group.layer.files, Forward::<false>::NAME)?;
+pub fn run(command: &GroupNormForward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.group.layer.files, Forward::<false>::NAME, on)?;
     let options = command.group.options(&job.input)?;
     let arguments = arguments(&job.input)?;
     super::check_shapes(&arguments, &options, false)?;
-    operator::run(job, gpu, &Forward::<false>(options), &arguments)
+    operator::run(job, on, &Forward::<false>(options), &arguments)
 }
 
 /// Runs the subcommand of instance norm.
-pub fn run_instance(command: &InstanceNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Forward::<true>::NAME)?;
+pub fn run_instance(command: &InstanceNormForward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Forward::<true>::NAME, on)?;
     let arguments = arguments(&job.input)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
     super::check_shapes(&arguments, &options, true)?;
-    operator::run(job, gpu, &Forward::<true>(options), &arguments)
+    operator::run(job, on, &Forward::<true>(options), &arguments)
 }
 
 fn arguments(input: &Input) -> Result<Arguments, Failure> {
@@ -99,6 +99,10 @@ impl<const INSTANCE: bool> Operator for Forward<INSTANCE> {
     fn statistics_shape(&self, arguments: &Arguments) -> Vec<usize> {
         let [statistics, _] = super::shapes(arguments.src.shape(), &self.0);
         statistics
+    }
+
+    fn check_samples(&self, _: &Arguments) -> Result<(), Error> {
+        Ok(())
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {

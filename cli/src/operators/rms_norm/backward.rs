@@ -4,11 +4,11 @@ use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::{gradients, rows};
 use super::LayerArgs;
-use crate::args::GpuArgs;
 use crate::attributes::{Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::job::Machine;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -40,8 +40,8 @@ pub struct RmsNormBackward {
 struct Backward(RmsNormOptions);
 
 /// Runs the subcommand.
-pub fn run(command: &RmsNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Backward::NAME)?;
+pub fn run(command: &RmsNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Backward::NAME, on)?;
     let options = RmsNormOptions {
         param_grads: command.param_grads,
         ..command.layer.options(&job.input)?
@@ -50,7 +50,7 @@ pub fn run(command: &RmsNormBackward, gpu: &GpuArgs) -> Result<(), Failure> {
     arguments.params.extend(job.input.optional("gamma")?);
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
     gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
-    operator::run(job, gpu, &Backward(options), &arguments)
+    operator::run(job, on, &Backward(options), &arguments)
 }
 
 impl Operator for Backward {
@@ -58,6 +58,10 @@ impl Operator for Backward {
 
     fn attributes(&self) -> String {
         super::attributes(&self.0)
+    }
+
+    fn check_samples(&self, arguments: &Arguments) -> Result<(), Error> {
+        rows::check_samples(arguments.src.shape(), self.0.begin_norm_axis)
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {

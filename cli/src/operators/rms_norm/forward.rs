@@ -4,10 +4,10 @@ use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::{forward, rows};
 use super::LayerArgs;
-use crate::args::GpuArgs;
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::job::Machine;
 use clap::Args;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -37,14 +37,14 @@ pub struct RmsNormForward {
 struct Forward(RmsNormOptions);
 
 /// Runs the subcommand.
-pub fn run(command: &RmsNormForward, gpu: &GpuArgs) -> Result<(), Failure> {
-    let job = Job::start(&command.layer.files, Forward::NAME)?;
+pub fn run(command: &RmsNormForward, on: &Machine<'_>) -> Result<(), Failure> {
+    let job = Job::start(&command.layer.files, Forward::NAME, on)?;
     let options = command.layer.options(&job.input)?;
     let mut arguments = Arguments::find(&job.input, &[], &[])?;
     arguments.beside.extend(job.input.optional("residual")?);
     arguments.params.extend(job.input.optional("gamma")?);
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
-    operator::run(job, gpu, &Forward(options), &arguments)
+    operator::run(job, on, &Forward(options), &arguments)
 }
 
 impl Operator for Forward {
@@ -56,6 +56,10 @@ impl Operator for Forward {
 
     fn statistics_shape(&self, arguments: &Arguments) -> Vec<usize> {
         rows::statistics_shape(arguments.src.shape(), self.0.begin_norm_axis)
+    }
+
+    fn check_samples(&self, arguments: &Arguments) -> Result<(), Error> {
+        rows::check_samples(arguments.src.shape(), self.0.begin_norm_axis)
     }
 
     fn plan(&self, profile: &Profile, arguments: &Arguments) -> Result<Plan, Error> {

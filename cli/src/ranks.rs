@@ -1,0 +1,174 @@
+//! Processes that work on one batch, each on some of the samples.
+//!
+//! What one of them cannot do, all learn of before they go on, so that none waits for it.
+
+use crate::failure::Failure;
+use std::cell::{Cell, RefCell};
+use wgpu_norm::Error;
+use wgpu_norm::synchronized::AllGather;
+
+/// Bytes of text that a rank tells the others.
+const TEXT: usize = 4096;
+
+/// What the command needs of the processes that it runs in.
+pub trait Ranks {
+    /// This process's number, from 0 on.
+    fn rank(&self) -> usize;
+
+    /// How many processes there are.
+    fn ranks(&self) -> usize;
+
+    /// Gives all processes everyone's bytes, in the order of ranks. All give as many.
+    ///
+    /// # Errors
+    ///
+    /// A text, where the others cannot be reached.
+    fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String>;
+}
+
+/// All ranks, as the operators see them.
+pub struct Group {
+    ranks: RefCell<Box<dyn Ranks>>,
+    pub rank: usize,
+    pub size: usize,
+    has_met: Cell<bool>,
+}
+
+impl Group {
+    pub fn new(ranks: impl Ranks + 'static) -> Self {
+        Self {
+            rank: ranks.rank(),
+            size: ranks.ranks(),
+            has_met: Cell::new(false),
+            ranks: RefCell::new(Box::new(ranks)),
+        }
+    }
+
+    /// Whether all ranks have told each other something yet.
+    pub fn has_met(&self) -> bool {
+        self.has_met.get()
+    }
+
+    /// What a rank did, or a failure on all ranks where it failed on one.
+    pub fn all<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
+        let said = match &done {
+            Ok(_) => String::new(),
+            Err(failure) => failure.to_string(),
+        };
+        for (rank, said) in self.texts(&said)?.into_iter().enumerate() {
+            if !said.is_empty() && rank != self.rank {
+                return Err(Failure::Rank {
+                    rank,
+                    failure: said,
+                });
+            }
+        }
+        done
+    }
+
+    /// Every rank's text.
+    pub fn texts(&self, own: &str) -> Result<Vec<String>, Failure> {
+        let mut bytes: Vec<u8> = own.bytes().take(TEXT).collect();
+        bytes.resize(TEXT, 0);
+        let all = self.gather(&bytes)?;
+        let texts = all.chunks(TEXT).map(|bytes| {
+            let text = String::from_utf8_lossy(bytes);
+            text.trim_end_matches('\0').to_owned()
+        });
+        Ok(texts.collect())
+    }
+
+    /// Every rank's bytes, as many of each.
+    pub fn gather(&self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.has_met.set(true);
+        let mut ranks = self.ranks.borrow_mut();
+        ranks.all_gather(bytes).map_err(Failure::Ranks)
+    }
+
+    /// This rank's of so many things: some in a row, from a multiple of `unit` on.
+    pub fn share(&self, all: usize, unit: usize) -> std::ops::Range<usize> {
+        let units = all.div_ceil(unit.max(1));
+        let at = |rank: usize| (units * rank / self.size.max(1) * unit).min(all);
+        at(self.rank)..at(self.rank + 1)
+    }
+}
+
+impl AllGather for &Group {
+    type Error = Failure;
+
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn ranks(&self) -> usize {
+        self.size
+    }
+
+    async fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+        self.gather(bytes)
+    }
+}
+
+/// A failure if this process is one of several that `mpirun` has started: each would do the whole work.
+pub fn refuse_many() -> Result<(), Failure> {
+    for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
+        let ranks = std::env::var(variable).ok();
+        let ranks = ranks.and_then(|ranks| ranks.parse::<usize>().ok());
+        if let Some(ranks @ 2..) = ranks {
+            return Err(Failure::Library(Error::Argument {
+                argument: "mpirun",
+                expected: "one process, or wgpu-norm-mpi, whose processes share the work"
+                    .to_owned(),
+                got: format!("{ranks} processes ({variable})"),
+            }));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    struct Alone {
+        rank: usize,
+        ranks: usize,
+    }
+
+    impl Ranks for Alone {
+        fn rank(&self) -> usize {
+            self.rank
+        }
+        fn ranks(&self) -> usize {
+            self.ranks
+        }
+        fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
+            Ok(bytes.repeat(self.ranks))
+        }
+    }
+
+    #[test]
+    fn shares_are_all_and_begin_at_units() {
+        for (all, unit) in [(0, 1), (1, 1), (10, 1), (10, 4), (100, 32), (3, 8)] {
+            for ranks in 1..7 {
+                let mut end = 0;
+                for rank in 0..ranks {
+                    let share = Group::new(Alone { rank, ranks }).share(all, unit);
+                    assert_eq!(share.start, end);
+                    assert!(share.start.is_multiple_of(unit) || share.start == all);
+                    end = share.end;
+                }
+                assert_eq!(end, all);
+            }
+        }
+    }
+
+    #[test]
+    fn one_failure_is_everyones() {
+        let group = Group::new(Alone { rank: 1, ranks: 3 });
+        assert_eq!(group.all(Ok(7)).unwrap(), 7);
+        let failed = group.all::<()>(Err(Failure::RankOne)).unwrap_err();
+        assert!(matches!(failed, Failure::Rank { rank: 0, .. }));
+    }
+}

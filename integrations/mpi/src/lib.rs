@@ -1,0 +1,36 @@
+//! [`wgpu_norm`] over MPI: [`SyncBatchNorm`], batch norm by the statistics of a batch that is spread over the ranks of a
+//! communicator. The binary `wgpu-norm-mpi` is the command `wgpu-norm` under `mpirun`.
+//!
+//! ```no_run
+//! use mpi::traits::Communicator as _;
+//! use wgpu_norm::{BatchNormForwardArgs, BatchNormOptions, GpuContext};
+//! use wgpu_norm_mpi::{Options, SyncBatchNorm};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let universe = mpi::initialize().ok_or("MPI runs already")?;
+//! let world = universe.world();
+//! let gpu = pollster::block_on(GpuContext::new())?;
+//! let samples = 8 + world.rank() as usize; // any number on any rank
+//! let shape = [samples, 32, 32, 64];
+//! let options = BatchNormOptions::new(1e-5);
+//! let mut layer = SyncBatchNorm::new(&world, &gpu, options, &shape, Options::default())?;
+//! let output = layer.forward(BatchNormForwardArgs {
+//!     shape: &shape,
+//!     src: &vec![1.0_f32; shape.iter().product()],
+//!     gamma: Some(&[1.0_f32; 64]),
+//!     beta: None,
+//!     residual: None,
+//!     running: None,
+//! })?;
+//! assert_eq!(output.mean, [1.0; 64]);
+//! # Ok(())
+//! # }
+//! ```
+
+mod communicator;
+mod error;
+mod sync_batch_norm;
+
+pub use communicator::{Communicator, Options};
+pub use error::Error;
+pub use sync_batch_norm::SyncBatchNorm;
