@@ -1,6 +1,8 @@
-//! Outputs and gradients of every layer, each way, against Burn's own layers in f64 on the CPU.
+//! Outputs and gradients of every layer, each way, against Burn's own layers in f64 on the CPU, and against wgpu-norm's
+//! float64 reference, within its tolerance.
 
 mod common;
+mod exact;
 
 use burn::module::{Module, Param, RunningState};
 use burn::nn;
@@ -8,6 +10,7 @@ use burn::tensor::{Device, Distribution, FloatDType, Tensor, TensorData};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Counts, Way, counts};
 use common::{Numbers, device, in_way, within};
+use exact::Exact;
 
 /// What is compared: the output, and the gradients of src, gamma and beta.
 type Results = Vec<(&'static str, Vec<f64>)>;
@@ -197,8 +200,13 @@ macro_rules! plain_instance {
     };
 }
 
-/// Holds our layer to Burn's in f64, and counts that it ran the way that it was to.
-fn check(case: &Case, ours: impl Layer + Copy, burns: impl Layer + Copy) {
+/// Holds our layer to Burn's in f64 and to the reference, and counts that it ran the way that it was to.
+fn check(
+    case: &Case,
+    ours: impl Layer + Copy,
+    burns: impl Layer + Copy,
+    reference: Option<fn(&Case) -> Exact>,
+) {
     let exact = Target {
         device: Device::flex().autodiff(),
         dtype: FloatDType::F64,
@@ -243,6 +251,10 @@ fn check(case: &Case, ours: impl Layer + Copy, burns: impl Layer + Copy) {
             );
             within(&what, got, want, case.dtype);
         }
+        if let Some(reference) = reference {
+            let what = format!("{way:?} {:?} {:?}", case.shape, case.view);
+            reference(case).check(&what, case, &got);
+        }
     }
 }
 
@@ -251,17 +263,18 @@ fn every_view(
     params: impl Fn(&[usize; 4]) -> usize,
     ours: impl Layer + Copy,
     burns: impl Layer + Copy,
+    reference: fn(&Case) -> Exact,
 ) {
     for shape in shapes {
         for view in [View::Whole, View::Slice, View::Permuted] {
             let case = Case::new(shape, params(shape), view, FloatDType::F32);
-            check(&case, ours, burns);
+            check(&case, ours, burns, Some(reference));
         }
     }
     if common::has_f16() {
         for shape in shapes {
             let case = Case::new(shape, params(shape), View::Slice, FloatDType::F16);
-            check(&case, ours, burns);
+            check(&case, ours, burns, Some(reference));
         }
     }
 }
@@ -276,7 +289,8 @@ const SHAPES: [[usize; 4]; 5] = [
 
 #[test]
 fn batch_norm() {
-    every_view(&SHAPES, |shape| shape[1], batch!(ours), batch!(nn));
+    let params = |shape: &[usize; 4]| shape[1];
+    every_view(&SHAPES, params, batch!(ours), batch!(nn), exact::batch_norm);
 }
 
 #[test]
@@ -293,7 +307,7 @@ fn batch_norm_with_relu() {
     // In f32 alone: what 16 bits round to 0 passes on one side and not on the other.
     for shape in SHAPES {
         let case = Case::new(&shape, shape[1], View::Permuted, FloatDType::F32);
-        check(&case, ours, burns);
+        check(&case, ours, burns, None);
     }
 }
 
@@ -312,14 +326,15 @@ fn batch_norm_with_a_residual_and_relu() {
     for shape in SHAPES {
         for view in [View::Whole, View::Permuted] {
             let case = Case::new(&shape, shape[1], view, FloatDType::F32);
-            check(&case, ours, burns);
+            check(&case, ours, burns, None);
         }
     }
 }
 
 #[test]
 fn layer_norm() {
-    every_view(&SHAPES, |shape| shape[3], layer!(ours), layer!(nn));
+    let params = |shape: &[usize; 4]| shape[3];
+    every_view(&SHAPES, params, layer!(ours), layer!(nn), exact::layer_norm);
 }
 
 #[test]
@@ -329,18 +344,28 @@ fn layer_norm_without_bias() {
         |shape| shape[3],
         layer_without_bias!(ours),
         layer_without_bias!(nn),
+        exact::layer_norm_without_bias,
     );
 }
 
 #[test]
 fn rms_norm() {
-    every_view(&SHAPES, |shape| shape[3], rms!(ours), rms!(nn));
+    let params = |shape: &[usize; 4]| shape[3];
+    every_view(&SHAPES, params, rms!(ours), rms!(nn), exact::rms_norm);
 }
 
 #[test]
 fn group_norm() {
     let shapes = [[4, 4, 5, 7], [8, 16, 9, 9], [3, 4, 8, 6]];
-    every_view(&shapes, |shape| shape[1], group!(ours, 2), group!(nn, 2));
+    let params = |shape: &[usize; 4]| shape[1];
+    let reference = |case: &Case| exact::group_norm(case, 2, true);
+    every_view(
+        &shapes,
+        params,
+        group!(ours, 2),
+        group!(nn, 2),
+        reference,
+    );
 }
 
 #[test]
@@ -350,6 +375,7 @@ fn instance_norm_without_parameters() {
         |shape| shape[1],
         plain_instance!(ours),
         plain_instance!(nn),
+        |case| exact::group_norm(case, case.shape[1], false),
     );
 }
 
