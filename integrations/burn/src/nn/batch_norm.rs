@@ -1,4 +1,4 @@
-use crate::forward::Layer;
+use crate::forward::{Layer, Statistics};
 use crate::problem::{After, Norm};
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
@@ -112,16 +112,16 @@ impl BatchNorm {
         let trains = input.device().is_autodiff() && self.training.is_enabled();
         let dst = match trains {
             true => layer.forward(&input, residual.as_ref()).map(|output| {
-                if let Some((mean, variance)) = output.statistics {
-                    self.update(mean, variance);
+                if let Some(statistics) = output.statistics {
+                    self.update(statistics);
                 }
                 output.dst
             }),
             false => {
                 let device = input.device();
-                let mean = self.running_mean.value().to_device(&device);
-                let variance = self.running_var.value().to_device(&device);
-                layer.infer(&input, residual.as_ref(), mean, variance)
+                let running = [&self.running_mean, &self.running_var];
+                let statistics = running.map(|running| running.value().to_device(&device));
+                layer.infer(&input, residual.as_ref(), &statistics)
             }
         };
         dst.unwrap_or_else(|| {
@@ -137,8 +137,9 @@ impl BatchNorm {
     }
 
     /// Takes a batch's statistics into the running ones.
-    fn update(&self, mean: Tensor<1>, variance: Tensor<1>) {
-        for (running, batch) in [(&self.running_mean, mean), (&self.running_var, variance)] {
+    fn update(&self, statistics: Statistics) {
+        let running = [&self.running_mean, &self.running_var];
+        for (running, batch) in running.into_iter().zip(statistics) {
             let old = running.value_sync().to_device(&batch.device());
             let batch = batch.detach().cast(old.dtype());
             let new = old
