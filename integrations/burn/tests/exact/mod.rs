@@ -37,6 +37,7 @@ impl Exact {
                     let got: Vec<f16> = got.iter().map(|&value| f16::from_f64(value)).collect();
                     scaled_error(&got, &want, &scale)
                 }
+                FloatDType::F64 => scaled_error(got, &want, &scale),
                 _ => {
                     let got: Vec<f32> = got.iter().map(|&value| value as f32).collect();
                     scaled_error(&got, &want, &scale)
@@ -56,22 +57,28 @@ fn seen(case: &Case) -> Vec<f64> {
     match case.view {
         View::Whole | View::Slice => wide(&case.src),
         View::Permuted => {
-            let [_, _, h, w] = <[usize; 4]>::try_from(case.shape.clone()).unwrap();
-            swapped(&wide(&case.src), w, h)
+            let [rows, columns] = last_two(case);
+            swapped(&wide(&case.src), columns, rows)
         }
     }
 }
 
+fn last_two(case: &Case) -> [usize; 2] {
+    *case.shape.last_chunk().unwrap()
+}
+
 /// The gradient of what the view was made of.
 fn behind(case: &Case, diff_src: &[f64]) -> Vec<f64> {
-    let [_, c, h, w] = <[usize; 4]>::try_from(case.shape.clone()).unwrap();
     match case.view {
         View::Whole => diff_src.to_vec(),
         View::Slice => {
-            let around = vec![0.0; c * h * w];
+            let around = vec![0.0; case.shape[1..].iter().product()];
             [&around, diff_src, &around].concat()
         }
-        View::Permuted => swapped(diff_src, h, w),
+        View::Permuted => {
+            let [rows, columns] = last_two(case);
+            swapped(diff_src, rows, columns)
+        }
     }
 }
 
@@ -87,7 +94,7 @@ fn swapped(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 pub fn batch_norm(case: &Case) -> Exact {
     let (src, diff_dst) = (seen(case), wide(&case.diff_dst));
     let (gamma, beta) = (wide(&case.gamma), wide(&case.beta));
-    let axes = reference::channel_axes(4, DataFormat::Ncx);
+    let axes = reference::channel_axes(case.shape.len(), DataFormat::Ncx);
     let forward = reference::BatchNormForward {
         shape: &case.shape,
         channel_axes: &axes,
@@ -125,7 +132,7 @@ fn layer_norm_of(case: &Case, beta: Option<&[f64]>) -> Exact {
     let (src, diff_dst, gamma) = (seen(case), wide(&case.diff_dst), wide(&case.gamma));
     let forward = reference::LayerNormForward {
         shape: &case.shape,
-        begin_norm_axis: 3,
+        begin_norm_axis: case.shape.len() - 1,
         src: &src,
         residual: None,
         gamma: Some(&gamma),
@@ -135,7 +142,7 @@ fn layer_norm_of(case: &Case, beta: Option<&[f64]>) -> Exact {
     let forward = forward.forward().unwrap();
     let gradients = reference::LayerNorm {
         shape: &case.shape,
-        begin_norm_axis: 3,
+        begin_norm_axis: case.shape.len() - 1,
         src: &src,
         diff_dst: &diff_dst,
         mean: &forward.mean,
@@ -152,7 +159,7 @@ pub fn rms_norm(case: &Case) -> Exact {
     let (src, diff_dst, gamma) = (seen(case), wide(&case.diff_dst), wide(&case.gamma));
     let forward = reference::RmsNormForward {
         shape: &case.shape,
-        begin_norm_axis: 3,
+        begin_norm_axis: case.shape.len() - 1,
         src: &src,
         residual: None,
         gamma: Some(&gamma),
@@ -161,7 +168,7 @@ pub fn rms_norm(case: &Case) -> Exact {
     let forward = forward.forward().unwrap();
     let gradients = reference::RmsNorm {
         shape: &case.shape,
-        begin_norm_axis: 3,
+        begin_norm_axis: case.shape.len() - 1,
         src: &src,
         diff_dst: &diff_dst,
         mean_square: &forward.mean_square,
