@@ -30,7 +30,7 @@ pub use crate::kernels::Tensor;
 use crate::kernels::Variant;
 use crate::{Bound, BufferRange, Error, GpuContext, bound, plan};
 
-/// Any plan, for code to which it is one which layer it is of.
+/// A plan of any layer, for code that does not care which.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     plan: plan::Plan,
@@ -133,7 +133,7 @@ pub struct Dispatch {
     pub workgroups: [u32; 2],
     /// The storage buffers of the text's bindings from 0 on, in group 0.
     pub bindings: Vec<Binding>,
-    /// The bytes of the uniform buffer of the binding after them.
+    /// The bytes of the uniform buffer of the binding after them; a multiple of 16.
     pub uniforms: Vec<u8>,
 }
 

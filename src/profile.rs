@@ -189,16 +189,24 @@ impl Tuning {
         fused_adds: 16,
     };
 
-    /// For an adapter of this kind.
-    fn for_device(kind: wgpu::DeviceType) -> Self {
-        match kind {
-            // With AVX-512, kernels that own more of a row took 0.6 to 1.0 of the time on a Xeon; without it up to
-            // 1.5 times as long, on an EPYC.
-            wgpu::DeviceType::Cpu if has_avx512() => Self {
+    /// For a driver that runs shaders on this machine's CPU: [`SOFTWARE`](Self::SOFTWARE), with more of a row for an
+    /// invocation where the CPU has AVX-512.
+    pub fn for_cpu() -> Self {
+        match has_avx512() {
+            // Kernels that own more of a row took 0.6 to 1.0 of the time on a Xeon; without AVX-512 up to 1.5 times as
+            // long, on an EPYC.
+            true => Self {
                 channels_last_vec4s: 8,
                 ..Self::SOFTWARE
             },
-            wgpu::DeviceType::Cpu => Self::SOFTWARE,
+            false => Self::SOFTWARE,
+        }
+    }
+
+    /// For an adapter of this kind.
+    fn for_device(kind: wgpu::DeviceType) -> Self {
+        match kind {
+            wgpu::DeviceType::Cpu => Self::for_cpu(),
             _ => Self::GPU,
         }
     }

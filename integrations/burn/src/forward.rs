@@ -5,7 +5,7 @@ use crate::problem::{Norm, Pass, Problem};
 use crate::run::prepare;
 use crate::way::{Way, choose, count, cube_device, say};
 use burn::backend::Dispatch;
-use burn::tensor::Tensor;
+use burn::tensor::{Device, Tensor};
 
 /// A layer with its parameters, as they are at the moment.
 pub struct Layer {
@@ -15,44 +15,63 @@ pub struct Layer {
     pub epsilon: f64,
 }
 
+/// A mean and a variance for each channel.
+pub type Statistics = [Tensor<1>; 2];
+
 /// The output, and the statistics of a layer that has a mean and a variance.
 pub struct Output<const D: usize> {
     pub dst: Tensor<D>,
-    pub statistics: Option<(Tensor<1>, Tensor<1>)>,
+    pub statistics: Option<Statistics>,
+}
+
+/// What a layer is given beside its parameters.
+#[derive(Clone, Copy)]
+struct Given<'a, const D: usize> {
+    src: &'a Tensor<D>,
+    residual: Option<&'a Tensor<D>>,
+    statistics: Option<&'a Statistics>,
 }
 
 impl Layer {
-    fn problem<const D: usize>(&self, way: Way, src: &Tensor<D>, pass: Pass) -> Problem {
-        let params = self.gamma.as_ref().or(self.beta.as_ref());
-        Problem {
-            way,
+    /// gamma and beta, where there are any.
+    fn params(&self) -> impl Iterator<Item = &Tensor<1>> {
+        self.gamma.iter().chain(&self.beta)
+    }
+
+    /// The problem, if it and its gradient where there may be one can be run on the tensors' device; else why not.
+    fn runnable<const D: usize>(&self, given: Given<'_, D>) -> Result<Problem, String> {
+        let src = given.src;
+        let device = src.device();
+        let launch = choose(&device)?;
+        let cube = cube_device(&device).ok_or("the device is none of wgpu's")?;
+        let statistics = given.statistics.into_iter().flatten();
+        let others = self.params().chain(statistics).map(Tensor::device);
+        let mut devices: Vec<Device> = others.chain(given.residual.map(Tensor::device)).collect();
+        devices.push(device);
+        // Burn differentiates what has any tensor on an autodiff device.
+        let autodiff = devices.iter().any(Device::is_autodiff);
+        let pass = match (given.statistics, autodiff, self.norm) {
+            (Some(_), true, _) => {
+                return Err("a layer by its running statistics is differentiated".to_owned());
+            }
+            (Some(_), false, _) | (None, false, Norm::Layer | Norm::Rms) => Pass::Inference,
+            (None, ..) => Pass::Forward,
+        };
+        let problem = Problem {
+            launch,
             norm: self.norm,
             pass,
             shape: src.dims().to_vec(),
             data: src.dtype(),
-            params: params.map_or(src.dtype(), |params| params.dtype()),
+            params: self.params().next().map_or(src.dtype(), Tensor::dtype),
             gamma: self.gamma.is_some(),
             beta: self.beta.is_some(),
             epsilon: self.epsilon.to_bits(),
-        }
-    }
-
-    /// The problem, if it and its gradient where there may be one can be run on the tensor's device; else why not.
-    fn runnable<const D: usize>(&self, src: &Tensor<D>, pass: Pass) -> Result<Problem, String> {
-        let device = src.device();
-        let way = choose(&device)?;
-        let cube = cube_device(&device).ok_or("the device is none of wgpu's")?;
-        let problem = self.problem(way, src, pass);
+        };
+        self.check(given, &problem)?;
         let mut needed = vec![problem.clone()];
-        if device.is_autodiff() {
-            match pass {
-                Pass::Inference => {
-                    return Err("a layer by its running statistics is differentiated".to_owned());
-                }
-                _ => {
-                    needed.extend([true, false].map(|params| problem.of(Pass::Backward { params })))
-                }
-            }
+        if autodiff {
+            needed.extend([true, false].map(|params| problem.of(Pass::Backward { params })));
         }
         for problem in needed {
             prepare(&cube, &problem).map_err(|error| error.to_string())?;
@@ -60,9 +79,40 @@ impl Layer {
         Ok(problem)
     }
 
+    /// What the kernels take for granted, an error where it does not hold: Burn knows what to do about it.
+    fn check<const D: usize>(&self, given: Given<'_, D>, problem: &Problem) -> Result<(), String> {
+        if problem.shape.contains(&0) {
+            return Err("a tensor is empty".to_owned());
+        }
+        if let Some(residual) = given.residual
+            && residual.dtype() != problem.data
+        {
+            let (got, data) = (residual.dtype(), problem.data);
+            return Err(format!("the residual is of {got:?}, the input of {data:?}"));
+        }
+        let (params, shape) = (problem.params, problem.params_shape());
+        for param in self.params() {
+            let (dtype, dims) = (param.dtype(), param.dims());
+            if (dtype, dims.as_slice()) != (params, shape.as_slice()) {
+                return Err(format!(
+                    "gamma and beta: expected {shape:?} of {params:?}, got {dims:?} of {dtype:?}"
+                ));
+            }
+        }
+        for statistic in given.statistics.into_iter().flatten() {
+            let (dims, shape) = (statistic.dims(), problem.statistics_shape());
+            if dims.as_slice() != shape.as_slice() {
+                return Err(format!(
+                    "running statistics: expected {shape:?}, got {dims:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// The same; what cannot be run is said and counted.
-    fn run_by<const D: usize>(&self, src: &Tensor<D>, pass: Pass) -> Option<Problem> {
-        self.runnable(src, pass)
+    fn run_by<const D: usize>(&self, given: Given<'_, D>) -> Option<Problem> {
+        self.runnable(given)
             .inspect_err(|reason| {
                 say(reason);
                 count(Way::Burn);
@@ -76,7 +126,18 @@ impl Layer {
         src: &Tensor<D>,
         residual: Option<&Tensor<D>>,
     ) -> Option<Output<D>> {
-        let problem = self.run_by(src, Pass::Forward)?;
+        let given = Given {
+            src,
+            residual,
+            statistics: None,
+        };
+        let problem = self.run_by(given)?;
+        if problem.pass == Pass::Inference {
+            return Some(Output {
+                dst: self.inference(given, problem),
+                statistics: None,
+            });
+        }
         let of_channels = matches!(self.norm, Norm::Batch { .. });
         let (dst, mean, variance, _) = <Dispatch as Norms>::norm_forward(
             src.clone().into_dispatch(),
@@ -87,7 +148,7 @@ impl Layer {
         );
         let statistics = match variance {
             Maybe::Some(variance) if of_channels => {
-                Some((Tensor::from_dispatch(mean), Tensor::from_dispatch(variance)))
+                Some([mean, variance].map(Tensor::from_dispatch))
             }
             _ => None,
         };
@@ -102,22 +163,34 @@ impl Layer {
         &self,
         src: &Tensor<D>,
         residual: Option<&Tensor<D>>,
-        mean: Tensor<1>,
-        variance: Tensor<1>,
+        statistics: &Statistics,
     ) -> Option<Tensor<D>> {
-        let problem = self.run_by(src, Pass::Inference)?;
-        let statistics = problem.statistics();
-        let [mean, variance] = [mean, variance].map(|t| t.cast(statistics).into_dispatch());
-        let dst = <Dispatch as Norms>::norm_inference(
-            src.clone().into_dispatch(),
-            maybe(residual),
+        let given = Given {
+            src,
+            residual,
+            statistics: Some(statistics),
+        };
+        let problem = self.run_by(given)?;
+        Some(self.inference(given, problem))
+    }
+
+    /// The output alone.
+    fn inference<const D: usize>(&self, given: Given<'_, D>, problem: Problem) -> Tensor<D> {
+        let dtype = problem.statistics();
+        let statistics = given.statistics.cloned();
+        let [mean, variance] = match statistics.map(|both| both.map(|tensor| tensor.cast(dtype))) {
+            Some(both) => both.map(|tensor| maybe(Some(&tensor))),
+            None => [Maybe::None, Maybe::None],
+        };
+        Tensor::from_dispatch(<Dispatch as Norms>::norm_inference(
+            given.src.clone().into_dispatch(),
+            maybe(given.residual),
             mean,
             variance,
             maybe(self.gamma.as_ref()),
             maybe(self.beta.as_ref()),
             problem,
-        );
-        Some(Tensor::from_dispatch(dst))
+        ))
     }
 }
 

@@ -14,6 +14,8 @@
 //! [`way`] says how layers run on a device, [`counts`] how often each way was taken. Nothing has to be set up where Burn
 //! compiles its kernels to WGSL, as it does with its feature `wgpu`; with `vulkan` or `metal` it compiles to SPIR-V or MSL, and
 //! [`init`] is to make the device.
+//!
+//! Native only: a browser gives its device asynchronously, and nobody has tried these layers there.
 
 #![recursion_limit = "256"]
 
@@ -25,7 +27,7 @@ mod profile;
 mod run;
 mod way;
 
-pub use run::register;
+pub use run::{RegisterError, register};
 pub use way::{Counts, Way, counts, force, way};
 
 use burn::tensor::Device;
@@ -38,6 +40,8 @@ use burn::tensor::wgpu::WgpuInitError;
 /// Where there is no device, or it is in use already.
 pub fn init() -> Result<Device, WgpuInitError> {
     let (device, setup) = Device::wgpu_options().init_with_setup()?;
-    register(&device, &setup);
+    register(&device, &setup).map_err(|error| WgpuInitError::Registration {
+        message: error.to_string(),
+    })?;
     Ok(device)
 }

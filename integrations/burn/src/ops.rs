@@ -1,6 +1,6 @@
 //! The operations as Burn's backends have them: on CubeCL's tensors, delayed by Fusion, differentiated by Autodiff.
 
-use crate::problem::{After, Norm, Pass, Problem};
+use crate::problem::{Norm, Pass, Problem};
 use crate::run::{Bound, empty, run};
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
 use burn::backend::autodiff::grads::Gradients;
@@ -66,13 +66,13 @@ pub trait Norms: Backend {
         Mask<Self>,
     );
 
-    /// The output by given statistics.
+    /// The output alone: of batch norm by given statistics, of other layers without any.
     #[fusion(meta = |src, _, _, _, _, _, _| src.clone())]
     fn norm_inference(
         src: FloatTensor<Self>,
         #[extension_type] residual: Maybe<Self>,
-        mean: FloatTensor<Self>,
-        variance: FloatTensor<Self>,
+        #[extension_type] mean: Maybe<Self>,
+        #[extension_type] variance: Maybe<Self>,
         #[extension_type] gamma: Maybe<Self>,
         #[extension_type] beta: Maybe<Self>,
         problem: Problem,
@@ -164,8 +164,12 @@ impl Norms for CubeBackend {
         let mut outputs = vec![(Tensor::Dst, dst.clone()), (of_mean, mean.clone())];
         outputs.extend(variance.clone().map(|tensor| (Tensor::Variance, tensor)));
         outputs.extend(mask.clone().map(|tensor| (Tensor::Mask, tensor)));
-        let inputs = inputs([(Tensor::Src, src)], residual, gamma, beta);
-        run(&problem, inputs, &outputs);
+        let optional = [
+            (Tensor::Residual, residual),
+            (Tensor::Gamma, gamma),
+            (Tensor::Beta, beta),
+        ];
+        run(&problem, inputs([(Tensor::Src, src)], optional), &outputs);
         (
             dst,
             mean,
@@ -177,19 +181,21 @@ impl Norms for CubeBackend {
     fn norm_inference(
         src: CubeTensor,
         residual: Maybe<Self>,
-        mean: CubeTensor,
-        variance: CubeTensor,
+        mean: Maybe<Self>,
+        variance: Maybe<Self>,
         gamma: Maybe<Self>,
         beta: Maybe<Self>,
         problem: Problem,
     ) -> CubeTensor {
         let dst = empty(&src, &problem.shape, src.dtype);
-        let given = [
-            (Tensor::Src, src),
+        let optional = [
+            (Tensor::Residual, residual),
             (Tensor::Mean, mean),
             (Tensor::Variance, variance),
+            (Tensor::Gamma, gamma),
+            (Tensor::Beta, beta),
         ];
-        let inputs = inputs(given, residual, gamma, beta);
+        let inputs = inputs([(Tensor::Src, src)], optional);
         run(&problem, inputs, &[(Tensor::Dst, dst.clone())]);
         dst
     }
@@ -225,16 +231,15 @@ impl Norms for CubeBackend {
             Norm::Rms => given.push((Tensor::MeanSquare, mean)),
             _ => given.push((Tensor::Mean, mean)),
         }
-        given.extend(variance.into_option().map(|t| (Tensor::Variance, t)));
         if let Mask::Some(mask) = mask {
             given.push((Tensor::Mask, mask));
         }
-        let beta = match problem.norm {
-            Norm::Batch { after: After::Relu } => beta,
-            _ => Maybe::None,
-        };
-        let inputs = inputs(given, Maybe::None, gamma, beta);
-        run(&problem, inputs, &outputs);
+        let optional = [
+            (Tensor::Variance, variance),
+            (Tensor::Gamma, gamma),
+            (Tensor::Beta, beta),
+        ];
+        run(&problem, inputs(given, optional), &outputs);
         let kept = |tensor: Option<CubeTensor>, kept: bool| tensor.filter(|_| kept).into();
         (
             diff_src,
@@ -245,17 +250,11 @@ impl Norms for CubeBackend {
     }
 }
 
+/// All that are there.
 fn inputs(
     given: impl IntoIterator<Item = Bound>,
-    residual: Maybe<CubeBackend>,
-    gamma: Maybe<CubeBackend>,
-    beta: Maybe<CubeBackend>,
+    optional: impl IntoIterator<Item = (Tensor, Maybe<CubeBackend>)>,
 ) -> Vec<Bound> {
-    let optional = [
-        (Tensor::Residual, residual),
-        (Tensor::Gamma, gamma),
-        (Tensor::Beta, beta),
-    ];
     let optional = optional
         .into_iter()
         .filter_map(|(role, tensor)| Some((role, tensor.into_option()?)));
@@ -267,6 +266,7 @@ fn inputs(
 struct Saved<B: Backend> {
     src: NodeId,
     gamma: Option<NodeId>,
+    /// Where the gradient reads it.
     beta: Option<NodeId>,
     mean: FloatTensor<B>,
     variance: Option<FloatTensor<B>>,
@@ -290,7 +290,7 @@ impl<B: Norms, const N: usize> Backward<B, N> for Step<N> {
         let diff_dst = grads.consume::<B>(&ops.node);
         let saved = ops.state;
         let has_residual = saved.problem.has_residual();
-        let has = [has_residual, saved.gamma.is_some(), saved.beta.is_some()];
+        let has = [has_residual, saved.problem.gamma, saved.problem.beta];
         let mut tensor =
             |node: NodeId| -> FloatTensor<B> { checkpointer.retrieve_node_output(node) };
         let src = tensor(saved.src);
@@ -349,13 +349,14 @@ impl<B: Norms, C: CheckpointStrategy> Norms for Autodiff<B, C> {
     fn norm_inference(
         _: FloatTensor<Self>,
         _: Maybe<Self>,
-        _: FloatTensor<Self>,
-        _: FloatTensor<Self>,
+        _: Maybe<Self>,
+        _: Maybe<Self>,
         _: Maybe<Self>,
         _: Maybe<Self>,
         _: Problem,
     ) -> FloatTensor<Self> {
-        panic!("burn-wgpu-norm: a pass by given statistics is not differentiated");
+        // Layers call it where no tensor is on an autodiff device.
+        panic!("burn-wgpu-norm: a pass that keeps nothing is not differentiated");
     }
 
     fn norm_backward(
@@ -394,7 +395,9 @@ impl<B: Norms, C: CheckpointStrategy> Call<B, C> {
             OpsKind::Tracked(mut prep) => {
                 let src = prep.checkpoint(&self.src);
                 let gamma = self.gamma.as_ref().map(|gamma| prep.checkpoint(gamma));
-                let beta = self.beta.as_ref().map(|beta| prep.checkpoint(beta));
+                let beta = self.beta.as_ref();
+                let beta = beta.filter(|_| self.problem.gradient_reads_beta());
+                let beta = beta.map(|beta| prep.checkpoint(beta));
                 let problem = self.problem.clone();
                 let (dst, mean, variance, mask) = self.run();
                 let state = Saved {

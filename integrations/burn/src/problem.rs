@@ -1,6 +1,6 @@
 //! Which layer, which way, on which tensors: all that a plan follows from.
 
-use crate::way::Way;
+use crate::way::Launch;
 use burn::tensor::DType as BurnDType;
 use wgpu_norm::export::Plan;
 use wgpu_norm::{
@@ -39,7 +39,7 @@ pub enum After {
 pub enum Pass {
     /// The output and the statistics.
     Forward,
-    /// The output, by given statistics.
+    /// The output alone: by given statistics, or of a layer whose statistics nobody needs.
     Inference,
     /// The gradients, those of gamma and beta if `params`.
     Backward { params: bool },
@@ -49,7 +49,7 @@ pub enum Pass {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Problem {
     /// Chosen when the layer is called: Burn may run it later.
-    pub way: Way,
+    pub launch: Launch,
     pub norm: Norm,
     pub pass: Pass,
     pub shape: Vec<usize>,
@@ -63,7 +63,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// The same layer on the same tensors, another way.
+    /// Another pass of the same layer on the same tensors.
     pub fn of(&self, pass: Pass) -> Self {
         Self {
             pass,
@@ -98,6 +98,16 @@ impl Problem {
             == Norm::Batch {
                 after: After::AddRelu,
             }
+    }
+
+    /// Whether the gradient reads beta: to find again what passed ReLU.
+    pub fn gradient_reads_beta(&self) -> bool {
+        self.beta && self.norm == Norm::Batch { after: After::Relu }
+    }
+
+    /// Whether a forward pass keeps the statistics of rows for the gradient.
+    fn keeps_statistics(&self) -> bool {
+        self.pass == Pass::Forward
     }
 
     /// The shape of the mask: a bit for each element, in words of 32.
@@ -166,7 +176,7 @@ impl Problem {
             Pass::Backward { .. } => {
                 let operands = BackwardOperands {
                     gamma,
-                    beta: beta && after == After::Relu,
+                    beta: self.gradient_reads_beta(),
                     mask: residual,
                 };
                 options
@@ -211,7 +221,7 @@ impl Problem {
             Pass::Forward | Pass::Inference => {
                 let operands = LayerNormForwardOperands {
                     beta: self.beta,
-                    keep_statistics: true,
+                    keep_statistics: self.keeps_statistics(),
                     ..Default::default()
                 };
                 options
@@ -233,7 +243,7 @@ impl Problem {
             Pass::Forward | Pass::Inference => {
                 let operands = RmsNormForwardOperands {
                     gamma,
-                    keep_statistics: true,
+                    keep_statistics: self.keeps_statistics(),
                     ..Default::default()
                 };
                 options

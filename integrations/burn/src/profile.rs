@@ -1,5 +1,6 @@
 //! What the library's plans know of a device, from what CubeCL says of it.
 
+use cubecl::features::Plane;
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind, UIntKind};
 use wgpu_norm::{Profile, Tuning};
 
@@ -19,10 +20,17 @@ pub fn profile(properties: &DeviceProperties) -> Profile {
     profile.max_storage_buffers = hardware.max_bindings;
     profile.max_workgroup_storage =
         u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX);
+    // CubeCL says so of no software driver.
+    let subgroups = properties.features.plane.contains(Plane::Ops)
+        && hardware.plane_size_min == hardware.plane_size_max;
+    profile.subgroup_size = match subgroups {
+        true => hardware.plane_size_max,
+        false => 0,
+    };
     profile.f64 = has(ElemType::Float(FloatKind::F64));
     profile.long_words = software && has(ElemType::UInt(UIntKind::U64));
     profile.tuning = match software {
-        true => Tuning::SOFTWARE,
+        true => Tuning::for_cpu(),
         false => Tuning::GPU,
     };
     profile

@@ -12,10 +12,29 @@ pub enum Way {
     /// wgpu-norm's WGSL, as kernels of CubeCL's: where CubeCL compiles WGSL.
     Kernels,
     /// wgpu-norm's own submission on the device's queue: where CubeCL compiles SPIR-V or MSL and
-    /// [`init`](crate::init) or [`register`](crate::register) was called.
+    /// [`init`](crate::init) or [`register`](crate::register) was called. Each pass flushes what Burn has queued, makes
+    /// bind groups and submits once.
     Submission,
     /// Burn's own operations: elsewhere, and for what wgpu-norm has no plan for.
     Burn,
+}
+
+/// The ways that wgpu-norm's plans are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Launch {
+    /// [`Way::Kernels`].
+    Kernels,
+    /// [`Way::Submission`].
+    Submission,
+}
+
+impl From<Launch> for Way {
+    fn from(launch: Launch) -> Self {
+        match launch {
+            Launch::Kernels => Self::Kernels,
+            Launch::Submission => Self::Submission,
+        }
+    }
 }
 
 /// How many passes ran each way in this process, a forward pass and its gradient as one each.
@@ -58,11 +77,11 @@ pub fn force(way: Option<Way>) {
 
 /// The way of layers on a device, if wgpu-norm has plans for them.
 pub fn way(device: &Device) -> Way {
-    choose(device).unwrap_or(Way::Burn)
+    choose(device).map_or(Way::Burn, Way::from)
 }
 
 /// The same, or why it is Burn's.
-pub(crate) fn choose(device: &Device) -> Result<Way, String> {
+pub(crate) fn choose(device: &Device) -> Result<Launch, String> {
     let Some(device) = cube_device(device) else {
         return Err("the device is none of wgpu's".to_owned());
     };
@@ -70,11 +89,11 @@ pub(crate) fn choose(device: &Device) -> Result<Way, String> {
     if forced == Way::Burn as u8 {
         return Err("Burn's own operations were asked for".to_owned());
     }
-    let registered = crate::run::context(&device).is_some();
+    let registered = crate::run::is_registered(&device);
     match device.client().name() {
-        "wgpu<wgsl>" if registered && forced == Way::Submission as u8 => Ok(Way::Submission),
-        "wgpu<wgsl>" => Ok(Way::Kernels),
-        "wgpu<spirv>" | "wgpu<msl>" if registered => Ok(Way::Submission),
+        "wgpu<wgsl>" if registered && forced == Way::Submission as u8 => Ok(Launch::Submission),
+        "wgpu<wgsl>" => Ok(Launch::Kernels),
+        "wgpu<spirv>" | "wgpu<msl>" if registered => Ok(Launch::Submission),
         name @ ("wgpu<spirv>" | "wgpu<msl>") => Err(format!(
             "on {name} burn_wgpu_norm::init has to be called before the device is used"
         )),

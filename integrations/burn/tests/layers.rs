@@ -1,6 +1,8 @@
-//! Outputs and gradients of every layer, each way, against Burn's own layers in f64 on the CPU.
+//! Outputs and gradients of every layer, each way, against Burn's own layers in f64 on the CPU, and against wgpu-norm's
+//! float64 reference, within its tolerance.
 
 mod common;
+mod exact;
 
 use burn::module::{Module, Param, RunningState};
 use burn::nn;
@@ -8,6 +10,7 @@ use burn::tensor::{Device, Distribution, FloatDType, Tensor, TensorData};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Counts, Way, counts};
 use common::{Numbers, device, in_way, within};
+use exact::Exact;
 
 /// What is compared: the output, and the gradients of src, gamma and beta.
 type Results = Vec<(&'static str, Vec<f64>)>;
@@ -60,31 +63,32 @@ impl Case {
     }
 
     /// src, tracked, and the view of it that the layer is given.
-    fn src(&self, on: &Target) -> (Tensor<4>, Tensor<4>) {
-        let [n, c, h, w] = <[usize; 4]>::try_from(self.shape.clone()).unwrap();
+    fn src<const D: usize>(&self, on: &Target) -> (Tensor<D>, Tensor<D>) {
+        let mut shape = self.shape.clone();
         match self.view {
             View::Whole => {
-                let src = self.tensor(&self.src, &self.shape, on).require_grad();
+                let src = self.tensor(&self.src, &shape, on).require_grad();
                 (src.clone(), src)
             }
             View::Slice => {
-                let plane = c * h * w;
-                let mut values = vec![9.0; plane];
-                values.extend(&self.src);
-                values.extend(vec![9.0; plane]);
-                let src: Tensor<4> = self.tensor(&values, &[n + 2, c, h, w], on).require_grad();
-                let view = src.clone().slice([1..n + 1, 0..c, 0..h, 0..w]);
+                let around = vec![9.0; shape[1..].iter().product()];
+                let values = [&around, self.src.as_slice(), &around].concat();
+                let inside = 1..shape[0] + 1;
+                shape[0] += 2;
+                let src: Tensor<D> = self.tensor(&values, &shape, on).require_grad();
+                let view = src.clone().slice([inside]);
                 (src, view)
             }
             View::Permuted => {
-                let src: Tensor<4> = self.tensor(&self.src, &[n, c, w, h], on).require_grad();
-                let view = src.clone().permute([0, 1, 3, 2]);
+                shape.swap(D - 2, D - 1);
+                let src: Tensor<D> = self.tensor(&self.src, &shape, on).require_grad();
+                let view = src.clone().swap_dims(D - 2, D - 1);
                 (src, view)
             }
         }
     }
 
-    fn results(&self, on: &Target, layer: impl Layer) -> Results {
+    fn results<const D: usize>(&self, on: &Target, layer: impl Layer<D>) -> Results {
         let param = |values: &[f32]| {
             let tensor: Tensor<1> = self.tensor(values, &[self.params], on);
             Param::from_tensor(tensor)
@@ -92,7 +96,7 @@ impl Case {
         let (gamma, beta) = (param(&self.gamma), param(&self.beta));
         let (src, view) = self.src(on);
         let dst = layer.forward(gamma.clone(), beta.clone(), view);
-        let diff_dst: Tensor<4> = self.tensor(&self.diff_dst, &self.shape, on);
+        let diff_dst: Tensor<D> = self.tensor(&self.diff_dst, &self.shape, on);
         let grads = (dst.clone() * diff_dst).sum().backward();
         let mut results = vec![("dst", floats(dst.inner()))];
         results.push(("diff_src", floats(src.grad(&grads).unwrap())));
@@ -109,21 +113,26 @@ struct Target {
 }
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
-    let data = tensor.cast(FloatDType::F32).into_data();
-    data.try_to_vec::<f32>()
-        .unwrap()
-        .into_iter()
-        .map(f64::from)
-        .collect()
+    match FloatDType::from(tensor.dtype()) {
+        FloatDType::F64 => tensor.into_data().try_to_vec().unwrap(),
+        _ => {
+            let data = tensor.cast(FloatDType::F32).into_data();
+            let values = data.try_to_vec::<f32>().unwrap();
+            values.into_iter().map(f64::from).collect()
+        }
+    }
 }
 
 /// A layer with given parameters, ours or Burn's.
-trait Layer {
-    fn forward(self, gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>) -> Tensor<4>;
+trait Layer<const D: usize> {
+    fn forward(self, gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<D>) -> Tensor<D>;
 }
 
-impl<F: FnOnce(Param<Tensor<1>>, Param<Tensor<1>>, Tensor<4>) -> Tensor<4>> Layer for F {
-    fn forward(self, gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>) -> Tensor<4> {
+impl<const D: usize, F> Layer<D> for F
+where
+    F: FnOnce(Param<Tensor<1>>, Param<Tensor<1>>, Tensor<D>) -> Tensor<D>,
+{
+    fn forward(self, gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<D>) -> Tensor<D> {
         self(gamma, beta, src)
     }
 }
@@ -131,8 +140,8 @@ impl<F: FnOnce(Param<Tensor<1>>, Param<Tensor<1>>, Tensor<4>) -> Tensor<4>> Laye
 const EPSILON: f64 = 1e-5;
 
 macro_rules! batch {
-    ($nn:ident) => {
-        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
+    ($nn:ident, $d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
             let channels = src.dims()[1];
             let config = $nn::BatchNormConfig::new(channels).with_epsilon(EPSILON);
             let mut layer = config.init(&src.device());
@@ -147,9 +156,9 @@ macro_rules! batch {
 }
 
 macro_rules! layer {
-    ($nn:ident) => {
-        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
-            let mut layer = $nn::LayerNormConfig::new(src.dims()[3]).init(&src.device());
+    ($nn:ident, $d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
+            let mut layer = $nn::LayerNormConfig::new(src.dims()[$d - 1]).init(&src.device());
             (layer.gamma, layer.beta) = (gamma, Some(beta));
             layer.forward(src)
         }
@@ -157,9 +166,9 @@ macro_rules! layer {
 }
 
 macro_rules! layer_without_bias {
-    ($nn:ident) => {
-        |gamma: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<4>| {
-            let mut layer = $nn::LayerNormConfig::new(src.dims()[3])
+    ($nn:ident, $d:expr) => {
+        |gamma: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<$d>| {
+            let mut layer = $nn::LayerNormConfig::new(src.dims()[$d - 1])
                 .with_bias(false)
                 .init(&src.device());
             layer.gamma = gamma;
@@ -169,9 +178,9 @@ macro_rules! layer_without_bias {
 }
 
 macro_rules! rms {
-    ($nn:ident) => {
-        |gamma: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<4>| {
-            let mut layer = $nn::RmsNormConfig::new(src.dims()[3]).init(&src.device());
+    ($nn:ident, $d:expr) => {
+        |gamma: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<$d>| {
+            let mut layer = $nn::RmsNormConfig::new(src.dims()[$d - 1]).init(&src.device());
             layer.gamma = gamma;
             layer.forward(src)
         }
@@ -179,8 +188,8 @@ macro_rules! rms {
 }
 
 macro_rules! group {
-    ($nn:ident, $groups:expr) => {
-        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
+    ($nn:ident, $groups:expr, $d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
             let mut layer = $nn::GroupNormConfig::new($groups, src.dims()[1]).init(&src.device());
             (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
             layer.forward(src)
@@ -188,17 +197,32 @@ macro_rules! group {
     };
 }
 
+macro_rules! instance {
+    ($nn:ident, $d:expr) => {
+        |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<$d>| {
+            let mut layer = $nn::InstanceNormConfig::new(src.dims()[1]).init(&src.device());
+            (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
+            layer.forward(src)
+        }
+    };
+}
+
 macro_rules! plain_instance {
-    ($nn:ident) => {
-        |_: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<4>| {
+    ($nn:ident, $d:expr) => {
+        |_: Param<Tensor<1>>, _: Param<Tensor<1>>, src: Tensor<$d>| {
             let config = $nn::InstanceNormConfig::new(src.dims()[1]);
             config.with_affine(false).init(&src.device()).forward(src)
         }
     };
 }
 
-/// Holds our layer to Burn's in f64, and counts that it ran the way that it was to.
-fn check(case: &Case, ours: impl Layer + Copy, burns: impl Layer + Copy) {
+/// Holds our layer to Burn's in f64 and to the reference, and counts that it ran the way that it was to.
+fn check<const D: usize>(
+    case: &Case,
+    ours: impl Layer<D> + Copy,
+    burns: impl Layer<D> + Copy,
+    reference: Option<fn(&Case) -> Exact>,
+) {
     let exact = Target {
         device: Device::flex().autodiff(),
         dtype: FloatDType::F64,
@@ -243,25 +267,32 @@ fn check(case: &Case, ours: impl Layer + Copy, burns: impl Layer + Copy) {
             );
             within(&what, got, want, case.dtype);
         }
+        if let Some(reference) = reference {
+            let what = format!("{way:?} {:?} {:?}", case.shape, case.view);
+            reference(case).check(&what, case, &got);
+        }
     }
 }
 
-fn every_view(
-    shapes: &[[usize; 4]],
-    params: impl Fn(&[usize; 4]) -> usize,
-    ours: impl Layer + Copy,
-    burns: impl Layer + Copy,
+fn every_view<const D: usize>(
+    shapes: &[[usize; D]],
+    params: impl Fn(&[usize; D]) -> usize,
+    ours: impl Layer<D> + Copy,
+    burns: impl Layer<D> + Copy,
+    reference: fn(&Case) -> Exact,
 ) {
     for shape in shapes {
         for view in [View::Whole, View::Slice, View::Permuted] {
             let case = Case::new(shape, params(shape), view, FloatDType::F32);
-            check(&case, ours, burns);
+            check(&case, ours, burns, Some(reference));
         }
     }
-    if common::has_f16() {
-        for shape in shapes {
-            let case = Case::new(shape, params(shape), View::Slice, FloatDType::F16);
-            check(&case, ours, burns);
+    for dtype in [FloatDType::F16, FloatDType::F64] {
+        if common::has(dtype) {
+            for shape in shapes {
+                let case = Case::new(shape, params(shape), View::Slice, dtype);
+                check(&case, ours, burns, Some(reference));
+            }
         }
     }
 }
@@ -276,50 +307,64 @@ const SHAPES: [[usize; 4]; 5] = [
 
 #[test]
 fn batch_norm() {
-    every_view(&SHAPES, |shape| shape[1], batch!(ours), batch!(nn));
+    let params = |shape: &[usize; 4]| shape[1];
+    every_view(
+        &SHAPES,
+        params,
+        batch!(ours, 4),
+        batch!(nn, 4),
+        exact::batch_norm,
+    );
 }
 
 #[test]
 fn batch_norm_with_relu() {
     let ours = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
-        let config = ours::BatchNormReluConfig::new(src.dims()[1]);
-        let mut layer = config.with_epsilon(EPSILON).init(&src.device());
-        (layer.norm.gamma, layer.norm.beta) = (gamma, beta);
+        let config = ours::BatchNormConfig::new(src.dims()[1]).with_epsilon(EPSILON);
+        let mut layer = config.init_relu(&src.device());
+        (layer.gamma, layer.beta) = (gamma, beta);
         layer.forward(src)
     };
     let burns = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
-        burn::tensor::activation::relu((batch!(nn))(gamma, beta, src))
+        burn::tensor::activation::relu((batch!(nn, 4))(gamma, beta, src))
     };
     // In f32 alone: what 16 bits round to 0 passes on one side and not on the other.
     for shape in SHAPES {
         let case = Case::new(&shape, shape[1], View::Permuted, FloatDType::F32);
-        check(&case, ours, burns);
+        check(&case, ours, burns, None);
     }
 }
 
 #[test]
 fn batch_norm_with_a_residual_and_relu() {
     let ours = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
-        let config = ours::BatchNormAddReluConfig::new(src.dims()[1]);
-        let mut layer = config.with_epsilon(EPSILON).init(&src.device());
-        (layer.norm.gamma, layer.norm.beta) = (gamma, beta);
+        let config = ours::BatchNormConfig::new(src.dims()[1]).with_epsilon(EPSILON);
+        let mut layer = config.init_add_relu(&src.device());
+        (layer.gamma, layer.beta) = (gamma, beta);
         layer.forward(src.clone(), src * 0.5)
     };
     let burns = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
-        let dst = (batch!(nn))(gamma, beta, src.clone());
+        let dst = (batch!(nn, 4))(gamma, beta, src.clone());
         burn::tensor::activation::relu(dst + src * 0.5)
     };
     for shape in SHAPES {
         for view in [View::Whole, View::Permuted] {
             let case = Case::new(&shape, shape[1], view, FloatDType::F32);
-            check(&case, ours, burns);
+            check(&case, ours, burns, None);
         }
     }
 }
 
 #[test]
 fn layer_norm() {
-    every_view(&SHAPES, |shape| shape[3], layer!(ours), layer!(nn));
+    let params = |shape: &[usize; 4]| shape[3];
+    every_view(
+        &SHAPES,
+        params,
+        layer!(ours, 4),
+        layer!(nn, 4),
+        exact::layer_norm,
+    );
 }
 
 #[test]
@@ -327,20 +372,30 @@ fn layer_norm_without_bias() {
     every_view(
         &SHAPES[..2],
         |shape| shape[3],
-        layer_without_bias!(ours),
-        layer_without_bias!(nn),
+        layer_without_bias!(ours, 4),
+        layer_without_bias!(nn, 4),
+        exact::layer_norm_without_bias,
     );
 }
 
 #[test]
 fn rms_norm() {
-    every_view(&SHAPES, |shape| shape[3], rms!(ours), rms!(nn));
+    let params = |shape: &[usize; 4]| shape[3];
+    every_view(&SHAPES, params, rms!(ours, 4), rms!(nn, 4), exact::rms_norm);
 }
 
 #[test]
 fn group_norm() {
     let shapes = [[4, 4, 5, 7], [8, 16, 9, 9], [3, 4, 8, 6]];
-    every_view(&shapes, |shape| shape[1], group!(ours, 2), group!(nn, 2));
+    let params = |shape: &[usize; 4]| shape[1];
+    let reference = |case: &Case| exact::group_norm(case, 2, true);
+    every_view(
+        &shapes,
+        params,
+        group!(ours, 2, 4),
+        group!(nn, 2, 4),
+        reference,
+    );
 }
 
 #[test]
@@ -348,9 +403,57 @@ fn instance_norm_without_parameters() {
     every_view(
         &SHAPES[..2],
         |shape| shape[1],
-        plain_instance!(ours),
-        plain_instance!(nn),
+        plain_instance!(ours, 4),
+        plain_instance!(nn, 4),
+        |case| exact::group_norm(case, case.shape[1], false),
     );
+}
+
+#[test]
+fn instance_norm() {
+    every_view(
+        &SHAPES[..2],
+        |shape| shape[1],
+        instance!(ours, 4),
+        instance!(nn, 4),
+        |case| exact::group_norm(case, case.shape[1], true),
+    );
+}
+
+#[test]
+fn other_ranks() {
+    macro_rules! rank {
+        ($d:literal, $shape:expr) => {{
+            let shapes: [[usize; $d]; 1] = [$shape];
+            let channels = |shape: &[usize; $d]| shape[1];
+            let last = |shape: &[usize; $d]| shape[$d - 1];
+            let groups = |case: &Case| exact::group_norm(case, 2, true);
+            let instances = |case: &Case| exact::group_norm(case, case.shape[1], true);
+            let (ours, burns) = (batch!(ours, $d), batch!(nn, $d));
+            every_view(&shapes, channels, ours, burns, exact::batch_norm);
+            let (ours, burns) = (layer!(ours, $d), layer!(nn, $d));
+            every_view(&shapes, last, ours, burns, exact::layer_norm);
+            let (ours, burns) = (rms!(ours, $d), rms!(nn, $d));
+            every_view(&shapes, last, ours, burns, exact::rms_norm);
+            let (ours, burns) = (group!(ours, 2, $d), group!(nn, 2, $d));
+            every_view(&shapes, channels, ours, burns, groups);
+            let (ours, burns) = (instance!(ours, $d), instance!(nn, $d));
+            every_view(&shapes, channels, ours, burns, instances);
+        }};
+    }
+    rank!(3, [3, 4, 10]);
+    rank!(5, [2, 4, 3, 5, 3]);
+    // Two axes leave an instance norm one element a channel, whose gradient is all rounding: groups alone.
+    let shapes = [[9, 12]];
+    let (ours, burns) = (batch!(ours, 2), batch!(nn, 2));
+    every_view(&shapes, |shape| shape[1], ours, burns, exact::batch_norm);
+    let (ours, burns) = (layer!(ours, 2), layer!(nn, 2));
+    every_view(&shapes, |shape| shape[1], ours, burns, exact::layer_norm);
+    let (ours, burns) = (rms!(ours, 2), rms!(nn, 2));
+    every_view(&shapes, |shape| shape[1], ours, burns, exact::rms_norm);
+    let (ours, burns) = (group!(ours, 2, 2), group!(nn, 2, 2));
+    let groups = |case: &Case| exact::group_norm(case, 2, true);
+    every_view(&shapes, |shape| shape[1], ours, burns, groups);
 }
 
 #[test]

@@ -25,41 +25,44 @@ fn random(device: &Device) -> Tensor<4> {
 
 /// Written by one layer and read by the other, both ways round; then both give the same output.
 macro_rules! records {
-    ($name:ident, $config:ident ( $($argument:expr),* )) => {
+    ($name:ident, $config:ident ( $($argument:expr),* ), $init:ident) => {
         #[test]
         fn $name() {
             let device = device();
             let src = random(&device);
             let train = random(&device.clone().autodiff());
-            in_way(Way::Kernels, || {
-                let training = device.clone().autodiff();
-                let burns = nn::$config::new($($argument),*).init(&training);
-                burns.forward(train.clone() * 2.0);
-                // Running statistics are in a record once they were read: `valid` reads them.
-                let want = floats(burns.valid().forward(src.clone()));
-                let bytes = burns.clone().into_record().into_bytes().unwrap();
-                let mine = ours::$config::new($($argument),*).init(&training);
-                let mine = mine.load_record(ModuleRecord::from_bytes(bytes).unwrap());
-                let got = floats(mine.valid().forward(src.clone()));
-                within("by Burn's record", &got, &want, FloatDType::F32);
+            let training = device.clone().autodiff();
+            for way in [Way::Kernels, Way::Submission] {
+                in_way(way, || {
+                    let burns = nn::$config::new($($argument),*).init(&training);
+                    burns.forward(train.clone() * 2.0);
+                    // Running statistics are in a record once they were read: `valid` reads them.
+                    let want = relu(burns.valid().forward(src.clone()));
+                    let bytes = burns.clone().into_record().into_bytes().unwrap();
+                    let mine = ours::$config::new($($argument),*).$init(&training);
+                    let mine = mine.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+                    let got = relu(mine.valid().forward(src.clone()));
+                    within("by Burn's record", &floats(got), &floats(want), FloatDType::F32);
 
-                mine.forward(train.clone() - 3.0);
-                let got = floats(mine.valid().forward(src.clone()));
-                let bytes = mine.clone().into_record().into_bytes().unwrap();
-                let burns = nn::$config::new($($argument),*).init(&training);
-                let burns = burns.load_record(ModuleRecord::from_bytes(bytes).unwrap());
-                let want = floats(burns.valid().forward(src));
-                within("by our record", &got, &want, FloatDType::F32);
-            });
+                    mine.forward(train.clone() - 3.0);
+                    let got = relu(mine.valid().forward(src.clone()));
+                    let bytes = mine.clone().into_record().into_bytes().unwrap();
+                    let burns = nn::$config::new($($argument),*).init(&training);
+                    let burns = burns.load_record(ModuleRecord::from_bytes(bytes).unwrap());
+                    let want = relu(burns.valid().forward(src.clone()));
+                    within("by our record", &floats(got), &floats(want), FloatDType::F32);
+                });
+            }
         }
     };
 }
 
-records!(batch_norm_records, BatchNormConfig(6));
-records!(layer_norm_records, LayerNormConfig(3));
-records!(rms_norm_records, RmsNormConfig(3));
-records!(group_norm_records, GroupNormConfig(2, 6));
-records!(instance_norm_records, InstanceNormConfig(6));
+records!(batch_norm_records, BatchNormConfig(6), init);
+records!(batch_norm_with_relu_records, BatchNormConfig(6), init_relu);
+records!(layer_norm_records, LayerNormConfig(3), init);
+records!(rms_norm_records, RmsNormConfig(3), init);
+records!(group_norm_records, GroupNormConfig(2, 6), init);
+records!(instance_norm_records, InstanceNormConfig(6), init);
 
 #[test]
 fn running_statistics_are_burns() {
@@ -89,19 +92,21 @@ fn what_follows_batch_norm_by_running_statistics() {
     let device = device();
     let training = device.clone().autodiff();
     let norm = ours::BatchNormConfig::new(6).init(&training);
-    in_way(Way::Kernels, || {
-        norm.forward(random(&training));
-        let (src, residual) = (random(&device), random(&device));
-        let burns = nn::BatchNorm::from(norm.valid());
-        let with_relu = ours::BatchNormRelu::from(norm.valid());
-        let want = relu(burns.forward(src.clone()));
-        let got = with_relu.forward(src.clone());
-        within("relu", &floats(got), &floats(want), FloatDType::F32);
-        let with_both = ours::BatchNormAddRelu::from(norm.valid());
-        let want = relu(burns.forward(src.clone()) + residual.clone());
-        let got = with_both.forward(src, residual);
-        within("residual", &floats(got), &floats(want), FloatDType::F32);
-    });
+    for way in [Way::Kernels, Way::Submission] {
+        in_way(way, || {
+            norm.forward(random(&training));
+            let (src, residual) = (random(&device), random(&device));
+            let burns = nn::BatchNorm::from(norm.valid());
+            let with_relu = ours::BatchNormRelu::from(norm.valid());
+            let want = relu(burns.forward(src.clone()));
+            let got = with_relu.forward(src.clone());
+            within("relu", &floats(got), &floats(want), FloatDType::F32);
+            let with_both = ours::BatchNormAddRelu::from(norm.valid());
+            let want = relu(burns.forward(src.clone()) + residual.clone());
+            let got = with_both.forward(src, residual);
+            within("residual", &floats(got), &floats(want), FloatDType::F32);
+        });
+    }
 }
 
 #[test]

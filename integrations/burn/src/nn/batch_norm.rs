@@ -1,4 +1,5 @@
-use crate::forward::Layer;
+use super::{printed_as, same_fields};
+use crate::forward::{Layer, Statistics};
 use crate::problem::{After, Norm};
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
@@ -19,6 +20,15 @@ pub struct BatchNormConfig {
     pub momentum: f64,
 }
 
+same_fields!(
+    BatchNormConfig,
+    nn::BatchNormConfig {
+        num_features,
+        epsilon,
+        momentum
+    }
+);
+
 impl BatchNormConfig {
     /// A layer on a device.
     ///
@@ -26,11 +36,7 @@ impl BatchNormConfig {
     ///
     /// As [`burn::nn::BatchNormConfig::init`].
     pub fn init(&self, device: &Device) -> BatchNorm {
-        nn::BatchNormConfig::new(self.num_features)
-            .with_epsilon(self.epsilon)
-            .with_momentum(self.momentum)
-            .init(device)
-            .into()
+        nn::BatchNormConfig::from(self.clone()).init(device).into()
     }
 }
 
@@ -39,6 +45,7 @@ impl BatchNormConfig {
 /// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the batch's statistics in training, which then go into the
 /// running ones, else by these. Where the parameters have 16 bits the statistics of a batch are kept in f32.
 #[derive(Module, Debug)]
+#[module(custom_display)]
 pub struct BatchNorm {
     /// Scale of each channel.
     pub gamma: Param<Tensor<1>>,
@@ -56,40 +63,27 @@ pub struct BatchNorm {
     pub epsilon: f64,
 }
 
-impl From<nn::BatchNorm> for BatchNorm {
-    fn from(layer: nn::BatchNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            training: layer.training,
-            running_mean: layer.running_mean,
-            running_var: layer.running_var,
-            momentum: layer.momentum,
-            epsilon: layer.epsilon,
-        }
+same_fields!(
+    BatchNorm,
+    nn::BatchNorm {
+        gamma,
+        beta,
+        training,
+        running_mean,
+        running_var,
+        momentum,
+        epsilon
     }
-}
-
-impl From<BatchNorm> for nn::BatchNorm {
-    fn from(layer: BatchNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            training: layer.training,
-            running_mean: layer.running_mean,
-            running_var: layer.running_var,
-            momentum: layer.momentum,
-            epsilon: layer.epsilon,
-        }
-    }
-}
+);
+printed_as!(BatchNorm, nn::BatchNorm);
 
 impl BatchNorm {
     /// The layer's output, of the input's shape.
     ///
     /// # Panics
     ///
-    /// If the input has fewer than two axes, or the second is not of `num_features`.
+    /// If the input has fewer than two axes, or the second is not of `num_features`; if gamma and beta differ in type, which
+    /// Burn's operations say.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         self.followed_by(input, After::Nothing, None)
     }
@@ -112,16 +106,16 @@ impl BatchNorm {
         let trains = input.device().is_autodiff() && self.training.is_enabled();
         let dst = match trains {
             true => layer.forward(&input, residual.as_ref()).map(|output| {
-                if let Some((mean, variance)) = output.statistics {
-                    self.update(mean, variance);
+                if let Some(statistics) = output.statistics {
+                    self.update(statistics);
                 }
                 output.dst
             }),
             false => {
                 let device = input.device();
-                let mean = self.running_mean.value().to_device(&device);
-                let variance = self.running_var.value().to_device(&device);
-                layer.infer(&input, residual.as_ref(), mean, variance)
+                let running = [&self.running_mean, &self.running_var];
+                let statistics = running.map(|running| running.value().to_device(&device));
+                layer.infer(&input, residual.as_ref(), &statistics)
             }
         };
         dst.unwrap_or_else(|| {
@@ -137,8 +131,9 @@ impl BatchNorm {
     }
 
     /// Takes a batch's statistics into the running ones.
-    fn update(&self, mean: Tensor<1>, variance: Tensor<1>) {
-        for (running, batch) in [(&self.running_mean, mean), (&self.running_var, variance)] {
+    fn update(&self, statistics: Statistics) {
+        let running = [&self.running_mean, &self.running_var];
+        for (running, batch) in running.into_iter().zip(statistics) {
             let old = running.value_sync().to_device(&batch.device());
             let batch = batch.detach().cast(old.dtype());
             let new = old

@@ -1,3 +1,4 @@
+use super::{printed_as, same_fields};
 use crate::forward::Layer;
 use crate::problem::Norm;
 use burn::config::Config;
@@ -20,6 +21,16 @@ pub struct GroupNormConfig {
     pub affine: bool,
 }
 
+same_fields!(
+    GroupNormConfig,
+    nn::GroupNormConfig {
+        num_groups,
+        num_channels,
+        epsilon,
+        affine
+    }
+);
+
 impl GroupNormConfig {
     /// A layer on a device.
     ///
@@ -27,11 +38,7 @@ impl GroupNormConfig {
     ///
     /// As [`burn::nn::GroupNormConfig::init`].
     pub fn init(&self, device: &Device) -> GroupNorm {
-        nn::GroupNormConfig::new(self.num_groups, self.num_channels)
-            .with_epsilon(self.epsilon)
-            .with_affine(self.affine)
-            .init(device)
-            .into()
+        nn::GroupNormConfig::from(self.clone()).init(device).into()
     }
 }
 
@@ -39,6 +46,7 @@ impl GroupNormConfig {
 ///
 /// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the statistics of each group of channels of a sample.
 #[derive(Module, Debug)]
+#[module(custom_display)]
 pub struct GroupNorm {
     /// Scale of each channel.
     pub gamma: Option<Param<Tensor<1>>>,
@@ -50,55 +58,53 @@ pub struct GroupNorm {
     pub num_channels: usize,
     /// Added to the variance.
     pub epsilon: f64,
-    /// Whether the layer has gamma and beta.
+    /// Whether the layer takes gamma and beta.
     pub affine: bool,
 }
 
-impl From<nn::GroupNorm> for GroupNorm {
-    fn from(layer: nn::GroupNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            num_groups: layer.num_groups,
-            num_channels: layer.num_channels,
-            epsilon: layer.epsilon,
-            affine: layer.affine,
-        }
+same_fields!(
+    GroupNorm,
+    nn::GroupNorm {
+        gamma,
+        beta,
+        num_groups,
+        num_channels,
+        epsilon,
+        affine
     }
-}
-
-impl From<GroupNorm> for nn::GroupNorm {
-    fn from(layer: GroupNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            num_groups: layer.num_groups,
-            num_channels: layer.num_channels,
-            epsilon: layer.epsilon,
-            affine: layer.affine,
-        }
-    }
-}
+);
+printed_as!(GroupNorm, nn::GroupNorm);
 
 impl GroupNorm {
     /// The layer's output, of the input's shape.
     ///
     /// # Panics
     ///
-    /// If the input has fewer than two axes, or the second is not of `num_channels`.
+    /// If the input has fewer than two axes, or the second is not of `num_channels`; if the layer is affine and lacks gamma or
+    /// beta, or these differ in type, which Burn's operations say.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         assert_shape!(input, [_, self.num_channels, ..]);
-        let layer = Layer {
-            norm: Norm::Group {
-                groups: self.num_groups,
-            },
-            gamma: self.gamma.as_ref().map(Param::val),
-            beta: self.beta.as_ref().map(Param::val),
-            epsilon: self.epsilon,
-        };
-        match layer.forward(&input, None) {
+        let output = self.layer().and_then(|layer| layer.forward(&input, None));
+        match output {
             Some(output) => output.dst,
             None => nn::GroupNorm::from(self.clone()).forward(input),
         }
+    }
+
+    /// With gamma and beta if the layer is affine, else without; `None` where it is and lacks one.
+    fn layer(&self) -> Option<Layer> {
+        let val = |param: &Option<Param<Tensor<1>>>| param.as_ref().map(Param::val);
+        let (gamma, beta) = match self.affine {
+            true => (Some(val(&self.gamma)?), Some(val(&self.beta)?)),
+            false => (None, None),
+        };
+        Some(Layer {
+            norm: Norm::Group {
+                groups: self.num_groups,
+            },
+            gamma,
+            beta,
+            epsilon: self.epsilon,
+        })
     }
 }

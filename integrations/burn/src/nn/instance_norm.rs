@@ -1,9 +1,8 @@
-use crate::forward::Layer;
-use crate::problem::Norm;
+use super::{GroupNorm, printed_as, same_fields};
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
-use burn::tensor::{Device, Tensor, assert_shape};
+use burn::tensor::{Device, Tensor};
 
 /// What [`burn::nn::InstanceNormConfig`] is, for [`InstanceNorm`].
 #[derive(Config, Debug)]
@@ -18,12 +17,19 @@ pub struct InstanceNormConfig {
     pub affine: bool,
 }
 
+same_fields!(
+    InstanceNormConfig,
+    nn::InstanceNormConfig {
+        num_channels,
+        epsilon,
+        affine
+    }
+);
+
 impl InstanceNormConfig {
     /// A layer on a device.
     pub fn init(&self, device: &Device) -> InstanceNorm {
-        nn::InstanceNormConfig::new(self.num_channels)
-            .with_epsilon(self.epsilon)
-            .with_affine(self.affine)
+        nn::InstanceNormConfig::from(self.clone())
             .init(device)
             .into()
     }
@@ -33,6 +39,7 @@ impl InstanceNormConfig {
 ///
 /// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the statistics of each channel of a sample.
 #[derive(Module, Debug)]
+#[module(custom_display)]
 pub struct InstanceNorm {
     /// Scale of each channel.
     pub gamma: Option<Param<Tensor<1>>>,
@@ -42,53 +49,38 @@ pub struct InstanceNorm {
     pub num_channels: usize,
     /// Added to the variance.
     pub epsilon: f64,
-    /// Whether the layer has gamma and beta.
+    /// Whether the layer takes gamma and beta.
     pub affine: bool,
 }
 
-impl From<nn::InstanceNorm> for InstanceNorm {
-    fn from(layer: nn::InstanceNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            num_channels: layer.num_channels,
-            epsilon: layer.epsilon,
-            affine: layer.affine,
-        }
+same_fields!(
+    InstanceNorm,
+    nn::InstanceNorm {
+        gamma,
+        beta,
+        num_channels,
+        epsilon,
+        affine
     }
-}
-
-impl From<InstanceNorm> for nn::InstanceNorm {
-    fn from(layer: InstanceNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            beta: layer.beta,
-            num_channels: layer.num_channels,
-            epsilon: layer.epsilon,
-            affine: layer.affine,
-        }
-    }
-}
+);
+printed_as!(InstanceNorm, nn::InstanceNorm);
 
 impl InstanceNorm {
     /// The layer's output, of the input's shape.
     ///
     /// # Panics
     ///
-    /// If the input has fewer than two axes, or the second is not of `num_channels`.
+    /// As [`GroupNorm::forward`].
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        assert_shape!(input, [_, self.num_channels, ..]);
-        let layer = Layer {
-            norm: Norm::Group {
-                groups: self.num_channels,
-            },
-            gamma: self.gamma.as_ref().map(Param::val),
-            beta: self.beta.as_ref().map(Param::val),
+        // Group norm with a group for each channel, as in Burn.
+        let layer = GroupNorm {
+            gamma: self.gamma.clone(),
+            beta: self.beta.clone(),
+            num_groups: self.num_channels,
+            num_channels: self.num_channels,
             epsilon: self.epsilon,
+            affine: self.affine,
         };
-        match layer.forward(&input, None) {
-            Some(output) => output.dst,
-            None => nn::InstanceNorm::from(self.clone()).forward(input),
-        }
+        layer.forward(input)
     }
 }

@@ -1,3 +1,4 @@
+use super::{printed_as, same_fields};
 use crate::forward::Layer;
 use crate::problem::Norm;
 use burn::config::Config;
@@ -18,12 +19,19 @@ pub struct LayerNormConfig {
     pub bias: bool,
 }
 
+same_fields!(
+    LayerNormConfig,
+    nn::LayerNormConfig {
+        d_model,
+        epsilon,
+        bias
+    }
+);
+
 impl LayerNormConfig {
     /// A layer on a device.
     pub fn init(&self, device: &Device) -> LayerNorm {
-        let layer = nn::LayerNormConfig::new(self.d_model)
-            .with_bias(self.bias)
-            .init(device);
+        let layer = nn::LayerNormConfig::from(self.clone()).init(device);
         LayerNorm {
             gamma: layer.gamma,
             beta: layer.beta,
@@ -36,6 +44,7 @@ impl LayerNormConfig {
 ///
 /// dst = gamma · (src − mean) / √(variance + epsilon) + beta.
 #[derive(Module, Debug)]
+#[module(custom_display)]
 pub struct LayerNorm {
     /// Scale.
     pub gamma: Param<Tensor<1>>,
@@ -44,12 +53,27 @@ pub struct LayerNorm {
     epsilon: f64,
 }
 
+impl From<LayerNorm> for nn::LayerNorm {
+    fn from(layer: LayerNorm) -> Self {
+        // Burn's keeps its epsilon to itself, so that it comes from a config.
+        let config = nn::LayerNormConfig::new(layer.gamma.lazy_shape().num_elements())
+            .with_epsilon(layer.epsilon)
+            .with_bias(false);
+        let mut burns = config.init(&layer.gamma.lazy_device());
+        burns.gamma = layer.gamma;
+        burns.beta = layer.beta;
+        burns
+    }
+}
+
+printed_as!(LayerNorm, nn::LayerNorm);
+
 impl LayerNorm {
     /// The layer's output, of the input's shape.
     ///
     /// # Panics
     ///
-    /// If the input's last axis is not of `d_model`.
+    /// If the input's last axis is not of `d_model`; if gamma and beta differ in type, which Burn's operations say.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
@@ -61,16 +85,7 @@ impl LayerNorm {
         };
         match layer.forward(&input, None) {
             Some(output) => output.dst,
-            None => self.burns(d_model, &input.device()).forward(input),
+            None => nn::LayerNorm::from(self.clone()).forward(input),
         }
-    }
-
-    /// Burn's layer with these parameters. It keeps its epsilon to itself, so that it comes from a config.
-    fn burns(&self, d_model: usize, device: &Device) -> nn::LayerNorm {
-        let config = nn::LayerNormConfig::new(d_model).with_epsilon(self.epsilon);
-        let mut layer = config.init(device);
-        layer.gamma = self.gamma.clone();
-        layer.beta = self.beta.clone();
-        layer
     }
 }

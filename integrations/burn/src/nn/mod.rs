@@ -1,17 +1,58 @@
-//! Burn's normalization layers, with its configs, fields, defaults and records.
+//! Burn's normalization layers, with its configs, fields, defaults, records and printed form.
+//!
+//! Layers and configs turn into Burn's and back by `From`. Two ways are missing: Burn's `LayerNorm` does not show its
+//! epsilon, so that neither it nor a [`Normalization`] turns into ours; and Burn's `NormalizationConfig` may get variants
+//! that ours has not.
 
 mod batch_norm;
-mod batch_norm_add_relu;
-mod batch_norm_relu;
+mod batch_norm_fused;
 mod group_norm;
 mod instance_norm;
 mod layer_norm;
+mod normalization;
 mod rms_norm;
 
 pub use batch_norm::{BatchNorm, BatchNormConfig};
-pub use batch_norm_add_relu::{BatchNormAddRelu, BatchNormAddReluConfig};
-pub use batch_norm_relu::{BatchNormRelu, BatchNormReluConfig};
+pub use batch_norm_fused::{BatchNormAddRelu, BatchNormRelu};
 pub use group_norm::{GroupNorm, GroupNormConfig};
 pub use instance_norm::{InstanceNorm, InstanceNormConfig};
 pub use layer_norm::{LayerNorm, LayerNormConfig};
+pub use normalization::{Normalization, NormalizationConfig};
 pub use rms_norm::{RmsNorm, RmsNormConfig};
+
+/// Conversions both ways between types of the same fields.
+macro_rules! same_fields {
+    ($ours:ty, $other:ty { $($field:ident),* }) => {
+        impl From<$other> for $ours {
+            fn from(other: $other) -> Self {
+                Self { $($field: other.$field),* }
+            }
+        }
+
+        impl From<$ours> for $other {
+            fn from(ours: $ours) -> Self {
+                Self { $($field: ours.$field),* }
+            }
+        }
+    };
+}
+use same_fields;
+
+/// A layer prints as the one that it turns into.
+macro_rules! printed_as {
+    ($layer:ty, $other:ty) => {
+        impl burn::module::ModuleDisplay for $layer {
+            fn custom_settings(&self) -> Option<burn::module::DisplaySettings> {
+                <$other>::from(self.clone()).custom_settings()
+            }
+
+            fn custom_content(
+                &self,
+                content: burn::module::Content,
+            ) -> Option<burn::module::Content> {
+                <$other>::from(self.clone()).custom_content(content)
+            }
+        }
+    };
+}
+use printed_as;

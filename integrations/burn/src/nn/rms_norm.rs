@@ -1,3 +1,4 @@
+use super::{printed_as, same_fields};
 use crate::forward::Layer;
 use crate::problem::Norm;
 use burn::config::Config;
@@ -15,6 +16,8 @@ pub struct RmsNormConfig {
     pub epsilon: f64,
 }
 
+same_fields!(RmsNormConfig, nn::RmsNormConfig { d_model, epsilon });
+
 impl RmsNormConfig {
     /// A layer on a device.
     ///
@@ -22,10 +25,7 @@ impl RmsNormConfig {
     ///
     /// As [`burn::nn::RmsNormConfig::init`].
     pub fn init(&self, device: &Device) -> RmsNorm {
-        nn::RmsNormConfig::new(self.d_model)
-            .with_epsilon(self.epsilon)
-            .init(device)
-            .into()
+        nn::RmsNormConfig::from(self.clone()).init(device).into()
     }
 }
 
@@ -33,6 +33,7 @@ impl RmsNormConfig {
 ///
 /// dst = gamma · src / √(mean of src² + epsilon).
 #[derive(Module, Debug)]
+#[module(custom_display)]
 pub struct RmsNorm {
     /// Scale.
     pub gamma: Param<Tensor<1>>,
@@ -40,23 +41,8 @@ pub struct RmsNorm {
     pub epsilon: f64,
 }
 
-impl From<nn::RmsNorm> for RmsNorm {
-    fn from(layer: nn::RmsNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            epsilon: layer.epsilon,
-        }
-    }
-}
-
-impl From<RmsNorm> for nn::RmsNorm {
-    fn from(layer: RmsNorm) -> Self {
-        Self {
-            gamma: layer.gamma,
-            epsilon: layer.epsilon,
-        }
-    }
-}
+same_fields!(RmsNorm, nn::RmsNorm { gamma, epsilon });
+printed_as!(RmsNorm, nn::RmsNorm);
 
 impl RmsNorm {
     /// The layer's output, of the input's shape.

@@ -1,7 +1,8 @@
 //! wgpu-norm's WGSL as kernels of CubeCL's, which does all else: batching, streams, memory.
 
-use super::{Memory, Prepared};
+use super::{Memory, Prepared, missing};
 use cubecl::client::Client;
+use cubecl::ir::attributes::BufferIOAttr;
 use cubecl::prelude::*;
 use cubecl::server::{Handle, KernelArguments, MetadataBindingInfo};
 use cubecl::{CubeKernel, PrecompiledSource};
@@ -14,10 +15,15 @@ pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(
     for dispatch in prepared.dispatches(rooms.collect())?.iter() {
         let mut arguments = KernelArguments::new();
         for binding in &dispatch.bindings {
-            let Some((_, handle)) = handles.iter().find(|(role, _)| *role == binding.tensor) else {
-                continue;
+            let handle = handles.iter().find(|(role, _)| *role == binding.tensor);
+            let (_, handle) = handle.ok_or_else(|| missing(binding.tensor))?;
+            let part = part(handle, binding.offset, binding.size).binding();
+            // A launch that fails spoils what it was to write, and leaves the rest alone.
+            let io = match binding.written {
+                true => BufferIOAttr::ReadWrite,
+                false => BufferIOAttr::ReadOnly,
             };
-            arguments = arguments.with_buffer(part(handle, binding.offset, binding.size).binding());
+            arguments = arguments.with_buffer_io(part, io);
         }
         let words = dispatch.uniforms.chunks_exact(8).map(|word| {
             let mut bytes = [0; 8];

@@ -5,16 +5,16 @@ mod plans;
 mod submission;
 
 pub use plans::{Prepared, prepare};
-pub use submission::{context, register};
+pub use submission::{RegisterError, is_registered, register};
 
 use crate::problem::Problem;
-use crate::way::{Way, count};
-use burn::backend::Scalar;
-use burn::backend::ops::FloatTensorOps;
-use burn::backend::wgpu::{CubeBackend, CubeTensor, into_contiguous};
+use crate::way::{Launch, count};
+use burn::backend::wgpu::{CubeTensor, into_contiguous};
 use burn::tensor::{DType, Shape};
 use cubecl::client::Client;
 use cubecl::server::Handle;
+use submission::context;
+use wgpu_norm::Error;
 use wgpu_norm::export::Tensor;
 
 /// A tensor of a plan, and what it is in.
@@ -27,47 +27,60 @@ type Memory = (Tensor, Handle);
 ///
 /// # Panics
 ///
-/// Where it cannot, which was found out before the operation was chosen.
+/// An operation of Burn's has no other way to report that it failed. A layer asks for the plan before it chooses an
+/// operation, so that a problem without one does not come here. What is left: with [`Launch::Submission`] an input that
+/// carries the failure of an earlier operation, or a device that has no memory left or is lost.
 pub fn run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) {
-    let Some((_, first)) = inputs.first() else {
-        return;
-    };
+    if let Err(error) = try_run(problem, inputs, outputs) {
+        panic!("burn-wgpu-norm: {problem:?}: {error}");
+    }
+    count(problem.launch.into());
+}
+
+fn try_run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) -> Result<(), Error> {
+    let (_, first) = inputs.first().ok_or_else(|| missing(Tensor::Src))?;
     let (client, device) = (first.client.clone(), first.device.clone());
-    let prepared = prepare(&device, problem)
-        .unwrap_or_else(|error| panic!("burn-wgpu-norm: {problem:?}: {error}"));
-    let alignment = client.properties().memory.alignment;
+    let prepared = prepare(&device, problem)?;
     let inputs = inputs
         .into_iter()
-        .map(|(role, tensor)| (role, aligned(into_contiguous(tensor), alignment)));
+        .map(|(role, tensor)| (role, into_contiguous(tensor)));
     let all = inputs.chain(outputs.iter().cloned());
     let mut handles: Vec<Memory> = all.map(|(role, tensor)| (role, tensor.handle)).collect();
+    let alignment = client.properties().memory.alignment;
+    for (role, handle) in &handles {
+        check_alignment(*role, handle, alignment)?;
+    }
     let tensors = prepared.plan.tensors();
     let workspace = tensors.iter().find(|t| t.tensor == Tensor::Workspace);
     if let Some(workspace) = workspace {
         let workspace = room(&client, workspace.bytes as usize);
         handles.push((Tensor::Workspace, workspace));
     }
-    let ran = match problem.way {
-        Way::Submission => submission::run(&client, &device, &prepared, handles),
-        Way::Kernels | Way::Burn => kernels::run(&client, &prepared, &handles),
-    };
-    if let Err(error) = ran {
-        panic!("burn-wgpu-norm: {problem:?}: {error}");
+    match problem.launch {
+        Launch::Kernels => kernels::run(&client, &prepared, &handles),
+        Launch::Submission => submission::run(&client, &device, &prepared, handles),
     }
-    count(problem.way);
 }
 
-/// A tensor whose bytes begin where a binding may: a slice may begin anywhere.
-fn aligned(tensor: CubeTensor, alignment: u64) -> CubeTensor {
-    let start = tensor.handle.offset_start.unwrap_or(0);
-    if start.is_multiple_of(alignment.max(32)) {
-        return tensor;
+/// An error if a tensor's bytes begin where no binding may. Burn's slices begin where one may, or are copies.
+fn check_alignment(role: Tensor, handle: &Handle, alignment: u64) -> Result<(), Error> {
+    let offset = handle.offset_start.unwrap_or(0);
+    match offset.is_multiple_of(alignment) {
+        true => Ok(()),
+        false => Err(Error::BufferAlignment {
+            tensor: role.name(),
+            offset,
+            alignment,
+        }),
     }
-    // With a second owner the product is written elsewhere. It is exact: of NaN and zeros, too.
-    let kept = tensor.clone();
-    let copy = CubeBackend::float_mul_scalar(tensor, Scalar::Float(1.0));
-    drop(kept);
-    copy
+}
+
+/// A tensor that a plan binds was not given.
+fn missing(tensor: Tensor) -> Error {
+    Error::BufferPresence {
+        tensor: tensor.name(),
+        expected: true,
+    }
 }
 
 /// A new tensor, with room for whole vec4s.

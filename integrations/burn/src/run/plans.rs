@@ -2,6 +2,7 @@
 
 use crate::problem::Problem;
 use crate::profile::profile;
+use crate::way::Launch;
 use burn::backend::CubeDevice;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,9 +56,9 @@ pub fn prepare(device: &CubeDevice, problem: &Problem) -> Result<Arc<Prepared>, 
     if known.len() >= MOST {
         known.clear();
     }
-    let profile = match super::context(device) {
-        Some(gpu) => gpu.profile().clone(),
-        None => profile(device.client().properties()),
+    let profile = match problem.launch {
+        Launch::Kernels => profile(device.client().properties()),
+        Launch::Submission => super::context(device)?.profile().clone(),
     };
     let prepared = problem.plan(&profile).map(|plan| {
         Arc::new(Prepared {

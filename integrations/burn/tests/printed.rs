@@ -1,0 +1,64 @@
+//! Layers print as Burn's; configs and layers turn into Burn's.
+
+use burn::nn::{self, norm};
+use burn::tensor::{Device, Tensor};
+use burn_wgpu_norm::nn as ours;
+
+#[test]
+fn layers_print_as_burns() {
+    let device = Device::flex();
+    macro_rules! check {
+        ($config:ident ( $($argument:expr),* )) => {
+            let mine = ours::$config::new($($argument),*).init(&device);
+            let burns = nn::$config::new($($argument),*).init(&device);
+            assert_eq!(mine.to_string(), burns.to_string());
+            assert!(mine.to_string().contains("epsilon"), "{mine}");
+        };
+    }
+    check!(BatchNormConfig(6));
+    check!(LayerNormConfig(3));
+    check!(RmsNormConfig(3));
+    check!(GroupNormConfig(2, 6));
+    check!(InstanceNormConfig(6));
+    let mine = ours::BatchNormConfig::new(6).init_relu(&device);
+    let burns = nn::BatchNormConfig::new(6).init(&device);
+    let text = mine.to_string();
+    assert_eq!(
+        text.replacen("BatchNormRelu", "BatchNorm", 1),
+        burns.to_string()
+    );
+}
+
+#[test]
+fn a_normalization_turns_into_burns() {
+    let device = Device::flex();
+    let configs = [
+        ours::NormalizationConfig::Identity,
+        ours::BatchNormConfig::new(1).into(),
+        ours::GroupNormConfig::new(2, 2).into(),
+        ours::InstanceNormConfig::new(1).into(),
+        ours::LayerNormConfig::new(1).with_epsilon(0.5).into(),
+        ours::RmsNormConfig::new(1).into(),
+    ];
+    for config in configs {
+        let config = config.with_num_features(4);
+        let burns = norm::NormalizationConfig::from(config.clone());
+        assert_eq!(config.num_features(), burns.num_features());
+        let mine = config.init(&device);
+        assert_eq!(mine.num_features(), config.num_features());
+        // An identity and layers whose channels and last axis are alike.
+        let src = Tensor::<3>::from_floats(
+            [[
+                [0.5, 2.0, -1.0, 3.0],
+                [1.0, -4.0, 0.0, 2.5],
+                [3.0, 1.0, 1.5, 0.0],
+                [7.0, -2.0, 1.0, 0.5],
+            ]],
+            &device,
+        );
+        let want = burns.init(&device).forward(src.clone()).into_data();
+        let turned = norm::Normalization::from(mine.clone());
+        assert_eq!(mine.forward(src.clone()).into_data(), want, "{config}");
+        assert_eq!(turned.forward(src).into_data(), want, "{config}");
+    }
+}
