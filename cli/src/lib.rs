@@ -33,7 +33,9 @@ use clap::Parser;
 use failure::Failure;
 use job::Machine;
 use ranks::Group;
+use std::ffi::OsString;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use text::visible;
 
@@ -99,6 +101,25 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),
         Command::Verify(command) => verify::run(command, &cli.gpu),
+    }
+}
+
+/// Keeps an error that is none off stderr: on Linux, Mesa's Vulkan layer for choosing devices asks for the desktop, if
+/// only to know its GPU, and libwayland prints an error where the variable that leads there is not set.
+///
+/// # Safety
+///
+/// It writes the environment: no other thread may read or write it meanwhile. So it belongs at the very beginning of a
+/// program's `main`, before which Rust's runtime starts no thread, nor do the C libraries that are loaded then (the C
+/// library itself, MPI; drivers are loaded later).
+pub unsafe fn quiet_wayland() {
+    const VARIABLE: &str = "XDG_RUNTIME_DIR";
+    let leads = |folder: OsString| Path::new(&folder).is_absolute();
+    if cfg!(target_os = "linux") && !std::env::var_os(VARIABLE).is_some_and(leads) {
+        // No desktop can be found either way: this is no folder.
+        //
+        // SAFETY: as the caller promises.
+        unsafe { std::env::set_var(VARIABLE, "/dev/null") };
     }
 }
 

@@ -55,15 +55,12 @@ impl Group {
             Ok(_) => String::new(),
             Err(failure) => failure.to_string(),
         };
-        for (rank, said) in self.texts(&said)?.into_iter().enumerate() {
-            if !said.is_empty() && rank != self.rank {
-                return Err(Failure::Rank {
-                    rank,
-                    failure: said,
-                });
-            }
+        let all = self.texts(&said)?.into_iter().enumerate();
+        let done = done?;
+        match all.into_iter().find(|(_, said)| !said.is_empty()) {
+            Some((rank, failure)) => Err(Failure::Rank { rank, failure }),
+            None => Ok(done),
         }
-        done
     }
 
     /// Every rank's text.
@@ -169,6 +166,6 @@ mod tests {
         let group = Group::new(Alone { rank: 1, ranks: 3 });
         assert_eq!(group.all(Ok(7)).unwrap(), 7);
         let failed = group.all::<()>(Err(Failure::RankOne)).unwrap_err();
-        assert!(matches!(failed, Failure::Rank { rank: 0, .. }));
+        assert!(matches!(failed, Failure::RankOne));
     }
 }

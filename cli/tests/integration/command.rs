@@ -17,6 +17,7 @@ mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
+mod ranks;
 mod rms_norm;
 mod rows_forward;
 mod streamed;

@@ -1,6 +1,6 @@
 //! A communicator of this crate's own, whose errors come back and whose waits end.
 //!
-//! All `unsafe` of this crate is here. The crate `mpi` calls collectives without looking at what they return, and waits
+//! All `unsafe` of this crate's library is here. The crate `mpi` calls collectives without looking at what they return, and waits
 //! without end; so three of MPI's functions are called as they are: `MPI_Comm_idup`, `MPI_Iallgather` and `MPI_Test`, beside
 //! `MPI_Comm_set_errhandler`, `MPI_Abort` and `MPI_Error_string`. What each needs stands where it is called.
 
@@ -97,6 +97,10 @@ impl Communicator {
     ///
     /// [`Error::Mpi`]; [`Error::TooLarge`] from 2 GiB on. Where a rank does not come in time, the job ends.
     pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+        if bytes.is_empty() {
+            // Ranks wait for each other all the same.
+            return self.all_gather(&[0]).map(|_| vec![]);
+        }
         let limit = c_int::MAX as usize / self.ranks.max(1);
         let count = match c_int::try_from(bytes.len()) {
             Ok(count) if bytes.len() <= limit => count,
@@ -209,9 +213,8 @@ impl Waiting {
             let mut done: c_int = 0;
             // SAFETY: the request is one that a collective has set, and not freed yet; `done` is alive; the status is a
             // constant of MPI's that stands for none.
-            let code = unsafe {
-                ffi::MPI_Test(&mut pending.request, &mut done, ffi::RSMPI_STATUS_IGNORE)
-            };
+            let code =
+                unsafe { ffi::MPI_Test(&mut pending.request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
             if let Err(error) = check(self.function, code) {
                 // It is not known whether MPI still writes there.
                 Box::leak(pending);

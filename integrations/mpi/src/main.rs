@@ -10,6 +10,8 @@ use wgpu_norm_mpi::{Communicator, Options};
 const TIMEOUT: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
+    // SAFETY: it is the first thing that `main` does.
+    unsafe { wgpu_norm_cli::quiet_wayland() };
     let Some(universe) = mpi::initialize() else {
         return failed("MPI runs already");
     };

@@ -1,0 +1,314 @@
+//! `wgpu-norm-mpi` under `mpirun`: the file is that of one process but for rounding.
+
+use crate::runner::{Ended, Expected, finish, mpirun};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+use std::collections::HashMap;
+use std::path::Path;
+use wgpu_norm::verify::Random;
+
+type Case = fn() -> Result<(), String>;
+
+/// Names and shapes of tensors.
+type Shapes<'a> = [(&'a str, &'a [usize])];
+
+/// Cases by name.
+pub const CASES: &[(&str, Case)] = &[
+    (
+        "files_are_those_of_one_process",
+        files_are_those_of_one_process,
+    ),
+    (
+        "what_ranks_cannot_share_is_refused",
+        what_ranks_cannot_share_is_refused,
+    ),
+    (
+        "a_killed_rank_leaves_no_output",
+        a_killed_rank_leaves_no_output,
+    ),
+];
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_wgpu-norm-mpi");
+const SAMPLES: usize = 13;
+const CHANNELS: usize = 6;
+const INNER: usize = 20;
+
+/// Tensors by name: shape, and values of f32.
+type Tensors = HashMap<String, (Vec<usize>, Vec<f32>)>;
+
+fn tensors(of: &Shapes<'_>) -> Tensors {
+    let mut random = Random::new(4);
+    of.iter()
+        .map(|&(name, shape)| {
+            let mut values: Vec<f32> = random.vec(shape.iter().product(), 1.0, 0.3);
+            if name.contains("variance") || name == "mean_square" {
+                values
+                    .iter_mut()
+                    .for_each(|value| *value = 0.5 + value.abs());
+            }
+            (name.to_owned(), (shape.to_vec(), values))
+        })
+        .collect()
+}
+
+fn write(path: &Path, tensors: &Tensors) {
+    let bytes: Vec<_> = tensors
+        .iter()
+        .map(|(name, (shape, values))| {
+            let bytes: Vec<u8> = values
+                .iter()
+                .flat_map(|value| value.to_le_bytes())
+                .collect();
+            (name, shape, bytes)
+        })
+        .collect();
+    let views = bytes.iter().map(|(name, shape, bytes)| {
+        (
+            name.as_str(),
+            TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap(),
+        )
+    });
+    safetensors::serialize_to_file(views, None, path).unwrap();
+}
+
+/// Floats as they are, and words of a mask.
+fn read(path: &Path) -> HashMap<String, (Dtype, Vec<usize>, Vec<u32>)> {
+    let bytes = std::fs::read(path).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let tensors = file.tensors().into_iter();
+    tensors
+        .map(|(name, view)| {
+            let words = view.data().chunks_exact(4);
+            let words = words.map(|word| u32::from_le_bytes(word.try_into().unwrap()));
+            (name, (view.dtype(), view.shape().to_vec(), words.collect()))
+        })
+        .collect()
+}
+
+fn run(ranks: usize, arguments: &[&str], input: &Path, output: &Path) -> Ended {
+    let mut command = mpirun(ranks);
+    command
+        .arg(PROGRAM)
+        .args(arguments)
+        .arg(input)
+        .arg("-o")
+        .arg(output);
+    finish(&mut command)
+}
+
+fn compare(one: &Path, many: &Path) -> Result<(), String> {
+    let (one, many) = (read(one), read(many));
+    if one.len() != many.len() {
+        return Err(format!("{:?} and {:?}", one.keys(), many.keys()));
+    }
+    for (name, (dtype, shape, want)) in &one {
+        let (got_dtype, got_shape, got) = many.get(name).ok_or_else(|| format!("no {name}"))?;
+        if (dtype, shape) != (got_dtype, got_shape) {
+            return Err(format!(
+                "{name}: {got_dtype} {got_shape:?} for {dtype} {shape:?}"
+            ));
+        }
+        if *dtype == Dtype::U32 {
+            if want != got {
+                return Err(format!("{name}: other bits"));
+            }
+            continue;
+        }
+        let floats = |words: &[u32]| {
+            words
+                .iter()
+                .map(|&word| f32::from_bits(word))
+                .collect::<Vec<_>>()
+        };
+        let (want, got) = (floats(want), floats(got));
+        let largest = want
+            .iter()
+            .fold(1.0_f32, |most, value| most.max(value.abs()));
+        for (index, (want, got)) in want.iter().zip(&got).enumerate() {
+            if (want - got).abs() > 1e-5 * largest || got.is_nan() {
+                return Err(format!("{name} {index}: {got} for {want}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn files_are_those_of_one_process() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, one, many] = ["in", "one", "many"].map(|name| folder.path().join(name));
+    let ncx = [SAMPLES, CHANNELS, INNER];
+    let nxc = [SAMPLES, INNER, CHANNELS];
+    let of_channels = [CHANNELS];
+    let batch = |shape| {
+        [
+            ("src", shape),
+            ("diff_dst", shape),
+            ("mean", &of_channels[..]),
+            ("variance", &of_channels),
+            ("gamma", &of_channels),
+            ("running_mean", &of_channels),
+            ("running_variance", &of_channels),
+        ]
+    };
+    let with_residual = [
+        ("src", &ncx[..]),
+        ("residual", &ncx),
+        ("gamma", &of_channels),
+    ];
+    let rows = [SAMPLES, CHANNELS];
+    let of_rows = [
+        ("src", &ncx[..]),
+        ("diff_dst", &ncx),
+        ("mean", &rows),
+        ("variance", &rows),
+        ("mean_square", &rows),
+        ("gamma", &[INNER]),
+        ("beta", &[INNER]),
+    ];
+    let groups = [SAMPLES, 2];
+    let of_groups = [
+        ("src", &ncx[..]),
+        ("diff_dst", &ncx),
+        ("mean", &groups),
+        ("variance", &groups),
+        ("gamma", &of_channels),
+    ];
+    let batch_ncx = batch(&ncx[..]);
+    let batch_nxc = batch(&nxc[..]);
+    let cases: [(&str, &Shapes<'_>); 11] = [
+        (
+            "batch-norm-backward --data-format NCX --epsilon 1e-3",
+            &batch_ncx,
+        ),
+        (
+            "batch-norm-backward --data-format NXC --epsilon 1e-3",
+            &batch_nxc,
+        ),
+        (
+            "batch-norm-forward --data-format NCX --epsilon 1e-3 --running-weight 0.2 --running-variance unbiased",
+            &batch_ncx,
+        ),
+        (
+            "batch-norm-forward --data-format NCX --epsilon 1e-3 --activation relu",
+            &with_residual,
+        ),
+        (
+            "batch-norm-inference --data-format NXC --epsilon 1e-3",
+            &batch_nxc,
+        ),
+        ("layer-norm-backward --begin-norm-axis -1", &of_rows),
+        ("layer-norm-forward --begin-norm-axis -1", &of_rows),
+        ("rms-norm-backward --begin-norm-axis -1", &of_rows),
+        ("rms-norm-forward --begin-norm-axis -1", &of_rows),
+        (
+            "group-norm-backward --groups 2 --data-format NCX",
+            &of_groups,
+        ),
+        (
+            "group-norm-forward --groups 2 --data-format NCX",
+            &of_groups,
+        ),
+    ];
+    for (index, (arguments, of)) in cases.into_iter().enumerate() {
+        write(&input, &tensors(of));
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        run(1, &arguments, &input, &one).check(&Expected::Success)?;
+        // All numbers of ranks for the first ones, then in turns.
+        let numbers = [2, 3, 5];
+        let numbers = match index {
+            0 | 2 | 3 => &numbers[..],
+            _ => &numbers[index % 3..index % 3 + 1],
+        };
+        for &ranks in numbers {
+            let ended = run(ranks, &arguments, &input, &many);
+            ended.check(&Expected::Success)?;
+            let lines: Vec<&str> = ended.stdout.lines().collect();
+            let said = format!(", by {ranks} ranks, on ");
+            if lines.len() != 1 || !lines[0].contains(&said) {
+                return Err(format!("{arguments:?}: not one line of rank 0: {lines:?}"));
+            }
+            compare(&one, &many).map_err(|why| format!("{arguments:?} on {ranks}: {why}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn what_ranks_cannot_share_is_refused() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
+    let shape = [SAMPLES, CHANNELS];
+    write(
+        &input,
+        &tensors(&[
+            ("src", &shape),
+            ("gamma", &[CHANNELS]),
+            ("beta", &[CHANNELS]),
+        ]),
+    );
+    let missing = folder.path().join("missing");
+    for (arguments, input, said) in [
+        (
+            "batch-norm-forward --epsilon 1 --check",
+            &input,
+            "--check: expected none",
+        ),
+        (
+            "batch-norm-forward --epsilon 1 --memory-budget 1GB",
+            &input,
+            "--memory-budget: expected none",
+        ),
+        ("batch-norm-forward --epsilon 0", &input, "epsilon"),
+        (
+            "layer-norm-forward --begin-norm-axis 0",
+            &input,
+            "begin_norm_axis",
+        ),
+        (
+            "batch-norm-forward --epsilon 1",
+            &missing,
+            "missing: cannot be read",
+        ),
+        ("batch-norm-backward --epsilon 1", &input, "diff_dst"),
+    ] {
+        let arguments: Vec<&str> = arguments.split(' ').collect();
+        let ended = run(3, &arguments, input, &output);
+        ended.check(&Expected::Failure("error: "))?;
+        let errors: Vec<&str> = ended
+            .stderr
+            .lines()
+            .filter(|line| line.starts_with("error: "))
+            .collect();
+        if errors.len() != 1 || !errors[0].contains(said) {
+            return Err(format!(
+                "{arguments:?}: not one error with '{said}': {}",
+                ended.stderr
+            ));
+        }
+    }
+    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
+    match names.len() {
+        1 => Ok(()),
+        _ => Err(format!("files are left: {names:?}")),
+    }
+}
+
+/// A rank ends while the others compute: the job fails, and no file appears.
+fn a_killed_rank_leaves_no_output() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output, script] = ["in", "out", "script"].map(|name| folder.path().join(name));
+    let shape = [256, 64, 32, 32];
+    write(&input, &tensors(&[("src", &shape)]));
+    // The last rank is a program that goes before it has said anything.
+    std::fs::write(&script, "sleep 2\nkill -9 $$\n").unwrap();
+    let mut command = mpirun(2);
+    command
+        .arg(PROGRAM)
+        .args(["batch-norm-forward", "--epsilon", "1"]);
+    command.arg(&input).arg("-o").arg(&output);
+    command.args([":", "-n", "1", "sh"]).arg(&script);
+    finish(&mut command).check(&Expected::Failure(""))?;
+    match output.exists() {
+        false => Ok(()),
+        true => Err("a file appeared".to_owned()),
+    }
+}

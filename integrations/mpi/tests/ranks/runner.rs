@@ -1,0 +1,117 @@
+//! Starts programs under `mpirun`.
+
+use std::ffi::OsStr;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes so long; a job that hangs does.
+const LIMIT: Duration = Duration::from_secs(180);
+
+/// How a job ends.
+pub enum Expected {
+    Success,
+    /// With another status than 0, within 30 seconds, and with this on stderr.
+    Failure(&'static str),
+}
+
+/// What a job did.
+pub struct Ended {
+    pub status: Option<ExitStatus>,
+    pub stdout: String,
+    pub stderr: String,
+    pub time: Duration,
+}
+
+impl Ended {
+    pub fn check(&self, expected: &Expected) -> Result<(), String> {
+        let success = self.status.is_some_and(|status| status.success());
+        match expected {
+            Expected::Success if success => Ok(()),
+            Expected::Failure(said)
+                if self.status.is_some()
+                    && !success
+                    && self.stderr.contains(said)
+                    && self.time < Duration::from_secs(30) =>
+            {
+                Ok(())
+            }
+            _ => Err(format!(
+                "{:?} after {:?}\n{}\n{}",
+                self.status, self.time, self.stdout, self.stderr
+            )),
+        }
+    }
+}
+
+/// Whether this process is a rank of a job.
+pub fn has_ranks() -> bool {
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"]
+        .iter()
+        .any(|variable| std::env::var_os(variable).is_some())
+}
+
+/// `mpirun` with so many ranks, whoever the user is and however few processors there are.
+pub fn mpirun(ranks: usize) -> Command {
+    let mut command = Command::new("mpirun");
+    command.arg("-n").arg(ranks.to_string());
+    // Open MPI 4, then 5. MPICH asks for none of it.
+    for (variable, value) in [
+        // Else Mesa's GL driver complains of a desktop that is not there.
+        ("XDG_RUNTIME_DIR", "/tmp"),
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("OMPI_MCA_rmaps_base_oversubscribe", "1"),
+        ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
+        ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+        ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
+        // One machine: no search for networks.
+        ("OMPI_MCA_btl", "self,vader"),
+        ("OMPI_MCA_mpi_yield_when_idle", "1"),
+    ] {
+        command.env(variable, value);
+    }
+    command
+}
+
+/// Runs a program as so many ranks to its end, or for the longest time.
+pub fn start<'a>(
+    ranks: usize,
+    program: &OsStr,
+    arguments: impl IntoIterator<Item = &'a (impl AsRef<OsStr> + ?Sized + 'a)>,
+) -> Ended {
+    let mut command = mpirun(ranks);
+    command.arg(program).args(arguments);
+    finish(&mut command)
+}
+
+/// Runs a command to its end, or for the longest time.
+pub fn finish(command: &mut Command) -> Ended {
+    let begun = Instant::now();
+    let folder = tempfile::tempdir().unwrap();
+    let [out, err] = ["out", "err"].map(|name| folder.path().join(name));
+    let file = |path| std::fs::File::create(path).unwrap();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(file(&out))
+        .stderr(file(&err))
+        .spawn()
+        .expect("mpirun: is MPI installed?");
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break Some(status);
+        }
+        if begun.elapsed() > LIMIT {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let read = |path| String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned();
+    Ended {
+        status,
+        stdout: read(&out),
+        stderr: read(&err),
+        time: begun.elapsed(),
+    }
+}
