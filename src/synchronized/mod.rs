@@ -53,6 +53,7 @@ mod records;
 use crate::element::types;
 use crate::host::{self, Halves, Input};
 use crate::kernels::Tensor;
+use crate::plan::Plan;
 use crate::{
     BackwardOperands, BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs,
     BatchNormForwardOperands, BatchNormForwardPlan, BatchNormOptions, BatchNormOutput, DTypes,
@@ -171,22 +172,9 @@ impl<G: AllGather> SyncBatchNorm<G> {
         let (plan, counts) = self.exchange.begin(call, types, count, plan).await?;
         let channels = self.channels();
 
-        let mut sums = Vec::new();
-        let first = match count {
-            0 => Ok(None),
-            _ => {
-                let take = |_: Tensor, bytes: &[u8]| {
-                    sums = memory::collect("statistics", bytes.iter().copied())?;
-                    Ok(())
-                };
-                Halves::first(&self.gpu, &plan.plan, &inputs, take)
-                    .await
-                    .map(Some)
-            }
-        };
         let bytes = Merged::bytes(types.data, channels);
-        let first = first.and_then(|first| Ok((first, records::padded(sums, bytes)?)));
-        let (first, all) = self.exchange.share(first, bytes).await?;
+        let plan = (count > 0).then_some(&plan.plan);
+        let (first, all) = first_half(&mut self.exchange, &self.gpu, plan, &inputs, bytes).await?;
         let merged = Merged::of(types.data, &all, channels, &counts)?;
 
         let mut output = BatchNormOutput {
@@ -259,22 +247,9 @@ impl<G: AllGather> SyncBatchNorm<G> {
         let (plan, counts) = self.exchange.begin(call, types, count, plan).await?;
         let channels = self.channels();
 
-        let mut sums = Vec::new();
-        let first = match count {
-            0 => Ok(None),
-            _ => {
-                let take = |_: Tensor, bytes: &[u8]| {
-                    sums = memory::collect("sums", bytes.iter().copied())?;
-                    Ok(())
-                };
-                Halves::first(&self.gpu, &plan.plan, &inputs, take)
-                    .await
-                    .map(Some)
-            }
-        };
         let bytes = Sums::bytes(types.data, channels);
-        let first = first.and_then(|first| Ok((first, records::padded(sums, bytes)?)));
-        let (first, all) = self.exchange.share(first, bytes).await?;
+        let plan = (count > 0).then_some(&plan.plan);
+        let (first, all) = first_half(&mut self.exchange, &self.gpu, plan, &inputs, bytes).await?;
         let sums = Sums::of(types.data, &all, channels, &counts)?;
 
         let mut grads = Grads {
@@ -382,6 +357,29 @@ impl<G: AllGather> SyncBatchNorm<G> {
     }
 }
 
+/// Runs the first half of a plan, if this rank has elements, and gathers every rank's sums, so many bytes of each.
+async fn first_half<'a, G: AllGather>(
+    exchange: &mut Exchange<G>,
+    gpu: &'a GpuContext,
+    plan: Option<&'a Plan>,
+    inputs: &[Input<'_>],
+    bytes: usize,
+) -> Result<(Option<Halves<'a>>, Vec<u8>), G::Error> {
+    let mut sums = Vec::new();
+    let first = match plan {
+        Some(plan) => {
+            let take = |_: Tensor, bytes: &[u8]| {
+                sums = memory::collect("sums", bytes.iter().copied())?;
+                Ok(())
+            };
+            Halves::first(gpu, plan, inputs, take).await.map(Some)
+        }
+        None => Ok(None),
+    };
+    let first = first.and_then(|first| Ok((first, records::padded(sums, bytes)?)));
+    exchange.share(first, bytes).await
+}
+
 /// What all ranks have to agree on, as text.
 fn description(options: &BatchNormOptions, sample: &[usize]) -> Vec<(&'static str, String)> {
     vec![
@@ -405,6 +403,6 @@ fn check_halves(sums: u64) -> Result<(), Error> {
     }
 }
 
-fn check_inputs(plan: &crate::plan::Plan, inputs: &[Input<'_>]) -> Result<(), Error> {
+fn check_inputs(plan: &Plan, inputs: &[Input<'_>]) -> Result<(), Error> {
     inputs.iter().try_for_each(|input| input.check(plan))
 }

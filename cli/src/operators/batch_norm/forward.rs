@@ -101,23 +101,40 @@ fn update(command: &BatchNormForward, input: &Input) -> Result<RunningUpdate, Fa
 }
 
 impl Forward {
-    /// Results with their names.
-    fn results<T, P, S>(
+    /// Results with their names, of what computes them.
+    fn compute_by<T: Element, P: ParamOf<T>, S: ParamOf<T>, E: From<Error>>(
         &self,
-        output: BatchNormOutput<T, S>,
-        [running_mean, running_variance]: [Vec<S>; 2],
-    ) -> Values<T, P, S> {
+        shape: &[usize],
+        values: &Values<T, P, S>,
+        forward: impl FnOnce(BatchNormForwardArgs<'_, T, P, S>) -> Result<BatchNormOutput<T, S>, E>,
+    ) -> Result<Values<T, P, S>, E> {
+        let mut running_mean = memory::copied("running_mean", values.statistic("running_mean"))?;
+        let mut running_variance =
+            memory::copied("running_variance", values.statistic("running_variance"))?;
+        let running = self.running.map(|update| RunningStatistics {
+            mean: &mut running_mean,
+            variance: &mut running_variance,
+            update,
+        });
+        let output = forward(BatchNormForwardArgs {
+            shape,
+            src: values.data("src"),
+            gamma: values.gamma(),
+            beta: values.beta(),
+            running,
+            residual: values.residual(),
+        })?;
         let mut statistics = vec![("mean", output.mean), ("variance", output.variance)];
         if self.running.is_some() {
             statistics.push(("running_mean", running_mean));
             statistics.push(("running_variance", running_variance));
         }
-        Values {
+        Ok(Values {
             data: vec![("dst", output.dst)],
             params: vec![],
             statistics,
             mask: output.mask,
-        }
+        })
     }
 }
 
@@ -175,29 +192,12 @@ impl Operator for Forward {
         values: &Values<T, P, S>,
     ) -> Result<Values<T, P, S>, Error> {
         let layer = GpuBatchNorm::new(gpu, self.layer.options)?;
-        let mut running_mean = memory::copied("running_mean", values.statistic("running_mean"))?;
-        let mut running_variance =
-            memory::copied("running_variance", values.statistic("running_variance"))?;
-        let running = self.running.map(|update| RunningStatistics {
-            mean: &mut running_mean,
-            variance: &mut running_variance,
-            update,
-        });
-        let args = BatchNormForwardArgs {
-            shape,
-            src: values.data("src"),
-            gamma: values.gamma(),
-            beta: values.beta(),
-            running,
-            residual: values.residual(),
-        };
-        let output = match &self.layer.channels {
+        self.compute_by(shape, values, |args| match &self.layer.channels {
             Channels::Axis(_) => pollster::block_on(layer.forward_with_statistics(args)),
             Channels::Broadcast(params) => {
                 pollster::block_on(layer.forward_broadcast_with_statistics(params, args))
             }
-        }?;
-        Ok(self.results(output, [running_mean, running_variance]))
+        })
     }
 
     fn compute_together<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -207,27 +207,12 @@ impl Operator for Forward {
         values: &Values<T, P, S>,
         group: &Group,
     ) -> Result<Values<T, P, S>, Failure> {
-        let mut running_mean = memory::copied("running_mean", values.statistic("running_mean"))?;
-        let mut running_variance =
-            memory::copied("running_variance", values.statistic("running_variance"))?;
-        let running = self.running.map(|update| RunningStatistics {
-            mean: &mut running_mean,
-            variance: &mut running_variance,
-            update,
-        });
-        let args = BatchNormForwardArgs {
-            shape,
-            src: values.data("src"),
-            gamma: values.gamma(),
-            beta: values.beta(),
-            running,
-            residual: values.residual(),
-        };
-        let output = pollster::block_on(async {
-            let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
-            layer.await?.forward(args).await
-        })?;
-        Ok(self.results(output, [running_mean, running_variance]))
+        self.compute_by(shape, values, |args| {
+            pollster::block_on(async {
+                let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
+                layer.await?.forward(args).await
+            })
+        })
     }
 
     fn reference(
