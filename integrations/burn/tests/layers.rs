@@ -9,7 +9,7 @@ use burn::nn;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor, TensorData};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Counts, Way, counts};
-use common::{Numbers, device, in_way, within};
+use common::{Numbers, device, in_way, ways, within};
 use exact::Exact;
 
 /// What is compared: the output, and the gradients of src, gamma and beta.
@@ -232,7 +232,7 @@ fn check<const D: usize>(
         device: device().autodiff(),
         dtype: case.dtype,
     };
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         let (got, ran) = in_way(way, || {
             let before = counts();
             let got = case.results(&on, ours);

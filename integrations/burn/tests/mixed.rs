@@ -9,7 +9,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Way, counts};
-use common::{device, has, in_way, within};
+use common::{device, has, in_way, ways, within};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SHAPE: [usize; 4] = [4, 6, 5, 3];
@@ -96,7 +96,7 @@ fn layers_and_inputs_on_autodiff_devices_and_not() {
             }
         };
     }
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         in_way(way, || {
             // A pass by running statistics is Burn's where something is on an autodiff device.
             check!(

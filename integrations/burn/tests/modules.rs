@@ -10,7 +10,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Distribution, FloatDType, Tensor};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Way, counts, way};
-use common::{device, in_way, within};
+use common::{device, in_way, ways, within};
 use cubecl::MemoryScope;
 
 fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
@@ -32,7 +32,7 @@ macro_rules! records {
             let src = random(&device);
             let train = random(&device.clone().autodiff());
             let training = device.clone().autodiff();
-            for way in [Way::Kernels, Way::Submission] {
+            for &way in ways() {
                 in_way(way, || {
                     let burns = nn::$config::new($($argument),*).init(&training);
                     burns.forward(train.clone() * 2.0);
@@ -92,7 +92,7 @@ fn what_follows_batch_norm_by_running_statistics() {
     let device = device();
     let training = device.clone().autodiff();
     let norm = ours::BatchNormConfig::new(6).init(&training);
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         in_way(way, || {
             norm.forward(random(&training));
             let (src, residual) = (random(&device), random(&device));
@@ -156,7 +156,7 @@ fn gradient_checkpointing() {
         let grads = (dst.clone() * dst).exp().sum().backward();
         floats(src.grad(&grads).unwrap())
     };
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         in_way(way, || {
             let what = format!("{way:?}");
             within(&what, &run(&balanced), &run(&plain), FloatDType::F32);
@@ -176,7 +176,7 @@ fn threads_share_a_device() {
         let grads = dst.powi_scalar(3).sum().backward();
         floats(src.grad(&grads).unwrap())
     };
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         in_way(way, || {
             let want = run();
             std::thread::scope(|scope| {
@@ -212,7 +212,7 @@ fn nothing_is_held_after_a_step() {
         let grads = layer.forward(src.clone()).powi_scalar(2).sum().backward();
         floats(src.grad(&grads).unwrap())
     };
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         in_way(way, || {
             step();
             let before = in_use(&device);

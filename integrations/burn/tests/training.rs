@@ -6,7 +6,7 @@ mod train;
 
 use burn::module::Module;
 use burn_wgpu_norm::{Way, counts};
-use common::{device, in_way};
+use common::{device, in_way, ways};
 use train::{burns, ours, train, weights};
 
 const STEPS: usize = 50;
@@ -25,7 +25,7 @@ fn losses_are_those_of_burns_own_norms() {
         )
     });
     assert!(want[STEPS - 1] < want[0] / 3.0, "Burn's learns: {want:?}");
-    for way in [Way::Kernels, Way::Submission] {
+    for &way in ways() {
         let before = counts();
         let (got, _) = in_way(way, || {
             train(

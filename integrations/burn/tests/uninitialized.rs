@@ -33,6 +33,11 @@ fn results(device: &Device, dtype: FloatDType, layer: impl Fn(Tensor<4>) -> Tens
 fn every_layer_runs_by_kernels() {
     let device = Device::default().autodiff();
     let exact = Device::flex().autodiff();
+    if cfg!(any(feature = "vulkan", feature = "metal")) {
+        // Burn's compiler takes no WGSL there, and there is no context to submit by.
+        assert_eq!(way(&device), Way::Burn);
+        return;
+    }
     assert_eq!(way(&device), Way::Kernels);
     macro_rules! check {
         ($config:ident ( $($argument:expr),* )) => {

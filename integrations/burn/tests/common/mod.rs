@@ -20,7 +20,20 @@ fn turn() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs something one way.
+/// The ways that the device can go: both, where CubeCL takes WGSL.
+pub fn ways() -> &'static [Way] {
+    let _turn = turn();
+    force(Some(Way::Kernels));
+    let way = burn_wgpu_norm::way(&device());
+    force(None);
+    match way {
+        Way::Kernels => &[Way::Kernels, Way::Submission],
+        Way::Submission => &[Way::Submission],
+        Way::Burn => panic!("a device without a way"),
+    }
+}
+
+/// Runs something one way, or the other one, where the device has only that.
 pub fn in_way<T>(way: Way, run: impl FnOnce() -> T) -> T {
     let _turn = turn();
     let device = device();
