@@ -40,4 +40,9 @@ else
     say "cannot install anything here: Open MPI or MPICH, and libclang, must be there" >&2
     exit 1
 fi
-say "installed Open MPI and libclang"
+if has mpicc && has mpirun; then
+    say "installed Open MPI and libclang"
+else
+    say "installed Open MPI and libclang; mpicc and mpirun are not in PATH yet: 'module load mpi' may put them there" >&2
+    exit 1
+fi

@@ -73,6 +73,9 @@ pub enum Failure {
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    /// The command line makes no sense.
+    #[error("{0}")]
+    Arguments(String),
     /// Another process of the batch failed.
     #[error("rank {rank}: {failure}")]
     Rank { rank: usize, failure: String },

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use crate::{files, header, memory};
 use bytemuck::Pod;
+use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::fs::File;
@@ -176,6 +177,27 @@ impl Input {
     ) -> Result<Vec<T>, Failure> {
         tensor.expect_dtype(&[T::DTYPE])?;
         self.read_at(tensor.name, tensor.place.part(elements, size_of::<T>()))
+    }
+
+    /// Some of a tensor's elements, in a type that holds them.
+    pub fn read_as<T: Element>(
+        &self,
+        tensor: &Tensor,
+        elements: &Range<usize>,
+    ) -> Result<Vec<T>, Failure> {
+        fn widened<N: Element, T: Element>(values: Vec<N>) -> Vec<T> {
+            values
+                .into_iter()
+                .map(|value| T::from_f64(value.to_f64()))
+                .collect()
+        }
+        match tensor.dtype {
+            dtype if dtype == T::DTYPE => self.read_part(tensor, elements),
+            DType::F16 => Ok(widened::<f16, T>(self.read_part(tensor, elements)?)),
+            DType::Bf16 => Ok(widened::<bf16, T>(self.read_part(tensor, elements)?)),
+            DType::F32 => Ok(widened::<f32, T>(self.read_part(tensor, elements)?)),
+            DType::F64 => Ok(widened::<f64, T>(self.read_part(tensor, elements)?)),
+        }
     }
 
     /// Some of a mask's words.

@@ -40,6 +40,7 @@ use std::process::ExitCode;
 use text::visible;
 
 pub use ranks::Ranks;
+pub use temporary::remove_current;
 
 /// Runs the command with the process's arguments.
 pub fn main() -> ExitCode {
@@ -61,6 +62,12 @@ pub fn main_on(ranks: impl Ranks + 'static) -> ExitCode {
         Err(error) => {
             if speaks {
                 let _ = error.print();
+            }
+            if error.use_stderr() {
+                // The others may have been given something else, or another file of a profile.
+                let first = error.to_string();
+                let first = first.lines().next().unwrap_or_default().to_owned();
+                drop(group.all::<()>(Err(Failure::Arguments(first))));
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }

@@ -63,6 +63,20 @@ impl Group {
         }
     }
 
+    /// A failure on all ranks where they do not say the same.
+    pub fn agree(&self, what: &str, own: &str) -> Result<(), Failure> {
+        let all = self.texts(own)?;
+        let Some((first, others)) = all.split_first() else {
+            return Ok(());
+        };
+        match (1..).zip(others).find(|(_, said)| *said != first) {
+            Some((rank, other)) => Err(Failure::Ranks(format!(
+                "expected the same {what} on all, got {first} on rank 0; {other} on rank {rank}"
+            ))),
+            None => Ok(()),
+        }
+    }
+
     /// Every rank's text.
     pub fn texts(&self, own: &str) -> Result<Vec<String>, Failure> {
         let mut bytes: Vec<u8> = own.bytes().take(TEXT).collect();

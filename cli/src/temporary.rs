@@ -14,6 +14,13 @@ fn current() -> MutexGuard<'static, Option<PathBuf>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Removes the file that is being written, if there is one: for a process that ends without unwinding.
+pub fn remove_current() {
+    if let Some(path) = current().take() {
+        let _ = std::fs::remove_file(path);
+    }
+}
+
 /// A file that is removed when dropped, and when a signal ends the command.
 pub struct Temporary(NamedTempFile);
 

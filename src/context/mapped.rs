@@ -1,6 +1,8 @@
 //! The bytes of a mapped buffer, kept until they are read.
 
-/// Gives a mapped buffer's bytes to `read`, or says why there are none.
+use std::ops::Range;
+
+/// Gives some bytes of a mapped buffer to `read`, or says why there are none.
 ///
 /// wgpu frees them once its device is destroyed and then polled, by whichever thread, and does not look whether
 /// they are being read (<https://github.com/gfx-rs/wgpu/issues/10256>). So they are read under wgpu's own lock
@@ -8,11 +10,12 @@
 pub(super) fn read<T>(
     device: &wgpu::Device,
     buffer: &wgpu::Buffer,
+    bytes: Range<u64>,
     read: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, String> {
     // Before the lock, which this call takes itself.
     let view = buffer
-        .get_mapped_range(..)
+        .get_mapped_range(bytes)
         .map_err(|error| error.to_string())?;
     let read = || read(&view);
     let bytes = match device.adapter_info().backend {
@@ -84,7 +87,7 @@ mod tests {
             buffer.map_async(wgpu::MapMode::Read, .., |result| result.unwrap());
             device.poll(wgpu::PollType::wait_indefinitely()).unwrap();
             let (ends, end) = (device.clone(), || thread::sleep(Duration::from_millis(200)));
-            let (sum, polls) = read(&device, &buffer, |bytes| {
+            let (sum, polls) = read(&device, &buffer, 0..buffer.size(), |bytes| {
                 let polls = thread::spawn(move || {
                     ends.destroy();
                     let _ = ends.poll(wgpu::PollType::Poll);
@@ -96,7 +99,7 @@ mod tests {
             .unwrap();
             assert_eq!(sum, 1024);
             polls.join().unwrap();
-            assert!(read(&device, &buffer, <[u8]>::len).is_err());
+            assert!(read(&device, &buffer, 0..8, <[u8]>::len).is_err());
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::{DType, Error, Profile};
 use pipelines::Pipelines;
 use poller::Poller;
 use std::future::Future;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
@@ -413,12 +414,12 @@ impl GpuContext {
         readback::done(self, watch, submitted)
     }
 
-    /// Gives the first bytes of a mapped buffer to `take`.
+    /// Gives some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
     pub(crate) fn read_mapped<T>(
         &self,
         tensor: Tensor,
         buffer: &wgpu::Buffer,
-        bytes: u64,
+        bytes: &Range<u64>,
         take: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, Error> {
         readback::read_mapped(self, tensor, buffer, bytes, take)

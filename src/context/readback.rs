@@ -6,6 +6,7 @@ use crate::Error;
 use crate::kernels::Tensor;
 use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
 use std::future::Future;
+use std::ops::Range;
 
 /// What to write into a buffer before work is submitted, and what to read of one after it.
 pub(crate) struct Transfers<'a> {
@@ -93,18 +94,21 @@ pub(super) fn done(
     }
 }
 
-/// Gives the first bytes of a mapped buffer to `take`.
+/// Gives some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
 pub(super) fn read_mapped<T>(
     gpu: &GpuContext,
     tensor: Tensor,
     buffer: &wgpu::Buffer,
-    bytes: u64,
+    bytes: &Range<u64>,
     take: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, Error> {
-    let size = usize::try_from(bytes).unwrap_or(usize::MAX);
+    let size = bytes.end.saturating_sub(bytes.start);
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    // Whole words are mapped; buffers end with one.
+    let words = bytes.start..bytes.end.next_multiple_of(4);
     gpu.scoped("reading", || {
         // Nobody else has the buffer, so only the device's end can take it away.
-        let taken = mapped::read(gpu.device(), buffer, |all| {
+        let taken = mapped::read(gpu.device(), buffer, words, |all| {
             take(all.get(..size).unwrap_or(all))
         });
         taken.map_err(|error| lost(gpu, format!("reading {}: {error}", tensor.name())))
@@ -150,7 +154,9 @@ pub(super) async fn submit_and_read(
     })?;
     done(gpu, watch, submitted).await?;
     for (&(tensor, _, bytes), (_, buffer)) in sources.iter().zip(&*staging) {
-        read_mapped(gpu, tensor, buffer, bytes, |bytes| take(tensor, bytes))??;
+        read_mapped(gpu, tensor, buffer, &(0..bytes), |bytes| {
+            take(tensor, bytes)
+        })??;
     }
     Ok(())
 }

@@ -7,7 +7,8 @@ use crate::plan::{Plan, Requirement};
 /// Bytes that are read or written at once.
 pub(super) const CHUNK: u64 = 1 << 20;
 
-/// Elements by which windows may be longer than the largest one of src: each begins at an aligned place.
+/// Elements by which windows may be longer than the largest one of src: each begins at an aligned place, that of a mask at a
+/// multiple of 2048.
 const AROUND: u64 = 4096;
 
 /// Bytes that a stream takes: host and device together.

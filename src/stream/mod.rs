@@ -75,8 +75,9 @@ pub trait Storage {
     /// What reading and writing may fail with.
     type Error: From<Error>;
 
-    /// Fills `to` with the bytes of a tensor from `offset` on, a MiB at most at a time. Of a tensor of src's shape it is
-    /// called once for each byte, or twice where the operator has a reduction before its elementwise pass.
+    /// Fills `to` with the bytes of a tensor from `offset` on, a MiB at most at a time. A tensor of src's shape is read from
+    /// its start to its end once for each pass of the operator over it: once, or twice where a reduction goes before the
+    /// elementwise pass, or more where the adapter binds few buffers. In a pass, pieces may overlap by some hundred bytes.
     fn read(
         &mut self,
         tensor: Tensor,
@@ -101,8 +102,9 @@ pub trait Storage {
 /// diff_src takes diff_dst's place on the device.
 ///
 /// Pieces end where the plan of the whole tensor may be cut, so results are those of the operator in one piece, to the bit,
-/// if [`algorithm`](Self::algorithm) is the same. A fused one, or one of rows longer than registers hold, may need a tensor
-/// as a whole: another one takes its place then, within rounding.
+/// where [`algorithm`](Self::algorithm) is the same, but for [`RowsReadTwice`](crate::Algorithm::RowsReadTwice): a fused
+/// algorithm, or a gradient of rows that registers do not hold, may need a tensor as a whole, and sums are taken in
+/// another order where it is cut. Then they agree within rounding.
 #[derive(Clone, Debug)]
 pub struct Stream {
     gpu: GpuContext,
@@ -148,7 +150,7 @@ impl Stream {
             };
             let pieces = pieces::pieces(&plan);
             memory = Memory::of(&plan);
-            let needed = memory.budget(largest_window(&plan, &pieces));
+            let needed = memory.budget(largest_window(&pieces));
             if needed <= budget {
                 return Self::made_of(gpu, plan, pieces, needed);
             }
@@ -229,15 +231,10 @@ impl Stream {
     }
 }
 
-/// Bytes of src's type that the largest window of a data tensor has.
-fn largest_window(plan: &Plan, pieces: &[Piece]) -> u64 {
+/// Bytes of the largest window of a tensor of src's type. A mask's may be of some more elements, for which there is room.
+fn largest_window(pieces: &[Piece]) -> u64 {
     let windows = pieces.iter().flat_map(|piece| &piece.windows);
-    let bytes = windows.map(|(tensor, bytes)| {
-        let bytes = bytes.end.saturating_sub(bytes.start);
-        match tensor {
-            Tensor::Mask => bytes.saturating_mul(8 * plan.types.data.size()),
-            _ => bytes,
-        }
-    });
+    let windows = windows.filter(|(tensor, _)| *tensor != Tensor::Mask);
+    let bytes = windows.map(|(_, bytes)| bytes.end.saturating_sub(bytes.start));
     bytes.max().unwrap_or(0)
 }

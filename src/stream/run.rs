@@ -298,9 +298,8 @@ impl<S: Storage> Transfer<'_, S> {
         part: Range<u64>,
     ) -> Result<(), S::Error> {
         let chunk = first(&mut self.chunk, &part);
-        let end = at + chunk.len() as u64;
-        self.gpu.read_mapped(tensor, buffer, end, |bytes| {
-            let from = bytes.get(at as usize..).unwrap_or_default();
+        let bytes = at..at + chunk.len() as u64;
+        self.gpu.read_mapped(tensor, buffer, &bytes, |from| {
             for (to, from) in chunk.iter_mut().zip(from) {
                 *to = *from;
             }

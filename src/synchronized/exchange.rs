@@ -1,7 +1,7 @@
 //! What ranks tell each other beside numbers: which call they make, and whether they can.
 
 use super::AllGather;
-use crate::{DTypes, Error, memory};
+use crate::{DTypes, Error, RunningUpdate, memory};
 use std::fmt::Write;
 
 /// Bytes of text that describe a rank's call or layer.
@@ -9,7 +9,7 @@ const TEXT: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Call {
-    Forward,
+    Forward(Option<RunningUpdate>),
     Backward,
 }
 
@@ -66,17 +66,21 @@ impl<G: AllGather> Exchange<G> {
         made: Result<T, Error>,
     ) -> Result<(T, Vec<u64>), G::Error> {
         self.calls += 1;
-        let own = format!(
-            "{} {} of {}, {}, {}\n{count}",
-            match call {
-                Call::Forward => "forward",
-                Call::Backward => "backward",
-            },
-            self.calls,
-            types.data,
-            types.params,
-            types.statistics
-        );
+        let (name, running) = match call {
+            Call::Forward(None) => ("forward", String::new()),
+            Call::Forward(Some(RunningUpdate { weight, variance })) => {
+                let running = format!(" with running statistics, weight {weight}, {variance:?}");
+                ("forward", running)
+            }
+            Call::Backward => ("backward", String::new()),
+        };
+        let DTypes {
+            data,
+            params,
+            statistics,
+        } = types;
+        let number = self.calls;
+        let own = format!("{name} {number} of {data}, {params}, {statistics}{running}\n{count}");
         let (made, all) = self
             .share(made.map(|made| (made, text(&own))), TEXT)
             .await?;
@@ -90,6 +94,13 @@ impl<G: AllGather> Exchange<G> {
             count.and_then(|count| count.parse().ok()).unwrap_or(0)
         });
         Ok((made, counts.collect()))
+    }
+
+    /// Ends a call: an error on all ranks where one has one.
+    pub async fn end(&mut self, done: Result<(), Error>) -> Result<(), G::Error> {
+        let ended = self.share(done.map(|()| ((), vec![])), 0).await?;
+        drop(ended);
+        Ok(())
     }
 
     /// Gives everyone's bytes to all, so many of each; an error on all ranks where one has one.

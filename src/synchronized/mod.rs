@@ -167,7 +167,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
             ..Default::default()
         };
         let plan = self.plan_forward(shape, types, operands, &inputs, running.as_ref());
-        let call = Call::Forward;
+        let call = Call::Forward(operands.running);
         let count = self.count(shape);
         let (plan, counts) = self.exchange.begin(call, types, count, plan).await?;
         let channels = self.channels();
@@ -183,18 +183,24 @@ impl<G: AllGather> SyncBatchNorm<G> {
             variance: merged.variance()?,
             mask: (residual.is_some() && self.has_activation()).then(Vec::new),
         };
-        if let Some(first) = first {
-            let take = |tensor: Tensor, bytes: &[u8]| {
-                match tensor {
-                    Tensor::Mask => output.mask = Some(host::words(tensor, bytes)?),
-                    _ => output.dst = host::elements(tensor, bytes)?,
-                }
-                Ok(())
-            };
-            first.second(&merged.record(), take).await?;
-        }
+        let take = |tensor: Tensor, bytes: &[u8]| {
+            match tensor {
+                Tensor::Mask => output.mask = Some(host::words(tensor, bytes)?),
+                _ => output.dst = host::elements(tensor, bytes)?,
+            }
+            Ok(())
+        };
+        let second = match first {
+            Some(first) => first.second(&merged.record(), take).await,
+            None => Ok(()),
+        };
+        let second = second.and_then(|()| match &running {
+            Some(running) => merged.check_update(running.update),
+            None => Ok(()),
+        });
+        self.exchange.end(second).await?;
         if let Some(running) = running {
-            merged.update(running)?;
+            merged.update(running);
         }
         Ok(output)
     }
@@ -262,18 +268,20 @@ impl<G: AllGather> SyncBatchNorm<G> {
             grads.diff_beta = Some(sums.diff_beta()?);
             grads.diff_gamma = Some(sums.diff_gamma()?);
         }
-        if let Some(first) = first {
-            let take = |tensor: Tensor, bytes: &[u8]| {
-                match tensor {
-                    Tensor::DiffResidual => {
-                        grads.diff_residual = Some(host::elements(tensor, bytes)?);
-                    }
-                    _ => grads.diff_src = host::elements(tensor, bytes)?,
+        let take = |tensor: Tensor, bytes: &[u8]| {
+            match tensor {
+                Tensor::DiffResidual => {
+                    grads.diff_residual = Some(host::elements(tensor, bytes)?);
                 }
-                Ok(())
-            };
-            first.second(&sums.to_bytes(), take).await?;
-        }
+                _ => grads.diff_src = host::elements(tensor, bytes)?,
+            }
+            Ok(())
+        };
+        let second = match first {
+            Some(first) => first.second(&sums.to_bytes(), take).await,
+            None => Ok(()),
+        };
+        self.exchange.end(second).await?;
         Ok(grads)
     }
 
@@ -306,7 +314,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
             ..operands
         };
         let plan = self.layer.plan_forward(shape, types, without)?;
-        check_halves(plan.sizes().sums)?;
+        self.check_halves(plan.sizes().sums)?;
         check_inputs(&plan.plan, inputs)?;
         Ok(plan)
     }
@@ -320,7 +328,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
     ) -> Result<BatchNormBackwardPlan, Error> {
         self.check_shape(shape)?;
         let plan = self.layer.plan_backward(shape, types, operands)?;
-        check_halves(plan.sums_size())?;
+        self.check_halves(plan.sums_size())?;
         check_inputs(&plan.plan, inputs)?;
         Ok(plan)
     }
@@ -333,6 +341,20 @@ impl<G: AllGather> SyncBatchNorm<G> {
                 expected: format!("samples of shape {:?}", self.sample),
                 got: format!("{shape:?}"),
             }),
+        }
+    }
+
+    fn check_halves(&self, sums: u64) -> Result<(), Error> {
+        match sums {
+            0 => Err(Error::Argument {
+                argument: "channels",
+                expected: format!(
+                    "as many as have room for the sums of both halves in a binding of {} bytes",
+                    self.gpu.profile().max_binding
+                ),
+                got: self.channels().to_string(),
+            }),
+            _ => Ok(()),
         }
     }
 
@@ -390,17 +412,6 @@ fn description(options: &BatchNormOptions, sample: &[usize]) -> Vec<(&'static st
         ("param_grads", format!("{:?}", options.param_grads)),
         ("activation", options.activation.to_string()),
     ]
-}
-
-fn check_halves(sums: u64) -> Result<(), Error> {
-    match sums {
-        0 => Err(Error::Argument {
-            argument: "channels",
-            expected: "as many as a plan has room to halve for".to_owned(),
-            got: "more".to_owned(),
-        }),
-        _ => Ok(()),
-    }
 }
 
 fn check_inputs(plan: &Plan, inputs: &[Input<'_>]) -> Result<(), Error> {

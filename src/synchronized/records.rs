@@ -1,6 +1,9 @@
 //! The numbers that ranks exchange, merged on the host in the order of ranks.
 
-use crate::{ChannelStatistics, DType, Element, Error, RunningStatistics, RunningVariance, memory};
+use crate::{
+    ChannelStatistics, DType, Element, Error, RunningStatistics, RunningUpdate, RunningVariance,
+    memory,
+};
 
 /// As many bytes as asked for: nothing becomes zeros, which say of no elements.
 pub(super) fn padded(mut bytes: Vec<u8>, size: usize) -> Result<Vec<u8>, Error> {
@@ -125,20 +128,25 @@ impl Merged {
         memory::collect("variance", variances)
     }
 
+    /// An error if there is no such variance.
+    pub fn check_update(&self, update: RunningUpdate) -> Result<(), Error> {
+        match (update.variance, self.count) {
+            (RunningVariance::Unbiased, 1) => Err(Error::Argument {
+                argument: "running variance",
+                expected: "channels of two elements at least on all ranks together, for the unbiased variance"
+                    .to_owned(),
+                got: "channels of one".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes the statistics into running ones; none of no elements.
-    pub fn update<S: Element>(&self, running: RunningStatistics<'_, S>) -> Result<(), Error> {
+    pub fn update<S: Element>(&self, running: RunningStatistics<'_, S>) {
         let factor = match (running.update.variance, self.count) {
-            (_, 0) => return Ok(()),
-            (RunningVariance::Unbiased, 1) => {
-                return Err(Error::Argument {
-                    argument: "running variance",
-                    expected: "channels of two elements at least on all ranks together, for the unbiased variance"
-                        .to_owned(),
-                    got: "channels of one".to_owned(),
-                });
-            }
-            (RunningVariance::Unbiased, count) => count as f64 / (count - 1) as f64,
-            (RunningVariance::Biased, _) => 1.0,
+            (_, 0) => return,
+            (RunningVariance::Unbiased, count @ 2..) => count as f64 / (count - 1) as f64,
+            _ => 1.0,
         };
         let weight = running.update.weight;
         let update = |old: &mut S, new: f64| {
@@ -149,7 +157,6 @@ impl Merged {
             update(mean, new.mean);
             update(variance, factor * new.variance);
         }
-        Ok(())
     }
 }
 

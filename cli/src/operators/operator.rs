@@ -50,7 +50,7 @@ pub trait Operator {
     ) -> Result<Values<T, P, S>, Error>;
 
     /// Computes the results of some samples, which is what `shape` and `values` are of, together with the other processes,
-    /// which have the others. Parameters' gradients are of all samples.
+    /// which have the others. Parameters' gradients are of all samples; parameters and statistics have the type of sums.
     fn compute_together<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
@@ -86,53 +86,19 @@ pub fn run<O: Operator>(
     if let Some(budget) = job.memory_budget {
         return streamed::run(job, &gpu, operator, arguments, budget);
     }
-    struct Alone;
-    impl<O: Operator> Typed<O> for Alone {
-        fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-            self,
-            job: Job,
-            gpu: &GpuContext,
-            operator: &O,
-            arguments: &Arguments,
-        ) -> Result<(), Failure> {
-            compute::<O, T, P, S>(job, gpu, operator, arguments)
-        }
-    }
-    typed(Alone, job, &gpu, operator, arguments)
-}
-
-/// What is done with tensors of some element types.
-pub trait Typed<O: Operator> {
-    fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        self,
-        job: Job,
-        gpu: &GpuContext,
-        operator: &O,
-        arguments: &Arguments,
-    ) -> Result<(), Failure>;
-}
-
-/// Does it with the element types that the tensors have.
-pub fn typed<O: Operator, R: Typed<O>>(
-    what: R,
-    job: Job,
-    gpu: &GpuContext,
-    operator: &O,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
     let types = arguments.dtypes();
-    let run = match (types.data, types.params, types.statistics) {
-        (DType::F32, DType::F32, DType::F32) => R::run::<f32, f32, f32>,
-        (DType::F16, DType::F32, DType::F32) => R::run::<f16, f32, f32>,
-        (DType::F16, DType::F16, DType::F16) => R::run::<f16, f16, f16>,
-        (DType::F16, DType::F16, DType::F32) => R::run::<f16, f16, f32>,
-        (DType::Bf16, DType::F32, DType::F32) => R::run::<bf16, f32, f32>,
-        (DType::Bf16, DType::Bf16, DType::Bf16) => R::run::<bf16, bf16, bf16>,
-        (DType::Bf16, DType::Bf16, DType::F32) => R::run::<bf16, bf16, f32>,
-        (DType::F64, DType::F64, DType::F64) => R::run::<f64, f64, f64>,
+    let compute = match (types.data, types.params, types.statistics) {
+        (DType::F32, DType::F32, DType::F32) => compute::<O, f32, f32, f32>,
+        (DType::F16, DType::F32, DType::F32) => compute::<O, f16, f32, f32>,
+        (DType::F16, DType::F16, DType::F16) => compute::<O, f16, f16, f16>,
+        (DType::F16, DType::F16, DType::F32) => compute::<O, f16, f16, f32>,
+        (DType::Bf16, DType::F32, DType::F32) => compute::<O, bf16, f32, f32>,
+        (DType::Bf16, DType::Bf16, DType::Bf16) => compute::<O, bf16, bf16, bf16>,
+        (DType::Bf16, DType::Bf16, DType::F32) => compute::<O, bf16, bf16, f32>,
+        (DType::F64, DType::F64, DType::F64) => compute::<O, f64, f64, f64>,
         (data, params, _) => return Err(Error::ParamDType { data, params }.into()),
     };
-    run(what, job, gpu, operator, arguments)
+    compute(job, &gpu, operator, arguments)
 }
 
 fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -189,8 +155,7 @@ fn outputs<'a, T: Element>(
 /// Says where results are not finite: f16 overflows, and inputs may not be finite themselves.
 fn warn_of_lost_numbers<T: Element>(job: &Job, results: &Named<T>) {
     for (tensor, values) in results {
-        let lost = values.iter().filter(|value| !value.to_f64().is_finite());
-        let lost = lost.count();
+        let lost = lost_numbers(values);
         if lost > 0 {
             let all = values.len();
             job.warn(format_args!(
@@ -198,4 +163,10 @@ fn warn_of_lost_numbers<T: Element>(job: &Job, results: &Named<T>) {
             ));
         }
     }
+}
+
+/// How many are not finite.
+pub fn lost_numbers<T: Element>(values: &[T]) -> usize {
+    let lost = values.iter().filter(|value| !value.to_f64().is_finite());
+    lost.count()
 }

@@ -9,7 +9,7 @@ use crate::output::{Described, Parts};
 use crate::progress::Progress;
 use wgpu_norm::export::{Tensor, TensorUse};
 use wgpu_norm::stream::{Storage, Stream};
-use wgpu_norm::{DType, GpuContext};
+use wgpu_norm::{DType, DTypes, GpuContext};
 
 /// Runs an operator on tensors whose shapes were checked.
 pub fn run<O: Operator>(
@@ -45,9 +45,21 @@ pub fn run<O: Operator>(
         progress: &job.progress,
         moved: 0,
         all: stream.traffic(),
+        types: arguments.dtypes(),
+        lost: vec![],
     };
     pollster::block_on(stream.run(&mut files))?;
-    let parts = files.output;
+    let Files {
+        output: parts,
+        lost,
+        ..
+    } = files;
+    for tensor in lost {
+        job.warn(format_args!(
+            "{}: some elements are not finite",
+            tensor.name()
+        ));
+    }
     let names: Vec<_> = results.iter().map(Described::name).collect();
     job.finish_parts(parts, &names, gpu, &arguments.src, &operator.attributes())
 }
@@ -102,9 +114,41 @@ struct Files<'a> {
     /// Bytes that were read and written, and that will be.
     moved: u64,
     all: u64,
+    types: DTypes,
+    /// Results with elements that are not finite.
+    lost: Vec<Tensor>,
 }
 
 impl Files<'_> {
+    /// Notes whether a result has numbers that are not finite.
+    fn look_for_lost_numbers(&mut self, tensor: Tensor, bytes: &[u8]) {
+        // All bits of an exponent are set then. Without an early end, which would keep it from going many at a time.
+        macro_rules! any {
+            ($bits:ty, $exponent:expr) => {{
+                let (values, _) = bytes.as_chunks();
+                let is_lost = |value: &_| <$bits>::from_ne_bytes(*value) & $exponent == $exponent;
+                values.iter().fold(false, |any, value| any | is_lost(value))
+            }};
+        }
+        if tensor == Tensor::Mask || self.lost.contains(&tensor) {
+            return;
+        }
+        let dtype = match tensor {
+            Tensor::DiffGamma | Tensor::DiffBeta => self.types.params,
+            Tensor::Dst | Tensor::Sum | Tensor::DiffSrc | Tensor::DiffResidual => self.types.data,
+            _ => self.types.statistics,
+        };
+        let lost = match dtype {
+            DType::F16 => any!(u16, 0x7c00),
+            DType::Bf16 => any!(u16, 0x7f80),
+            DType::F32 => any!(u32, 0x7f80_0000),
+            DType::F64 => any!(u64, 0x7ff0_0000_0000_0000),
+        };
+        if lost {
+            self.lost.push(tensor);
+        }
+    }
+
     fn count(&mut self, bytes: usize) {
         self.moved += bytes as u64;
         self.progress.portion("computing", self.moved, self.all);
@@ -121,6 +165,7 @@ impl Storage for Files<'_> {
     }
 
     async fn write(&mut self, tensor: Tensor, offset: u64, from: &[u8]) -> Result<(), Failure> {
+        self.look_for_lost_numbers(tensor, from);
         self.output.write(tensor.name(), offset, from)?;
         self.count(from.len());
         Ok(())

@@ -67,6 +67,13 @@ impl Arguments {
         self.statistics.iter().chain(&self.params)
     }
 
+    /// The names of all that is there.
+    pub fn names(&self) -> Vec<&'static str> {
+        let all = self.beside.iter().chain(self.of_groups());
+        let mask = self.mask.iter().map(|_| "mask");
+        all.map(Tensor::name).chain(mask).collect()
+    }
+
     pub fn has(&self, name: &str) -> bool {
         let mut all = self.beside.iter().chain(self.of_groups());
         all.any(|tensor| tensor.name() == name)
@@ -144,7 +151,7 @@ impl<T: Element, P: Element, S: Element> Values<T, P, S> {
         })
     }
 
-    /// Reads what belongs to some of src's samples.
+    /// Reads what belongs to some of src's samples; parameters and statistics may have other types in the file.
     pub fn read_samples(
         input: &Input,
         arguments: &Arguments,
@@ -152,17 +159,23 @@ impl<T: Element, P: Element, S: Element> Values<T, P, S> {
     ) -> Result<Self, Failure> {
         let data = std::iter::once(&arguments.src).chain(&arguments.beside);
         let part = |tensor: &Tensor| samples.of(tensor.elements());
+        let all = |tensor: &Tensor| 0..tensor.elements();
         Ok(Self {
             data: data
                 .map(|tensor| Ok((tensor.name(), input.read_part(tensor, &part(tensor))?)))
                 .collect::<Result<_, Failure>>()?,
-            params: read(input, &arguments.params)?,
-            statistics: match samples.have_statistics {
-                true => (arguments.statistics.iter())
-                    .map(|tensor| Ok((tensor.name(), input.read_part(tensor, &part(tensor))?)))
-                    .collect::<Result<_, Failure>>()?,
-                false => read(input, &arguments.statistics)?,
-            },
+            params: (arguments.params.iter())
+                .map(|tensor| Ok((tensor.name(), input.read_as(tensor, &all(tensor))?)))
+                .collect::<Result<_, Failure>>()?,
+            statistics: (arguments.statistics.iter())
+                .map(|tensor| {
+                    let elements = match samples.have_statistics {
+                        true => part(tensor),
+                        false => all(tensor),
+                    };
+                    Ok((tensor.name(), input.read_as(tensor, &elements)?))
+                })
+                .collect::<Result<_, Failure>>()?,
             mask: match &arguments.mask {
                 Some(mask) => {
                     let bits = part(&arguments.src);

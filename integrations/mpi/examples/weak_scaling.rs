@@ -50,11 +50,15 @@ impl AllGather for Timed {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let universe = mpi::initialize().ok_or("MPI runs already")?;
+    let threading = mpi::Threading::Funneled;
+    let (universe, _) = mpi::initialize_with_threading(threading).ok_or("MPI runs already")?;
     let world = universe.world();
     let communicator = Communicator::duplicate(&world, Options::default())?;
     let gpu = pollster::block_on(GpuContext::new())?;
-    let (spent, bytes) = (Rc::<Cell<Duration>>::default(), Rc::<Cell<usize>>::default());
+    let (spent, bytes) = (
+        Rc::<Cell<Duration>>::default(),
+        Rc::<Cell<usize>>::default(),
+    );
     let timed = Timed {
         communicator,
         spent: spent.clone(),

@@ -1,44 +1,52 @@
 //! A communicator of this crate's own, whose errors come back and whose waits end.
 //!
 //! All `unsafe` of this crate's library is here. The crate `mpi` calls collectives without looking at what they return, and waits
-//! without end; so three of MPI's functions are called as they are: `MPI_Comm_idup`, `MPI_Iallgather` and `MPI_Test`, beside
-//! `MPI_Comm_set_errhandler`, `MPI_Abort` and `MPI_Error_string`. What each needs stands where it is called.
+//! without end; so MPI's functions are called as they are: `MPI_Comm_idup`, `MPI_Iallgather` and `MPI_Test`, beside
+//! `MPI_Comm_set_errhandler`, `MPI_Abort`, `MPI_Error_string`, `MPI_Initialized` and `MPI_Finalized`. What each needs stands
+//! where it is called.
 
 use crate::Error;
 use mpi::ffi;
 use mpi::topology::Communicator as AnyCommunicator;
 use std::ffi::c_int;
 use std::io::Write;
+use std::marker::PhantomData;
 use std::thread;
 use std::time::{Duration, Instant};
 use wgpu_norm::synchronized::AllGather;
 
 /// How long ranks wait for each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// After so long, a rank that waits for another one ends the job: a collective that has begun cannot be taken back, and
     /// `MPI_Finalize` would wait for it. 30 seconds by default; more where a rank may read or compute for longer between
     /// two calls than another.
     pub timeout: Duration,
+    /// Called before the job is ended so: no destructor runs then.
+    pub at_end: Option<fn()>,
 }
 
 impl Default for Options {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(30),
+            at_end: None,
         }
     }
 }
 
 /// A duplicate of a communicator, so that no other message is taken for one of these.
 ///
-/// It is not freed before `MPI_Finalize`: freeing is collective, and ranks let go of it at different times.
+/// It is not freed before `MPI_Finalize`: freeing is collective, and ranks let go of it at different times. After that it only
+/// gives errors. It stays on the thread that made it.
 #[derive(Debug)]
 pub struct Communicator {
     raw: ffi::MPI_Comm,
     rank: usize,
     ranks: usize,
     options: Options,
+    /// What MPI calls a communicator is no pointer everywhere.
+    _on_its_thread: PhantomData<*const ()>,
 }
 
 impl Communicator {
@@ -50,26 +58,24 @@ impl Communicator {
     pub fn duplicate(of: &impl AnyCommunicator, options: Options) -> Result<Self, Error> {
         let [rank, ranks] = [of.rank(), of.size()].map(|n| usize::try_from(n).unwrap_or(0));
         let original = of.as_raw();
-        // SAFETY: a constant of MPI's.
-        let (none, null) = unsafe { (ffi::RSMPI_REQUEST_NULL, ffi::RSMPI_COMM_NULL) };
-        let mut pending = Box::new(Pending {
-            request: none,
-            comm: null,
-            sent: vec![],
-            received: vec![],
-        });
-        let Pending { comm, request, .. } = &mut *pending;
-        // SAFETY: `original` is alive, for `of` is borrowed. Both places that MPI writes to are alive until the request is
-        // done: `wait` lets go of them only then.
-        let code = unsafe { ffi::MPI_Comm_idup(original, comm, request) };
-        check("MPI_Comm_idup", code)?;
         let waiting = Waiting {
             function: "MPI_Comm_idup",
             rank,
             options,
             comm: original,
         };
-        let raw = waiting.wait(pending)?.comm;
+        let done = waiting.wait(Pending::new(vec![], vec![]), |pending| {
+            // SAFETY: `original` is alive, for `of` is borrowed. Both places that MPI writes to are alive until the request is
+            // done, as `wait` promises.
+            unsafe {
+                ffi::MPI_Comm_idup(
+                    original,
+                    &raw mut (*pending).comm,
+                    &raw mut (*pending).request,
+                )
+            }
+        })?;
+        let raw = done.comm;
         // SAFETY: `raw` is alive, since it was just made; the handler is a constant of MPI's.
         let code = unsafe { ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN) };
         check("MPI_Comm_set_errhandler", code)?;
@@ -78,6 +84,7 @@ impl Communicator {
             rank,
             ranks,
             options,
+            _on_its_thread: PhantomData,
         })
     }
 
@@ -112,48 +119,32 @@ impl Communicator {
                 });
             }
         };
-        // SAFETY: constants of MPI's.
-        let (none, byte, null) = unsafe {
-            (
-                ffi::RSMPI_REQUEST_NULL,
-                ffi::RSMPI_UINT8_T,
-                ffi::RSMPI_COMM_NULL,
-            )
-        };
-        let mut pending = Box::new(Pending {
-            request: none,
-            comm: null,
-            sent: bytes.to_vec(),
-            received: vec![0; bytes.len() * self.ranks],
-        });
-        let Pending {
-            request,
-            sent,
-            received,
-            ..
-        } = &mut *pending;
-        // SAFETY: `raw` is alive. `sent` has `count` bytes and `received` as many for each rank, and both, like the request,
-        // stay where they are until the request is done: `wait` lets go of them only then.
-        let code = unsafe {
-            ffi::MPI_Iallgather(
-                sent.as_ptr().cast(),
-                count,
-                byte,
-                received.as_mut_ptr().cast(),
-                count,
-                byte,
-                self.raw,
-                request,
-            )
-        };
-        check("MPI_Iallgather", code)?;
+        // SAFETY: a constant of MPI's.
+        let byte = unsafe { ffi::RSMPI_UINT8_T };
+        let received = vec![0; bytes.len() * self.ranks];
         let waiting = Waiting {
             function: "MPI_Iallgather",
             rank: self.rank,
             options: self.options,
             comm: self.raw,
         };
-        Ok(waiting.wait(pending)?.received)
+        let done = waiting.wait(Pending::new(bytes.to_vec(), received), |pending| {
+            // SAFETY: `raw` is alive, since MPI runs. `sent` has `count` bytes and `received` as many for each rank, and both,
+            // like the request, stay where they are until the request is done, as `wait` promises.
+            unsafe {
+                ffi::MPI_Iallgather(
+                    (*pending).sent.cast(),
+                    count,
+                    byte,
+                    (*pending).received.cast(),
+                    count,
+                    byte,
+                    self.raw,
+                    &raw mut (*pending).request,
+                )
+            }
+        })?;
+        Ok(done.received)
     }
 }
 
@@ -188,15 +179,61 @@ impl wgpu_norm_cli::Ranks for Communicator {
     }
 }
 
-/// What a collective reads and writes until it is done.
+/// What a collective reads and writes until it is done. Only pointers, so that MPI's stay good whatever moves.
 struct Pending {
     request: ffi::MPI_Request,
     comm: ffi::MPI_Comm,
-    sent: Vec<u8>,
+    sent: *mut u8,
+    sent_bytes: usize,
+    received: *mut u8,
+    received_bytes: usize,
+}
+
+/// What a collective has brought.
+struct Done {
+    comm: ffi::MPI_Comm,
     received: Vec<u8>,
 }
 
-/// A collective that has begun.
+impl Pending {
+    /// On the heap, where it stays until [`done`](Self::done).
+    fn new(sent: Vec<u8>, received: Vec<u8>) -> *mut Self {
+        // SAFETY: constants of MPI's.
+        let (request, comm) = unsafe { (ffi::RSMPI_REQUEST_NULL, ffi::RSMPI_COMM_NULL) };
+        let [sent, received] = [sent, received].map(Vec::into_boxed_slice);
+        Box::into_raw(Box::new(Self {
+            request,
+            comm,
+            sent_bytes: sent.len(),
+            sent: Box::into_raw(sent).cast(),
+            received_bytes: received.len(),
+            received: Box::into_raw(received).cast(),
+        }))
+    }
+
+    /// Takes it back.
+    ///
+    /// # Safety
+    ///
+    /// It is one that `new` made, given once, and MPI has let go of it.
+    unsafe fn done(pending: *mut Self) -> Done {
+        // SAFETY: `new` made it of a box, as it made both slices, of these lengths.
+        let (pending, received) = unsafe {
+            let pending = Box::from_raw(pending);
+            let slice =
+                |start, bytes| Box::from_raw(std::ptr::slice_from_raw_parts_mut(start, bytes));
+            drop(slice(pending.sent, pending.sent_bytes));
+            let received = slice(pending.received, pending.received_bytes);
+            (pending, received)
+        };
+        Done {
+            comm: pending.comm,
+            received: received.into_vec(),
+        }
+    }
+}
+
+/// A collective of this thread's.
 struct Waiting {
     function: &'static str,
     rank: usize,
@@ -205,28 +242,39 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Waits until it is done; ends the job where that takes too long.
-    fn wait(&self, mut pending: Box<Pending>) -> Result<Box<Pending>, Error> {
+    /// Begins the collective and waits until it is done; ends the job where that takes too long. What MPI was given stays
+    /// where it is until it is done, and for ever where that is not known.
+    fn wait(
+        &self,
+        pending: *mut Pending,
+        begin: impl FnOnce(*mut Pending) -> c_int,
+    ) -> Result<Done, Error> {
+        if !is_running() {
+            // SAFETY: nobody else has it, and MPI has not seen it.
+            drop(unsafe { Pending::done(pending) });
+            return Err(Error::NotRunning);
+        }
+        check(self.function, begin(pending))?;
         let start = Instant::now();
         let mut pause = Duration::from_micros(1);
         loop {
             let mut done: c_int = 0;
             // SAFETY: the request is one that a collective has set, and not freed yet; `done` is alive; the status is a
             // constant of MPI's that stands for none.
-            let code =
-                unsafe { ffi::MPI_Test(&mut pending.request, &mut done, ffi::RSMPI_STATUS_IGNORE) };
-            if let Err(error) = check(self.function, code) {
-                // It is not known whether MPI still writes there.
-                Box::leak(pending);
-                return Err(error);
-            }
+            let code = unsafe {
+                ffi::MPI_Test(
+                    &raw mut (*pending).request,
+                    &mut done,
+                    ffi::RSMPI_STATUS_IGNORE,
+                )
+            };
+            check(self.function, code)?;
             if done != 0 {
-                return Ok(pending);
+                // SAFETY: MPI has let go of it with the request, and nobody else has it.
+                return Ok(unsafe { Pending::done(pending) });
             }
             let waited = start.elapsed();
             if waited > self.options.timeout {
-                // MPI goes on writing there.
-                Box::leak(pending);
                 return Err(self.end_the_job(waited));
             }
             // Few microseconds where all are at it; no whole processor where one is not.
@@ -245,11 +293,27 @@ impl Waiting {
         };
         // Not `eprintln!`, which panics where stderr is closed.
         let _ = writeln!(std::io::stderr(), "error: {error}");
+        if let Some(at_end) = self.options.at_end {
+            at_end();
+        }
         // SAFETY: the communicator is alive: of `duplicate` its caller's, else our own.
         let code = unsafe { ffi::MPI_Abort(self.comm, 1) };
         log::error!("MPI_Abort returned {code}");
         error
     }
+}
+
+/// Whether MPI was initialized and not finalized yet.
+fn is_running() -> bool {
+    let (mut begun, mut ended): (c_int, c_int) = (0, 0);
+    // SAFETY: both may be called at any time, and what they write to is alive.
+    let codes = unsafe {
+        [
+            ffi::MPI_Initialized(&mut begun),
+            ffi::MPI_Finalized(&mut ended),
+        ]
+    };
+    codes.iter().all(|&code| code == ffi::MPI_SUCCESS as c_int) && begun != 0 && ended == 0
 }
 
 fn check(function: &'static str, code: c_int) -> Result<(), Error> {

@@ -17,6 +17,9 @@ pub enum Error {
         /// What MPI says of that.
         message: String,
     },
+    /// MPI is not initialized, or finalized already.
+    #[error("MPI: expected it to run, got a call before MPI_Init or after MPI_Finalize")]
+    NotRunning,
     /// More bytes than MPI counts.
     #[error("{what}: expected at most {limit} bytes, got {got}")]
     TooLarge {

@@ -7,7 +7,9 @@
 //! use wgpu_norm_mpi::{Options, SyncBatchNorm};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let universe = mpi::initialize().ok_or("MPI runs already")?;
+//! // Others threads there are, but none that calls MPI.
+//! let threading = mpi::Threading::Funneled;
+//! let (universe, _) = mpi::initialize_with_threading(threading).ok_or("MPI runs already")?;
 //! let world = universe.world();
 //! let gpu = pollster::block_on(GpuContext::new())?;
 //! let samples = 8 + world.rank() as usize; // any number on any rank

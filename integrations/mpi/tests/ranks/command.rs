@@ -26,6 +26,12 @@ pub const CASES: &[(&str, Case)] = &[
         "a_killed_rank_leaves_no_output",
         a_killed_rank_leaves_no_output,
     ),
+    (
+        "a_hanging_rank_leaves_no_output",
+        a_hanging_rank_leaves_no_output,
+    ),
+    ("different_work_is_refused", different_work_is_refused),
+    ("gradients_are_rounded_once", gradients_are_rounded_once),
 ];
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_wgpu-norm-mpi");
@@ -285,11 +291,7 @@ fn what_ranks_cannot_share_is_refused() -> Result<(), String> {
             ));
         }
     }
-    let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().collect();
-    match names.len() {
-        1 => Ok(()),
-        _ => Err(format!("files are left: {names:?}")),
-    }
+    leaves(folder.path(), &["in"])
 }
 
 /// A rank ends while the others compute: the job fails, and no file appears.
@@ -307,8 +309,122 @@ fn a_killed_rank_leaves_no_output() -> Result<(), String> {
     command.arg(&input).arg("-o").arg(&output);
     command.args([":", "-n", "1", "sh"]).arg(&script);
     finish(&mut command).check(&Expected::Failure(""))?;
-    match output.exists() {
-        false => Ok(()),
-        true => Err("a file appeared".to_owned()),
+    leaves(folder.path(), &["in", "script"])
+}
+
+/// A rank hangs for longer than the others wait, while they write.
+fn a_hanging_rank_leaves_no_output() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output, script] = ["in", "out", "script"].map(|name| folder.path().join(name));
+    write(&input, &tensors(&[("src", &[256, 64, 32, 32])]));
+    // As soon as rank 0 has created the file, which both then write for a while.
+    let wait = format!(
+        "until ls {}/.wgpu-norm-* 2>/dev/null; do :; done",
+        folder.path().display()
+    );
+    std::fs::write(
+        &script,
+        format!("\"$@\" & {wait}; kill -STOP $!; sleep 100\n"),
+    )
+    .unwrap();
+    let arguments = ["batch-norm-forward", "--epsilon", "1"];
+    let mut command = mpirun(1);
+    command.env("WGPU_NORM_MPI_TIMEOUT", "3");
+    command
+        .arg(PROGRAM)
+        .args(arguments)
+        .arg(&input)
+        .arg("-o")
+        .arg(&output);
+    command.args([":", "-n", "1", "sh"]).arg(&script);
+    command
+        .arg(PROGRAM)
+        .args(arguments)
+        .arg(&input)
+        .arg("-o")
+        .arg(&output);
+    finish(&mut command).check(&Expected::Failure(""))?;
+    leaves(folder.path(), &["in", "script"])
+}
+
+/// Ranks that were given different work.
+fn different_work_is_refused() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
+    write(&input, &tensors(&[("src", &[SAMPLES, CHANNELS])]));
+    for (other, said) in [
+        (
+            &["rms-norm-forward", "--epsilon", "2"][..],
+            "expected the same work on all",
+        ),
+        (
+            &["rms-norm-forward", "--nonsense"],
+            "rank 1: error: unexpected argument",
+        ),
+    ] {
+        let mut command = mpirun(1);
+        command
+            .arg(PROGRAM)
+            .args(["rms-norm-forward", "--epsilon", "1"]);
+        command.arg(&input).arg("-o").arg(&output);
+        command.args([":", "-n", "1"]).arg(PROGRAM).args(other);
+        command.arg(&input).arg("-o").arg(&output);
+        finish(&mut command).check(&Expected::Failure(said))?;
+    }
+    leaves(folder.path(), &["in"])
+}
+
+/// Parameters' gradients of f16 that are beyond its range on each rank, and within it together.
+fn gradients_are_rounded_once() -> Result<(), String> {
+    let folder = tempfile::tempdir().unwrap();
+    let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
+    let half = |value: f32| wgpu_norm::half::f16::from_f32(value).to_le_bytes();
+    let bytes = |values: &[f32]| {
+        values
+            .iter()
+            .flat_map(|&value| half(value))
+            .collect::<Vec<u8>>()
+    };
+    // Two rows of one sample each: x̂ is -1 and 1, diff_beta the sum of diff_dst.
+    let rows = 4096;
+    let src: Vec<f32> = (0..rows).flat_map(|_| [-1.0, 1.0]).collect();
+    let diff = |row: usize| if row < rows / 2 { 40.0 } else { -39.5 };
+    let diff_dst: Vec<f32> = (0..rows).flat_map(|row| [diff(row); 2]).collect();
+    let ones = vec![1.0; rows];
+    let zeros = vec![0.0; rows];
+    let tensors = [
+        ("src", vec![rows, 2], bytes(&src)),
+        ("diff_dst", vec![rows, 2], bytes(&diff_dst)),
+        ("mean", vec![rows], bytes(&zeros)),
+        ("variance", vec![rows], bytes(&ones)),
+        ("gamma", vec![2], bytes(&[1.0; 2])),
+        ("beta", vec![2], bytes(&[0.0; 2])),
+    ];
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        (
+            *name,
+            TensorView::new(Dtype::F16, shape.clone(), bytes).unwrap(),
+        )
+    });
+    safetensors::serialize_to_file(views, None, &input).unwrap();
+    run(2, &["layer-norm-backward"], &input, &output).check(&Expected::Success)?;
+    let bytes = std::fs::read(&output).unwrap();
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let diff_beta = file.tensor("diff_beta").unwrap();
+    match diff_beta.data() == [half(1024.0); 2].concat() {
+        true => Ok(()),
+        false => Err(format!("diff_beta {:?}", diff_beta.data())),
+    }
+}
+
+fn leaves(folder: &Path, want: &[&str]) -> Result<(), String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries
+        .map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    match names == want {
+        true => Ok(()),
+        false => Err(format!("files are left: {names:?}")),
     }
 }

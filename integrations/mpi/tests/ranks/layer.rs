@@ -212,7 +212,11 @@ fn layer(
     timeout: Duration,
 ) -> Result<SyncBatchNorm, Error> {
     let options = BatchNormOptions::new(epsilon);
-    SyncBatchNorm::new(world, gpu, options, &[2, 3], Options { timeout })
+    let waits = Options {
+        timeout,
+        ..Options::default()
+    };
+    SyncBatchNorm::new(world, gpu, options, &[2, 3], waits)
 }
 
 const SHORT: Duration = Duration::from_secs(2);

@@ -122,7 +122,8 @@ fn rank(case: Case) {
         print(panic);
         std::process::exit(101);
     }));
-    let universe = mpi::initialize().expect("MPI");
+    let threading = mpi::Threading::Funneled;
+    let (universe, _) = mpi::initialize_with_threading(threading).expect("MPI");
     let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");
     let world = universe.world();
     case(&world, &gpu);
