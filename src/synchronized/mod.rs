@@ -139,7 +139,19 @@ impl<G: AllGather> SyncBatchNorm<G> {
     ///
     /// Those of [`GpuBatchNorm::forward`], and [`Error::Ranks`] where another rank fails or makes another call. Of one element
     /// a channel on all ranks together there is no unbiased variance.
-    pub async fn forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &mut self,
+        args: BatchNormForwardArgs<'_, T, P>,
+    ) -> Result<BatchNormOutput<T, P>, G::Error> {
+        self.forward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`forward`](Self::forward), and [`Error::StatisticsDType`].
+    pub async fn forward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &mut self,
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, G::Error> {
@@ -211,7 +223,19 @@ impl<G: AllGather> SyncBatchNorm<G> {
     /// # Errors
     ///
     /// Those of [`GpuBatchNorm::backward`], and [`Error::Ranks`] where another rank fails or makes another call.
-    pub async fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &mut self,
+        args: BatchNormBackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, G::Error> {
+        self.backward_with_statistics(args).await
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
+    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &mut self,
         args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, G::Error> {

@@ -72,6 +72,10 @@ fn tensors(plan: &Plan, types: DTypes) -> Bytes {
                     .for_each(|value| value[size - 1] &= 0x7f);
             }
             bytes.resize(used.bytes as usize, 0);
+            if matches!(used.tensor, Tensor::RunningMean | Tensor::RunningVariance) {
+                // Of an odd number of 16 bits, what fills the last word is written as 0.
+                bytes.iter_mut().rev().take(2).for_each(|byte| *byte = 0);
+            }
             (used.tensor, bytes)
         })
         .collect()

@@ -138,7 +138,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
                 ];
                 let [mean, variance] = &mut running;
                 let output = layer
-                    .forward::<T, P, P>(BatchNormForwardArgs {
+                    .forward::<T, P>(BatchNormForwardArgs {
                         shape: &shape,
                         src: &self.src[elements.clone()],
                         gamma: Some(&self.gamma),
@@ -307,7 +307,7 @@ fn a_residual_and_an_activation() {
                 let mut layer =
                     SyncBatchNorm::new(rank, &subject.gpu, batch.options, &shape).await?;
                 let output = layer
-                    .forward::<f32, f32, f32>(BatchNormForwardArgs {
+                    .forward::<f32, f32>(BatchNormForwardArgs {
                         shape: &shape,
                         src: &batch.src[elements.clone()],
                         gamma: Some(&batch.gamma),
@@ -429,7 +429,7 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
         let src: &[f32] = &[1.0, 2.0];
         match own {
             0 => forward(&mut layer, src, None).unwrap_err().to_string(),
-            _ => block_on(layer.backward::<f32, f32, f32>(BatchNormBackwardArgs {
+            _ => block_on(layer.backward::<f32, f32>(BatchNormBackwardArgs {
                 shape: &[2, 1],
                 src,
                 diff_dst: src,

@@ -79,7 +79,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             bytes.set(0);
             let start = Instant::now();
             let output = layer
-                .forward::<f32, f32, f32>(BatchNormForwardArgs {
+                .forward::<f32, f32>(BatchNormForwardArgs {
                     shape: &SHAPE,
                     src: &src,
                     gamma: None,
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 })
                 .await?;
             layer
-                .backward::<f32, f32, f32>(BatchNormBackwardArgs {
+                .backward::<f32, f32>(BatchNormBackwardArgs {
                     shape: &SHAPE,
                     src: &src,
                     diff_dst: &src,

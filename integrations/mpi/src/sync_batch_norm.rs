@@ -56,11 +56,23 @@ impl SyncBatchNorm {
     /// # Errors
     ///
     /// Those of that function, and [`Error::Mpi`].
-    pub fn forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub fn forward<T: Element, P: ParamOf<T>>(
+        &mut self,
+        args: BatchNormForwardArgs<'_, T, P>,
+    ) -> Result<BatchNormOutput<T, P>, Error> {
+        self.forward_with_statistics(args)
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`forward`](Self::forward), and [`wgpu_norm::Error::StatisticsDType`].
+    pub fn forward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &mut self,
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, Error> {
-        pollster::block_on(self.layer.forward(args))
+        pollster::block_on(self.layer.forward_with_statistics(args))
     }
 
     /// The gradient of this rank's src, and of gamma and beta over all ranks' samples:
@@ -69,10 +81,22 @@ impl SyncBatchNorm {
     /// # Errors
     ///
     /// Those of that function, and [`Error::Mpi`].
-    pub fn backward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    pub fn backward<T: Element, P: ParamOf<T>>(
+        &mut self,
+        args: BatchNormBackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.backward_with_statistics(args)
+    }
+
+    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`backward`](Self::backward), and [`wgpu_norm::Error::StatisticsDType`].
+    pub fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &mut self,
         args: BatchNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
-        pollster::block_on(self.layer.backward(args))
+        pollster::block_on(self.layer.backward_with_statistics(args))
     }
 }

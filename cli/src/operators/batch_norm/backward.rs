@@ -148,7 +148,7 @@ impl Operator for Backward {
         let args = args(shape, values);
         let grads = pollster::block_on(async {
             let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
-            layer.await?.backward(args).await
+            layer.await?.backward_with_statistics(args).await
         });
         grads.map(gradients::results)
     }

@@ -210,7 +210,7 @@ impl Operator for Forward {
         self.compute_by(shape, values, |args| {
             pollster::block_on(async {
                 let layer = SyncBatchNorm::new(group, gpu, self.layer.options, shape);
-                layer.await?.forward(args).await
+                layer.await?.forward_with_statistics(args).await
             })
         })
     }

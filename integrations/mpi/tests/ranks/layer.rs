@@ -256,7 +256,7 @@ pub fn a_skipped_call(world: &SimpleCommunicator, gpu: &GpuContext) {
         );
         return;
     }
-    let error = layer.backward::<f32, f32, f32>(BatchNormBackwardArgs {
+    let error = layer.backward::<f32, f32>(BatchNormBackwardArgs {
         shape: &[2, 3],
         src: &SRC,
         diff_dst: &SRC,
