@@ -6,10 +6,10 @@ mod common;
 use burn::module::Module;
 use burn::nn;
 use burn::tensor::activation::relu;
-use burn::tensor::{Device, Distribution, FloatDType, Tensor};
+use burn::tensor::{Device, FloatDType, Tensor};
 use burn_wgpu_norm::nn as ours;
 use burn_wgpu_norm::{Way, counts};
-use common::{device, has, in_way, ways, within};
+use common::{device, has, in_way, spread, ways, within};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SHAPE: [usize; 4] = [4, 6, 5, 3];
@@ -66,7 +66,7 @@ fn same(what: &str, got: Results, want: Results) {
 
 #[test]
 fn layers_and_inputs_on_autodiff_devices_and_not() {
-    let values = Tensor::<4>::random(SHAPE, Distribution::Normal(1.0, 2.0), &device());
+    let values = spread(SHAPE, 2, &device());
     macro_rules! check {
         ($layer:ident, $config:ident ( $($argument:expr),* ), $gamma:expr, $burn_runs:expr) => {
             for of_layer in both() {
@@ -127,7 +127,7 @@ fn layers_and_inputs_on_autodiff_devices_and_not() {
 
 #[test]
 fn residuals_on_autodiff_devices_and_not() {
-    let values = Tensor::<4>::random(SHAPE, Distribution::Normal(1.0, 2.0), &device());
+    let values = spread(SHAPE, 2, &device());
     in_way(Way::Kernels, || {
         for of_layer in both() {
             for of_src in both() {
@@ -237,7 +237,7 @@ fn empty_batches() {
 #[test]
 fn parameters_of_a_layer_that_is_not_affine() {
     let device = device();
-    let src = Tensor::<4>::random(SHAPE, Distribution::Default, &device);
+    let src = spread(SHAPE, 3, &device);
     in_way(Way::Kernels, || {
         let mut group = ours::GroupNormConfig::new(2, 6).init(&device);
         group.gamma = group.gamma.map(|gamma| gamma.map(|gamma| gamma * 5.0));

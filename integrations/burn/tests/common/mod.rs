@@ -1,7 +1,7 @@
 //! What the tests share.
 #![allow(dead_code, reason = "not every program needs all of it")]
 
-use burn::tensor::{DType, Device, FloatDType};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use burn_wgpu_norm::{Way, force};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -69,6 +69,15 @@ impl Numbers {
         self.0 = step.wrapping_add(1442695040888963407);
         ((self.0 >> 40) as f32 / (1u64 << 24) as f32) * 2.0 - 1.0
     }
+}
+
+/// Numbers between -1 and 3, other ones for each seed, of which no few neighbours are nearly equal: what normalizes those
+/// multiplies roundings, Burn's as ours.
+pub fn spread<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
+    let elements = shape.iter().product();
+    let number = |index: usize| ((37 * index + 53 * seed + index / 101) % 101) as f32 / 25.0 - 1.0;
+    let values: Vec<f32> = (0..elements).map(number).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
 }
 
 /// Asserts that numbers are within the roundings of a type, measured on the largest of those that are wanted.
