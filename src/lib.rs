@@ -112,7 +112,8 @@
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
 //! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
 //! | `kernels` | the WGSL in `shaders/`, its bindings, uniforms and variants |
-//! | `profile` | an adapter's limits, as wgpu tells them, and sizes that suit it |
+//! | `profile` | an adapter's limits, as wgpu tells them |
+//! | `tuning` | the sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
 //! | `memory` | vectors as large as tensors |
 //! | `algorithm`, `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
@@ -154,6 +155,7 @@ pub mod reference;
 mod rms_norm;
 pub mod stream;
 pub mod synchronized;
+mod tuning;
 pub mod verify;
 
 pub use activated::{BackwardOperands, InferenceOperands};
@@ -187,12 +189,13 @@ pub use layer_norm::{
 pub use options::{
     Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics,
 };
-pub use profile::{Profile, Tuning};
+pub use profile::Profile;
 pub use rms_norm::{
     GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,
     RmsNormBackwardSizes, RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands,
     RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
 };
+pub use tuning::Tuning;
 
 /// The crates whose types stand in signatures here, in the versions that these use.
 #[doc(no_inline)]

@@ -12,26 +12,6 @@ use crate::text::excerpt;
 use std::fmt::Display;
 use wgpu_norm::GpuContext;
 
-/// The line on stdout that says what was done.
-fn say_what_was_computed(
-    names: &[&str],
-    src: &input::Tensor,
-    attributes: &str,
-    gpu: &GpuContext,
-    output: &Output,
-) -> Result<(), Failure> {
-    let adapter = gpu.adapter_info();
-    stdout::line(format_args!(
-        "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
-        names.join(", "),
-        src.dtype(),
-        src.shape(),
-        adapter.name,
-        adapter.backend,
-        output.path().display()
-    ))
-}
-
 /// One run of an operator, from its files to its files.
 pub struct Job {
     /// The file of the arguments.
@@ -101,22 +81,11 @@ impl Job {
         results: &[output::Tensor<'_>],
         comparison: Option<Comparison>,
     ) -> Result<(), Failure> {
-        let Self {
-            input,
-            output,
-            progress,
-            ..
-        } = self;
-        // Some systems refuse to replace an open file, and the output may be the input.
-        drop(input);
         if let Some(comparison) = comparison {
-            progress.suspend(|| comparison.report())?;
+            self.progress.suspend(|| comparison.report())?;
         }
-        progress.step("writing");
-        output.write(results)?;
-        drop(progress);
-        let names = results.iter().map(output::Tensor::name);
-        say_what_was_computed(&names.collect::<Vec<_>>(), src, attributes, gpu, &output)
+        let names: Vec<_> = results.iter().map(output::Tensor::name).collect();
+        self.end(&names, gpu, src, attributes, |output| output.write(results))
     }
 
     /// Creates the file of these results, for parts of them to be written into it.
@@ -141,16 +110,38 @@ impl Job {
         src: &input::Tensor,
         attributes: &str,
     ) -> Result<(), Failure> {
+        self.end(names, gpu, src, attributes, |_| parts.finish())
+    }
+
+    /// Has the output appear, and says on stdout what was done.
+    fn end(
+        self,
+        names: &[&str],
+        gpu: &GpuContext,
+        src: &input::Tensor,
+        attributes: &str,
+        write: impl FnOnce(&Output) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let Self {
             input,
             output,
             progress,
             ..
         } = self;
+        // Some systems refuse to replace an open file, and the output may be the input.
         drop(input);
         progress.step("writing");
-        parts.finish()?;
+        write(&output)?;
         drop(progress);
-        say_what_was_computed(names, src, attributes, gpu, &output)
+        let adapter = gpu.adapter_info();
+        stdout::line(format_args!(
+            "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
+            names.join(", "),
+            src.dtype(),
+            src.shape(),
+            adapter.name,
+            adapter.backend,
+            output.path().display()
+        ))
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::kernels::Body;
 use crate::options::check_epsilon;
-use crate::profile::{SMALLEST_WORKGROUP, STORAGE_BUFFERS};
+use crate::profile::STORAGE_BUFFERS;
+use crate::tuning::SMALLEST_WORKGROUP;
 use crate::{DType, DTypes, Error, Profile};
 
 /// The profile within its bounds, which kernels without checks rely on; an error if no plan can run there, or none with

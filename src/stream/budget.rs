@@ -43,7 +43,7 @@ impl Memory {
             on_device + on_the_way * bits(r)
         });
         Self {
-            resident: resident + 4 * CHUNK,
+            resident: resident.saturating_add(4 * CHUNK),
             window_bits: window_bits.sum(),
             element: plan.types.data.size(),
         }
@@ -57,7 +57,7 @@ impl Memory {
 
     /// The budget that windows of so many bytes of src need.
     pub fn budget(&self, window: u64) -> u64 {
-        let elements = window.div_ceil(self.element.max(1)) + AROUND;
+        let elements = window.div_ceil(self.element.max(1)).saturating_add(AROUND);
         let windows = elements.saturating_mul(self.window_bits).div_ceil(8);
         self.resident.saturating_add(windows)
     }

@@ -89,20 +89,27 @@ struct Shapes {
 
 impl Shapes {
     fn describe(&self, used: TensorUse, arguments: &Arguments) -> Described<'_> {
-        let types = arguments.dtypes();
-        let (shape, dtype): (&[usize], DType) = match used.tensor {
+        let shape: &[usize] = match used.tensor {
             Tensor::Mask => {
-                let bytes = self.mask.map(|words| 4 * words);
-                return Described::mask(used.tensor.name(), &self.mask, bytes[0]);
+                let bytes = 4 * elements(&self.mask);
+                return Described::mask(used.tensor.name(), &self.mask, bytes);
             }
-            Tensor::DiffGamma | Tensor::DiffBeta => (&self.params, types.params),
-            Tensor::Dst | Tensor::Sum | Tensor::DiffSrc | Tensor::DiffResidual => {
-                (&self.src, types.data)
-            }
-            _ => (&self.statistics, types.statistics),
+            Tensor::DiffGamma | Tensor::DiffBeta => &self.params,
+            Tensor::Dst | Tensor::Sum | Tensor::DiffSrc | Tensor::DiffResidual => &self.src,
+            _ => &self.statistics,
         };
+        let dtype = dtype_of(used.tensor, arguments.dtypes());
         let bytes = elements(shape) * dtype.size() as usize;
         Described::new(used.tensor.name(), dtype, shape, bytes)
+    }
+}
+
+/// The element type of a result that is no mask.
+fn dtype_of(result: Tensor, types: DTypes) -> DType {
+    match result {
+        Tensor::DiffGamma | Tensor::DiffBeta => types.params,
+        Tensor::Dst | Tensor::Sum | Tensor::DiffSrc | Tensor::DiffResidual => types.data,
+        _ => types.statistics,
     }
 }
 
@@ -133,12 +140,7 @@ impl Files<'_> {
         if tensor == Tensor::Mask || self.lost.contains(&tensor) {
             return;
         }
-        let dtype = match tensor {
-            Tensor::DiffGamma | Tensor::DiffBeta => self.types.params,
-            Tensor::Dst | Tensor::Sum | Tensor::DiffSrc | Tensor::DiffResidual => self.types.data,
-            _ => self.types.statistics,
-        };
-        let lost = match dtype {
+        let lost = match dtype_of(tensor, self.types) {
             DType::F16 => any!(u16, 0x7c00),
             DType::Bf16 => any!(u16, 0x7f80),
             DType::F32 => any!(u32, 0x7f80_0000),
