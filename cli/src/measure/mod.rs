@@ -6,7 +6,7 @@
 //! | `planned`, `slices` | how each is planned and bound to buffers, and called with slices |
 //! | `sets` | the shapes, and the cases that they make |
 //! | `selection` | the flags that choose among them |
-//! | `device`, `rotation`, `timing` | buffers, several sets of them in turns, clocks |
+//! | `device`, `rotation`, `timing`, `busy` | buffers, several sets of them in turns, clocks, work that keeps a GPU's clock up |
 //! | `copy`, `subject` | what is timed: copies, operators on their buffers |
 //! | `bencher`, `around` | both in turns, what surrounds them |
 //! | `budget` | time that may be spent |
@@ -15,6 +15,7 @@
 pub mod around;
 pub mod bencher;
 pub mod budget;
+mod busy;
 mod copy;
 mod device;
 pub mod operators;

@@ -1,6 +1,7 @@
 //! How long a submission takes: by the GPU's own timestamps where the adapter has them, and from
 //! submission to completion.
 
+use super::busy::Busy;
 use super::device::{gpu_error, scoped, storage};
 use crate::results::summary::median;
 use std::time::{Duration, Instant};
@@ -11,6 +12,8 @@ pub struct Clock {
     device: wgpu::Device,
     queue: wgpu::Queue,
     timestamps: Option<Timestamps>,
+    /// Comes before what is timed by timestamps.
+    busy: Option<Busy>,
 }
 
 struct Timestamps {
@@ -49,6 +52,7 @@ impl Clock {
             device,
             queue,
             timestamps,
+            busy: None,
         };
         if clock.timestamps.is_some() {
             // A driver whose timestamps stand still while work is done has none.
@@ -57,6 +61,17 @@ impl Clock {
             if time.is_none() {
                 clock.timestamps = None;
             }
+        }
+        if clock.has_timestamps()
+            && let Some(mut busy) = Busy::new(gpu)?
+        {
+            // The first dispatch may still compile, and the clock may still be low.
+            for _ in 0..3 {
+                if let Some(one) = clock.stamped(|encoder| busy.record(encoder))? {
+                    busy.calibrate(one / busy.dispatches);
+                }
+            }
+            clock.busy = Some(busy);
         }
         Ok(clock)
     }
@@ -124,6 +139,9 @@ impl Clock {
             return Ok(None);
         };
         let mut encoder = self.device.create_command_encoder(&Default::default());
+        if let Some(busy) = &self.busy {
+            busy.record(&mut encoder);
+        }
         encoder.write_timestamp(&timestamps.queries, 0);
         record(&mut encoder);
         encoder.write_timestamp(&timestamps.queries, 1);

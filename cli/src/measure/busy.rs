@@ -1,0 +1,82 @@
+//! Work that keeps a GPU's clock up. A GPU lowers its clock when it waits between submissions, to a third or less, and
+//! does not raise it again for a short kernel: what is timed then is the clock. So each sample comes right after a
+//! millisecond of arithmetic, in the same submission, as in a training loop it would come after other kernels.
+
+use super::device::{scoped, storage};
+use std::time::Duration;
+use wgpu_norm::{Error, GpuContext};
+
+/// How long the GPU is busy before a sample, about.
+const TIME: Duration = Duration::from_millis(1);
+
+const MOST_DISPATCHES: u32 = 16;
+const WORKGROUPS: u32 = 1024;
+
+/// It touches no memory, so that caches hold what they held before.
+const TEXT: &str = "
+    @group(0) @binding(0) var<storage, read_write> never: array<u32>;
+    @compute @workgroup_size(64)
+    fn busy(@builtin(global_invocation_id) id: vec3<u32>) {
+        var x = id.x;
+        for (var i = 0u; i < 16384u; i++) { x = x * 1664525u + 1013904223u; }
+        if x == 0xffffffffu && id.x == 0xffffffffu { never[0] = x; }
+    }";
+
+pub struct Busy {
+    pipeline: wgpu::ComputePipeline,
+    bind_group: wgpu::BindGroup,
+    pub dispatches: u32,
+}
+
+impl Busy {
+    /// None on an adapter that computes on the CPU.
+    pub fn new(gpu: &GpuContext) -> Result<Option<Self>, Error> {
+        if gpu.adapter_info().device_type == wgpu::DeviceType::Cpu {
+            return Ok(None);
+        }
+        let device = gpu.device();
+        let buffer = storage(device, "busy", 32)?;
+        scoped(device, "busy", 0, || {
+            let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
+                label: Some("busy"),
+                source: wgpu::ShaderSource::Wgsl(TEXT.into()),
+            });
+            let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some("busy"),
+                layout: None,
+                module: &module,
+                entry_point: Some("busy"),
+                compilation_options: Default::default(),
+                cache: None,
+            });
+            let bind_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: Some("busy"),
+                layout: &pipeline.get_bind_group_layout(0),
+                entries: &[wgpu::BindGroupEntry {
+                    binding: 0,
+                    resource: buffer.as_entire_binding(),
+                }],
+            });
+            Some(Self {
+                pipeline,
+                bind_group,
+                dispatches: 1,
+            })
+        })
+    }
+
+    /// Takes as many dispatches as fill the time, of which one takes `one`.
+    pub fn calibrate(&mut self, one: Duration) {
+        let dispatches = TIME.as_secs_f64() / one.as_secs_f64().max(1e-9);
+        self.dispatches = (dispatches.ceil() as u32).clamp(1, MOST_DISPATCHES);
+    }
+
+    pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        pass.set_pipeline(&self.pipeline);
+        pass.set_bind_group(0, &self.bind_group, &[]);
+        for _ in 0..self.dispatches {
+            pass.dispatch_workgroups(WORKGROUPS, 1, 1);
+        }
+    }
+}
