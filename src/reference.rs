@@ -9,8 +9,9 @@
 //! * layer norm, per row, and group norm, per group, d = diff_dst·gamma: diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m))
 //!
 //! The gradients take mean and variance (biased) as given, and never recompute them. Nothing but sizes is
-//! checked: NaN, infinity and variance + epsilon ≤ 0 give what the formula gives. An empty tensor has an empty
-//! diff_src, and zeros as parameter gradients.
+//! checked: NaN, infinity and variance + epsilon ≤ 0 give what the formula gives, but r of an infinite variance is NaN: where
+//! squares overflow, 1/√∞ = 0 would make zeros of it. An empty tensor has an empty diff_src, and zeros as parameter
+//! gradients.
 //!
 //! The forward passes, with x = src, or src + residual where layer and RMS norm have one:
 //!
@@ -375,7 +376,17 @@ impl Gradients {
 }
 
 fn inverse_deviation(variance: &[f64], epsilon: f64) -> impl ExactSizeIterator<Item = f64> {
-    variance.iter().map(move |v| 1.0 / (v + epsilon).sqrt())
+    variance
+        .iter()
+        .map(move |&v| one_over_deviation(v, epsilon))
+}
+
+/// r: NaN of an infinite variance, of which nothing is known but that squares have overflowed.
+fn one_over_deviation(variance: f64, epsilon: f64) -> f64 {
+    match variance + epsilon {
+        f64::INFINITY => f64::NAN,
+        sum => 1.0 / sum.sqrt(),
+    }
 }
 
 /// The channel of every element, in row-major order, by adding one axis after the other.

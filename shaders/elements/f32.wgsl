@@ -9,3 +9,10 @@ fn at_most_zero(value: real4) -> vec4<bool> {
     let bits = bitcast<vec4<i32>>(value);
     return (bits == vec4(0)) | (bits <= vec4(-8388608)); // −infinity's
 }
+
+// By the bits: compilers may assume that there is neither infinity nor NaN.
+fn nan_unless_finite(value: real4) -> real4 {
+    let bits = bitcast<vec4<u32>>(value);
+    let infinity = vec4(0x7f800000u);
+    return bitcast<real4>(select(bits, bits | vec4(0x00400000u), (bits & infinity) == infinity));
+}

@@ -7,3 +7,7 @@ alias real4 = vec4<f64>;
 fn at_most_zero(value: real4) -> vec4<bool> {
     return value <= real4();
 }
+
+fn nan_unless_finite(value: real4) -> real4 {
+    return select(value, sqrt(-value), value > real4(1.7976931348623157e308lf));
+}

@@ -6,7 +6,7 @@
 // with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
 // the merged mean is kept.
 //
-// Needs: records, activation.
+// Needs: records, activation, inverse_deviation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -36,7 +36,7 @@ alias Record = real4;
 // Of tensors, where statistics are given; else nothing is known before.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
     if !statistics_given { return Cell(real4(), real4(), real4(1.0), real4(1.0), real4()); }
-    let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
+    let r = inverse_deviation(load_variance(vec4_index), epsilon);
     return Cell(load_mean(vec4_index), real4(), r, real4(1.0), real4());
 }
 
@@ -60,8 +60,7 @@ fn combine(cell: Cell, words: Words) -> Cell {
 
 // A cell with what follows from its sums. Before, r is 1, and in a record that is multiplied by gamma.
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
-    let variance = sums.m2 / max(sums.count, real4(1.0));
-    let r = real4(1.0) / sqrt(variance + real4(scalars.epsilon));
+    let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
     return Cell(sums.shift, sums.delta, r, cell.r * cell.gamma, cell.beta);
 }
 
@@ -209,9 +208,10 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
     let mean = sums.shift + sums.delta;
     store_part_mean(vec4_index, mean, count);
-    store_part_variance(vec4_index, sums.m2 / max(sums.count, real4(1.0)), count);
+    let m2 = nan_unless_finite(sums.m2);
+    store_part_variance(vec4_index, m2 / max(sums.count, real4(1.0)), count);
     let weight = select(real4(), real4(scalars.running_weight), sums.count > real4());
-    let variance = sums.m2 / max(sums.count - real4(scalars.running_correction), real4(1.0));
+    let variance = m2 / max(sums.count - real4(scalars.running_correction), real4(1.0));
     let rest = real4(1.0) - weight;
     store_part_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
     store_part_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);

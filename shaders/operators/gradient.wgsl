@@ -4,7 +4,7 @@
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean.
 //
-// Needs: records, activation.
+// Needs: records, activation, inverse_deviation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -33,7 +33,7 @@ alias Record = real2;
 
 // Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four cells, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    let r = real4(1.0) / sqrt(load_variance(vec4_index) + real4(epsilon));
+    let r = inverse_deviation(load_variance(vec4_index), epsilon);
     return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
 }
 

@@ -1,7 +1,7 @@
 // RMS norm forward, four elements at a time: dst = x · r · gamma, where x = src + residual and
 // r = 1 / sqrt(mean(x²) + epsilon).
 //
-// Needs: records.
+// Needs: records, inverse_deviation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -47,8 +47,8 @@ fn combine(cell: Cell, words: Words) -> Cell {
 
 // A cell with what follows from its sums.
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
-    let mean_square = sums.x2 * scalars.inverse_count;
-    return Cell(mean_square, real4(1.0) / sqrt(mean_square + real4(scalars.epsilon)), cell.gamma);
+    let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
+    return Cell(mean_square, inverse_deviation(mean_square, scalars.epsilon), cell.gamma);
 }
 
 // The records of four cells, side by side.
@@ -159,5 +159,5 @@ fn sums_of_pairs(first: real4, second: real4) -> Sums {
 
 // The mean of the squares of four rows, the first `count`.
 fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
-    store_part_mean_square(vec4_index, sums.x2 * scalars.inverse_count, count);
+    store_part_mean_square(vec4_index, nan_unless_finite(sums.x2 * scalars.inverse_count), count);
 }

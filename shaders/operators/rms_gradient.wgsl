@@ -2,7 +2,7 @@
 // diff_src = r · (gamma · diff_dst − x̂ · b), and diff_gamma = Σ diff_dst · x̂ over the rows, with x̂ = src · r.
 // b is the mean of gamma · diff_dst · x̂ over the elements of a row.
 //
-// Needs: records.
+// Needs: records, inverse_deviation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -27,7 +27,7 @@ alias Record = real;
 
 // Of tensors: r = 1 / sqrt(mean_square + epsilon) of four cells, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    return Cell(real4(1.0) / sqrt(load_mean_square(vec4_index) + real4(epsilon)), real4(1.0), real4());
+    return Cell(inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
 }
 
 fn with_params(cell: Cell, params: Params) -> Cell {

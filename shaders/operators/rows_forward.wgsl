@@ -3,7 +3,7 @@
 // Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
 // second ones are exact whatever the mean is, and of equal elements 0.
 //
-// Needs: records.
+// Needs: records, inverse_deviation.
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -64,8 +64,8 @@ fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
     var known = cell;
     known.delta = sums.e * scalars.inverse_count;
     // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
-    known.variance = abs(sums.e2 * scalars.inverse_count - known.delta * known.delta);
-    known.r = real4(1.0) / sqrt(known.variance + real4(scalars.epsilon));
+    known.variance = nan_unless_finite(abs(sums.e2 * scalars.inverse_count - known.delta * known.delta));
+    known.r = inverse_deviation(known.variance, scalars.epsilon);
     return known;
 }
 

@@ -16,6 +16,7 @@ parts! {
     "channels_first"
     "channels_last"
     "column_sums"
+    "inverse_deviation"
     "one_cell"
     "paired_sums"
     "params"

@@ -2,7 +2,7 @@
 
 use super::{
     OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, channel_of, channels, check_length, inverse_deviation,
-    rows_and_columns,
+    one_over_deviation, rows_and_columns,
 };
 use crate::{DType, Error, memory};
 
@@ -445,7 +445,7 @@ pub(super) fn groups(
             mean,
             correction: moments.correction(),
             variance,
-            r: 1.0 / (variance + epsilon).sqrt(),
+            r: one_over_deviation(variance, epsilon),
             rounded: match x_is_sum {
                 true => mean.hypot(variance.sqrt()),
                 false => 0.0,
@@ -465,8 +465,14 @@ impl Group {
     }
 
     fn mean(&self) -> (f64, f64) {
-        let mean = self.mean + self.correction;
-        (mean, mean.abs() + self.variance.sqrt())
+        let (mean, deviation) = (self.mean + self.correction, self.variance.sqrt());
+        // A mean can be finite where squares overflow.
+        let deviation = if deviation.is_finite() {
+            deviation
+        } else {
+            0.0
+        };
+        (mean, mean.abs() + deviation)
     }
 
     fn variance(&self) -> (f64, f64) {

@@ -64,6 +64,8 @@ pub(super) struct Checks {
     pub nan: bool,
     /// What an infinity does not reach keeps its bits, and what it makes NaN is not finite.
     pub infinite: bool,
+    /// What a number does not reach whose square overflows keeps its bits, and what it reaches is right or not finite.
+    pub square_overflow: bool,
 }
 
 /// A result is compared by parts, but made at once.
@@ -160,6 +162,7 @@ impl Case {
                 "checked" => self.checks.checked = true,
                 "nan" => self.checks.nan = true,
                 "infinite" => self.checks.infinite = true,
+                "square_overflow" => self.checks.square_overflow = true,
                 token => return self.setting.set(token),
             }
         }
@@ -241,6 +244,7 @@ impl fmt::Display for Case {
             (self.checks.checked, "checked"),
             (self.checks.nan, "nan"),
             (self.checks.infinite, "infinite"),
+            (self.checks.square_overflow, "square_overflow"),
         ];
         for (_, name) in flags.into_iter().filter(|(set, _)| *set) {
             write!(f, "/{name}")?;

@@ -114,6 +114,13 @@ impl Expected {
         }
     }
 
+    /// The error of one element.
+    pub(super) fn error_at(&self, bytes: &[u8], index: usize) -> f64 {
+        let size = size_of(self.dtype);
+        let element = bytes.get(index * size..(index + 1) * size);
+        element.map_or(f64::INFINITY, |element| self.part_error(element, index, 1))
+    }
+
     /// The element that ought to be there.
     pub(super) fn at(&self, index: usize) -> f64 {
         let value = self.values.get(index).or(self.values.first());

@@ -143,12 +143,12 @@ layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/ti
 layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 
 # What is not a number, or infinite, stays where it is.
-batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite}
-batch_norm_backward/9x7/nxc/{f32,bf16}/channels_last/{nan,infinite}
-batch_norm_backward/{3x12x7,5x4x12}/ncx/f32/fused_channels_first/{nan,infinite}
-batch_norm_backward/5x12/nxc/{f32,f16}/fused_channels_last/{nan,infinite}
+batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite,square_overflow}
+batch_norm_backward/9x7/nxc/{f32,bf16}/channels_last/{nan,infinite,square_overflow}
+batch_norm_backward/{3x12x7,5x4x12}/ncx/f32/fused_channels_first/{nan,infinite,square_overflow}
+batch_norm_backward/5x12/nxc/{f32,f16}/fused_channels_last/{nan,infinite,square_overflow}
 batch_norm_backward/{3x5x7/ncx,9x7/nxc}/constant/f32/nan
-layer_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
+layer_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
 
 # The same bits again, and with shader checks.
 batch_norm_backward/{5x33x27/ncx/f32,61x3/nxc/f16}/repeats
@@ -162,7 +162,7 @@ rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/
 rms_norm_backward/33x24/f64
 rms_norm_backward/33x96/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 rms_norm_backward/{5x7,8x12}/f32/{exact/in_place,pooled}
-rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite}
+rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
 rms_norm_backward/400037x3/f32/equal
 rms_norm_backward/9x200/f32/{tiny_variance,large_mean}
 rms_norm_backward/{0x5,5x0}/f32
@@ -218,8 +218,8 @@ batch_norm_forward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
 batch_norm_forward/{3x5x7/ncx/channels_first,9x12/nxc/channels_last}/running/f16/{exact,pooled}
 batch_norm_forward/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_forward/50011x3/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
-batch_norm_forward/{3x5x7/ncx/channels_first,9x7/nxc/channels_last}/running/f32/{nan,infinite}
-batch_norm_forward/{3x12x7/ncx/fused_channels_first,5x12/nxc/fused_channels_last}/f32/{nan,infinite}
+batch_norm_forward/{3x5x7/ncx/channels_first,9x7/nxc/channels_last}/running/f32/{nan,infinite,square_overflow}
+batch_norm_forward/{3x12x7/ncx/fused_channels_first,5x12/nxc/fused_channels_last}/f32/{nan,infinite,square_overflow}
 batch_norm_forward/{5x33x27/ncx/f32/repeats,33x20/nxc/f32/checked,0x5/nxc/f32,5x0/nxc/f32}/running
 
 # Batch norm by given statistics.
@@ -229,7 +229,7 @@ batch_norm_inference/6x5x8/params_6x1x8/no_beta/f32/general
 batch_norm_inference/5x7x27/ncx/no_gamma/f64/exact
 batch_norm_inference/1x4x32769/ncx/no_gamma/no_beta/{f16-f32,bf16-f32}/patterns/channels_first
 batch_norm_inference/1x70000/nxc/no_beta/{f16-f32,bf16-f32}/roundings/channels_last
-batch_norm_inference/61x3/nxc/f32/max_storage_buffers=4/nan
+batch_norm_inference/{61x3/nxc/f32/max_storage_buffers=4,3x5x7/ncx/f32}/{nan,infinite,square_overflow}
 batch_norm_inference/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_inference/4x9x50/ncx/f32/large_mean
 
@@ -242,7 +242,8 @@ batch_norm_inference/4x9x50/ncx/f32/large_mean
 {layer,rms}_norm_forward/33x24/residual/f64
 {layer,rms}_norm_forward/{6x2x8x33/axis_2/no_statistics,33x28/no_gamma}/f32/rows_read_twice/max_storage_buffers=4
 {layer,rms}_norm_forward/5x7/residual/bf16/{exact,pooled}
-{layer,rms}_norm_forward/8x12/residual/f32/{rows_in_registers/nan,rows_read_twice/nan,rows_read_twice/infinite}
+{layer,rms}_norm_forward/8x12/residual/f32/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
+{layer,rms}_norm_forward/{5x7/bf16,9x33/f64}/square_overflow
 {layer,rms}_norm_forward/3x150001/residual/f32/equal
 {layer,rms}_norm_forward/5x0/f32
 layer_norm_forward/{33x28/no_beta,0x5}/f32
@@ -286,7 +287,7 @@ group_norm_{backward,forward}/6x32x729/ncx/groups_4/f32/channels_first/software/
 group_norm_{backward,forward}/40x12x200/ncx/groups_6/f32/fused_channels_first/window_unit=4096,max_workgroups=255/windows=65536
 group_norm_{backward,forward}/9x300x32/nxc/groups_4/f32/general/software/window_unit=4096,max_workgroups=255/windows=65536
 group_norm_{backward,forward}/3x3000x6/nxc/groups_2/f32/general/software/window_unit=4096,max_workgroups=255/windows=65536
-group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc,3x5x6/nxc}/groups_3/f32/{nan,infinite}
+group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc,3x5x6/nxc}/groups_3/f32/{nan,infinite,square_overflow}
 group_norm_{backward,forward}/{5x6x27/ncx,3x9x12/nxc}/groups_2/f32/{repeats,checked}
 group_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/{ncx,nxc}/f32
 instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
@@ -357,13 +358,13 @@ layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/tile=1024,window_u
 layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # What is not a number, or infinite.
-batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite}
-batch_norm_backward/{3x7x5,9x7,5x12}/nxc/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite}
-batch_norm_backward/{1x6x7,3x4x7,3x5x12}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite}
-batch_norm_backward/{9x8,5x12}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{nan,infinite}
-layer_norm_backward/{8x12,3x66}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
-layer_norm_backward/5x7/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
-layer_norm_backward/5x7/{f16,f16-f32,bf16,bf16-f32}/rows_read_twice/{nan,infinite}
+batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}
+batch_norm_backward/{3x7x5,9x7,5x12}/nxc/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite,square_overflow}
+batch_norm_backward/{1x6x7,3x4x7,3x5x12}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite,square_overflow}
+batch_norm_backward/{9x8,5x12}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_last/{nan,infinite,square_overflow}
+layer_norm_backward/{8x12,3x66}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
+layer_norm_backward/5x7/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
+layer_norm_backward/5x7/{f16,f16-f32,bf16,bf16-f32}/rows_read_twice/{nan,infinite,square_overflow}
 
 # The same bits again, and with shader checks.
 batch_norm_backward/{2x64x19x19,64x3x100,3x2x5001,3001x5x1,70x132x1}/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
@@ -435,13 +436,13 @@ batch_norm_inference/{6x33x729/ncx/channels_first,50011x3/nxc/channels_last}/{f3
 {layer,rms}_norm_forward/3x100000/residual/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
 # What is not a number, or infinite, forward.
-batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,bf16-f32,f64}/channels_first/{nan,infinite}
-batch_norm_forward/{3x7x5,9x7,5x12}/nxc/running/{f32,f16,bf16-f32,f64}/channels_last/{nan,infinite}
-batch_norm_forward/{3x12x7,3x4x7}/ncx/running/{f32,f16,bf16-f32,f64}/fused_channels_first/{nan,infinite}
-batch_norm_forward/{9x8,5x12}/nxc/running/{f32,f16,bf16-f32,f64}/fused_channels_last/{nan,infinite}
-batch_norm_inference/{3x5x7/ncx,9x7/nxc}/{f32,f16,bf16-f32,f64}/{nan,infinite}
-{layer,rms}_norm_forward/{8x12,3x66}/{,residual}/{f32,f16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
-{layer,rms}_norm_forward/5x7/{,residual}/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite}
+batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}
+batch_norm_forward/{3x7x5,9x7,5x12}/nxc/running/{f32,f16,bf16-f32,f64}/channels_last/{nan,infinite,square_overflow}
+batch_norm_forward/{3x12x7,3x4x7}/ncx/running/{f32,f16,bf16-f32,f64}/fused_channels_first/{nan,infinite,square_overflow}
+batch_norm_forward/{9x8,5x12}/nxc/running/{f32,f16,bf16-f32,f64}/fused_channels_last/{nan,infinite,square_overflow}
+batch_norm_inference/{3x5x7/ncx,9x7/nxc}/{f32,f16,bf16-f32,f64}/{nan,infinite,square_overflow}
+{layer,rms}_norm_forward/{8x12,3x66}/{,residual}/{f32,f16,bf16-f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
+{layer,rms}_norm_forward/5x7/{,residual}/{f32,f64}/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
 
 # The same bits again, and with shader checks, forward.
 batch_norm_forward/{2x64x19x19,64x3x100,3x2x5001,70x132x1}/ncx/running/{f32,f16}/{repeats,checked}
@@ -468,8 +469,8 @@ group_norm_{backward,forward}/{1x300000x3,1x20000x64,2x40x60001}/ncx/groups_1/f3
 group_norm_{backward,forward}/{6x32x729,2x4x30003,500x8x40}/ncx/groups_4/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
 group_norm_{backward,forward}/{9x300x32,40x70x12,3x3000x32}/nxc/groups_4/{f32,f64}/general/software/window_unit=4096/windows=131072
 group_norm_{backward,forward}/3x40000x6/nxc/groups_2/{f32,f64}/general/software/window_unit=16384/windows=524288
-group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{nan,infinite}
-group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite}
+group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}/{channels_first,fused_channels_first}/{nan,infinite,square_overflow}
+group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite,square_overflow}
 group_norm_{backward,forward}/{2x64x400/ncx,3x200x64/nxc,3x201x6/nxc}/groups_2/{f32,f16}/{repeats,checked}
 
 # What follows a layer: shapes of every kind, types, choices; large tensors; windows.
@@ -480,7 +481,7 @@ batch_norm_backward/{64x128,70x12}/nxc/{relu,relu/residual}/{f32,f16,bf16-f32,f6
 batch_norm_backward/{6x5x8/params_6x1x8,6x5x7/params_6x1x7,3x4x5x37/params_3x1x5x1,3x4x5x6/params_1x4x1x6}/{relu,relu/residual}/{f32,bf16-f32}/general/{gpu,software,tiny}
 batch_norm_backward/{2x64x56x56/ncx,2x56x56x64/nxc,8x512x7x7/ncx,1x16x40x40x40/ncx}/{relu,relu/residual,silu}/{f32,f16-f32}
 batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/{f32,bf16-f32,f64}/{halves,two_shards,in_place,repeats,checked}
-batch_norm_backward/{3x5x7/ncx,5x12/nxc,9x7/nxc}/{relu,relu/residual}/{f16,bf16-f32,f64}/{nan,infinite}
+batch_norm_backward/{3x5x7/ncx,5x12/nxc,9x7/nxc}/{relu,relu/residual}/{f16,bf16-f32,f64}/{nan,infinite,square_overflow}
 batch_norm_backward/{6x33x729,2x5x30003,2x6x10012}/ncx/{relu,relu/residual}/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
 batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{relu,relu/residual}/{f32,f64}/channels_last/software/window_unit=4096/windows=131072
 batch_norm_forward/{2x64x56x56/ncx,2x56x56x64/nxc,1x16x40x40x40/ncx}/{relu,silu,relu/residual}/{f32,f16-f32}

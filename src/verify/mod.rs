@@ -53,6 +53,7 @@
 //! | `halves`, `two_shards` | batch norm's gradient: [`Bound::record_reduce`](crate::Bound::record_reduce) and [`record_apply`](crate::Bound::record_apply), of all samples or of two parts whose sums are added; in training: [`record_statistics`](crate::Bound::record_statistics) and [`record_normalize`](crate::Bound::record_normalize), of all samples or of two parts whose statistics are put side by side |
 //! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs, with shader checks, with bindings of so many bytes |
 //! | `nan`, `infinite` | such a value in each input in turn changes only what depends on it |
+//! | `square_overflow` | so does a number whose square overflows, and what depends on it is right or not finite |
 //!
 //! Every case asserts besides that nothing around its tensors is changed.
 //!

@@ -66,6 +66,14 @@ impl Numbers {
         }
     }
 
+    /// Makes an element the nearest number to a value.
+    pub fn set(&mut self, index: usize, value: f64) {
+        let nearest = decode(self.dtype, &encode(self.dtype, &[value]));
+        if let (Some(place), [nearest]) = (self.values.get_mut(index), nearest.as_slice()) {
+            *place = *nearest;
+        }
+    }
+
     /// As they lie in memory.
     pub fn bytes(&self) -> Vec<u8> {
         if self.tensor == Tensor::Mask {

@@ -614,3 +614,65 @@ fn operators_are_the_layer() {
     let relu = layer.followed_by(Activation::Relu, None).unwrap();
     close(&got, &relu.dst, &relu.dst_scale);
 }
+
+/// SiLU and its gradient fall off like exp(y): they are right to the last bits of that as long as they are normal numbers.
+#[test]
+fn silu_keeps_its_tail() {
+    let src: Vec<f32> = (0..4000).map(|i| -94.0 + 0.025 * i as f32).collect();
+    let shape = [src.len(), 1];
+    let diff_dst = vec![1.0; src.len()];
+    // Beside epsilon a deviation of 1, so that y is src.
+    let (mean, variance): (&[f32], &[f32]) = (&[0.0], &[0.5]);
+    let options = BatchNormOptions {
+        statistics: wgpu_norm::Statistics::Constant,
+        activation: Activation::Silu,
+        ..BatchNormOptions::new(0.5)
+    };
+    let compare = |what: &str, got: &[f32], want: &dyn Fn(f64) -> f64| {
+        for (&y, &got) in src.iter().zip(got) {
+            let want = want(y.into());
+            if want.abs() >= f32::MIN_POSITIVE.into() {
+                // exp is off by as many units as its argument has.
+                let allowed =
+                    want.abs() * f64::from(2.0 * y.abs() + 16.0) * f64::from(f32::EPSILON);
+                // Near its own zero the gradient is a difference of terms as large as 1.
+                let of_terms = f64::from(y.abs() < 4.0) * 16.0 * f64::from(f32::EPSILON);
+                let error = (f64::from(got) - want).abs();
+                assert!(
+                    error <= allowed + of_terms,
+                    "{what} of {y}: {got}, not {want}"
+                );
+            }
+        }
+    };
+    for subject in subjects() {
+        let op = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+        let output = op.infer(BatchNormInferenceArgs {
+            shape: &shape,
+            src: &src,
+            mean,
+            variance,
+            gamma: None::<&[f32]>,
+            beta: None,
+            residual: None,
+        });
+        compare("silu", &block_on(output).unwrap(), &|y| {
+            y / (1.0 + (-y).exp())
+        });
+        let grads = op.backward(BatchNormBackwardArgs {
+            shape: &shape,
+            src: &src,
+            diff_dst: &diff_dst,
+            mean,
+            variance,
+            gamma: None::<&[f32]>,
+            beta: None,
+            mask: None,
+        });
+        let grads = block_on(grads).unwrap();
+        compare("its gradient", &grads.diff_src, &|y| {
+            let s = 1.0 / (1.0 + (-y).exp());
+            s * (1.0 + y / (1.0 + y.exp()))
+        });
+    }
+}
