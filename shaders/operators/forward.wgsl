@@ -111,14 +111,16 @@ fn result_of_constants(element: Element, cell: Cell) -> real4 {
     return result(element, cell);
 }
 
+// What is empty has no shift: the distance from 0 to the other's is no step, and its square may overflow, which
+// compilers may compute first.
 fn merge(a: Sums, b: Sums) -> Sums {
     let count = a.count + b.count;
     let total = max(count, real4(1.0));
-    let apart = b.shift - a.shift;
-    let step = apart + (b.delta - a.delta);
+    let both = (a.count > real4()) & (b.count > real4());
+    let step = select(real4(), (b.shift - a.shift) + (b.delta - a.delta), both);
     let from_a = a.delta + step * (b.count / total);
     let from_b = b.delta - step * (a.count / total);
-    let take_b = (a.count == real4()) | ((abs(from_b) < abs(from_a)) & (b.count > real4()));
+    let take_b = (a.count == real4()) | (both & (abs(from_b) < abs(from_a)));
     return Sums(
         count,
         select(a.shift, b.shift, take_b),
@@ -131,12 +133,12 @@ fn merge(a: Sums, b: Sums) -> Sums {
 fn merge_records(a: Record, b: Record) -> Record {
     let count = a.x + b.x;
     let total = max(count, 1.0);
-    let apart = b.y - a.y;
-    let step = apart + (b.z - a.z);
+    let both = a.x > 0.0 && b.x > 0.0;
+    let step = select(0.0, (b.y - a.y) + (b.z - a.z), both);
     let from_a = a.z + step * (b.x / total);
     let from_b = b.z - step * (a.x / total);
     let m2 = (a.w + b.w) + step * (step * (a.x * (b.x / total)));
-    let take_b = a.x == 0.0 || (abs(from_b) < abs(from_a) && b.x > 0.0);
+    let take_b = a.x == 0.0 || (both && abs(from_b) < abs(from_a));
     return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
 }
 
