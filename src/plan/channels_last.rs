@@ -480,7 +480,10 @@ impl Planner<'_> {
         // An invocation makes so many loop iterations a row.
         let of_a_row = 1 + columns.column_vectors * (1 + columns.vector_vec4s);
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
-        let tile_rows = (u64::from(tuning.tile) / (columns.vector() * columns.tile()))
+        // A tile loads its coefficients once: it grows while enough tiles are left to keep the adapter busy.
+        let tile = u64::from(tuning.tile);
+        let left = layout.grid.elements() / u64::from(tuning.busy_workgroups).max(1);
+        let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
             .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
             .min(self.most_apart(apart))
             .min(self.window_unit(layout.grid.elements()) / columns.width())
