@@ -98,7 +98,7 @@ impl BatchNormOptions {
 ///         diff_dst: &[0.0, 1.0, 0.0, 1.0],
 ///         mean: &[2.5],
 ///         variance: &[1.25],
-///         gamma: None,
+///         gamma: None::<&[f32]>,
 ///         beta: None,
 ///         mask: None,
 ///     })
