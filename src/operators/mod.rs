@@ -49,6 +49,10 @@
 //!
 //! DirectML and nGraph have no running statistics.
 //!
+//! Where a document has statistics of the parameters' type, an operator of 16-bit parameters has them so: they leave the
+//! range of 16 bits sooner than data do, as [`DTypes::statistics`](crate::DTypes::statistics) says. Those of PyTorch, and ONNX's but
+//! batch norm's, are kept in the type of sums.
+//!
 //! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
 //! types, constant statistics, a frozen layer, a residual) finds it in the types above.
 //!
