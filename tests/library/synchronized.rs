@@ -341,12 +341,13 @@ fn without_channels_or_elements() {
                 beta: None,
                 mask: Some(&[]),
             };
-            block_on(async {
+            let results = block_on(async {
                 let mut layer = SyncBatchNorm::new(rank, &subject.gpu, options, shape).await?;
                 let output = layer.forward::<f32, f32>(forward).await?;
-                Ok::<_, Error>((output, layer.backward(backward).await?, running))
-            })
-            .unwrap()
+                Ok::<_, Error>((output, layer.backward::<f32, f32>(backward).await?))
+            });
+            let (output, grads) = results.unwrap();
+            (output, grads, running)
         });
         let want = block_on(alone.forward(BatchNormForwardArgs {
             shape,
