@@ -31,12 +31,12 @@ const SHAPES: [(&str, &[usize], DataFormat); 5] = [
 ];
 
 /// A layer's tensors in host memory. What they hold does not change the time.
-struct Tensors<T, P> {
+struct Tensors<T: Element, P> {
     shape: &'static [usize],
     src: Vec<T>,
     diff_dst: Vec<T>,
-    mean: Vec<P>,
-    variance: Vec<P>,
+    mean: Vec<T::Sum>,
+    variance: Vec<T::Sum>,
     gamma: Vec<P>,
 }
 
@@ -52,8 +52,8 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
             shape,
             src: (0..elements).map(|i| wave(i, 97)).collect(),
             diff_dst: (0..elements).map(|i| wave(i, 89)).collect(),
-            mean: vec![P::from_f64(0.5); channels],
-            variance: vec![P::from_f64(0.25); channels],
+            mean: vec![T::Sum::from_f64(0.5); channels],
+            variance: vec![T::Sum::from_f64(0.25); channels],
             gamma: vec![P::from_f64(1.5); channels],
         }
     }
@@ -89,14 +89,10 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
             buffer(bytemuck::cast_slice(&self.diff_dst)),
         );
         let diff_src = buffer(bytemuck::cast_slice(&self.src));
-        let [mean, variance, gamma, diff_gamma, diff_beta] = [
-            &self.mean,
-            &self.variance,
-            &self.gamma,
-            &self.gamma,
-            &self.gamma,
-        ]
-        .map(|values| buffer(bytemuck::cast_slice(values)));
+        let [mean, variance] =
+            [&self.mean, &self.variance].map(|values| buffer(bytemuck::cast_slice(values)));
+        let [gamma, diff_gamma, diff_beta] =
+            [(); 3].map(|()| buffer(bytemuck::cast_slice(&self.gamma)));
         plan.bind(
             gpu,
             &BatchNormBackwardBuffers {

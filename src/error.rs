@@ -66,9 +66,9 @@ pub enum Error {
         /// The type that it is used in.
         dtype: DType,
     },
-    /// variance + epsilon is not above 0 in a channel (for layer norm in a row, for group norm in a group).
+    /// variance + epsilon is not above 0, or infinite, in a channel (for layer norm in a row, for group norm in a group).
     #[error(
-        "{argument}: expected {argument} + epsilon above 0, got {variance} + {epsilon} in {group} {channel}"
+        "{argument}: expected {argument} + epsilon above 0 and finite, got {variance} + {epsilon} in {group} {channel}"
     )]
     Variance {
         /// The argument: `variance`.

@@ -95,16 +95,24 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// As those of [`BatchNormBackwardPlan::bind`](crate::BatchNormBackwardPlan::bind).
+    /// As those of [`BatchNormBackwardPlan::bind`](crate::BatchNormBackwardPlan::bind), and [`Error::Argument`] naming a
+    /// tensor that is given twice.
     pub fn bind(
         &self,
         gpu: &GpuContext,
         buffers: &[(Tensor, BufferRange<'_>)],
     ) -> Result<Bound, Error> {
-        let given: Vec<_> = buffers
-            .iter()
-            .map(|&(tensor, range)| (tensor, Some(range)))
-            .collect();
+        let mut given: Vec<(Tensor, Option<BufferRange<'_>>)> = Vec::new();
+        for &(tensor, range) in buffers {
+            if given.iter().any(|&(known, _)| known == tensor) {
+                return Err(Error::Argument {
+                    argument: tensor.name(),
+                    expected: "one buffer".to_owned(),
+                    got: "two".to_owned(),
+                });
+            }
+            given.push((tensor, Some(range)));
+        }
         bound::bind(gpu, &self.plan, &given)
     }
 }

@@ -6,17 +6,20 @@ use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{Bound, DType, Element, Error, GpuContext, ParamOf, memory};
 
-/// variance + epsilon must be above 0 in every channel (or row), as the kernels add them. NaN passes: it
-/// stays in its channel.
+/// variance + epsilon must be above 0 and finite in every channel (or row), as the kernels add them. NaN passes: it
+/// stays in its channel. By an infinite variance gradients would be 0, as if there were nothing to learn.
 pub(crate) fn check_variance<P: Element>(
     tensor: Tensor,
     group: &'static str,
     variance: &[P],
     epsilon: f64,
 ) -> Result<(), Error> {
-    let bad = |value: &P| match P::DTYPE.accumulator() {
-        DType::F64 => value.to_f64() + epsilon <= 0.0,
-        _ => value.to_f64() as f32 + epsilon as f32 <= 0.0,
+    let bad = |value: &P| {
+        let sum = match P::DTYPE.accumulator() {
+            DType::F64 => value.to_f64() + epsilon,
+            _ => f64::from(value.to_f64() as f32 + epsilon as f32),
+        };
+        sum <= 0.0 || sum.is_infinite()
     };
     match variance.iter().position(bad) {
         None => Ok(()),

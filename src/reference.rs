@@ -289,8 +289,9 @@ fn counted(gamma: Option<&[f64]>, param_grads: ParamGrads) -> Option<&[f64]> {
 
 /// Largest |got − want| in units of the tolerance: above 1 fails. The [module](self) defines the tolerance.
 ///
-/// NaN matches NaN alone, infinity the infinity of the same sign. Where `want` is finite but beyond the range
-/// of `T`, or so near its end that the tolerance reaches beyond, infinity is right as well.
+/// Where `want` is not finite, whatever is not finite is right: the order of a sum decides whether infinite terms make it
+/// infinite or NaN. Where `want` is finite but beyond the range of `T`, or so near its end that the tolerance reaches
+/// beyond, infinity is right as well; NaN is not.
 /// A mismatch of these, different lengths, or a scale that is not finite beside a finite `want` give infinity.
 #[must_use]
 pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
@@ -307,7 +308,7 @@ pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
 fn element_error<T: Element>(got: f64, want: f64, scale: f64) -> f64 {
     let matches = |same: bool| if same { 0.0 } else { f64::INFINITY };
     if got.is_nan() || !want.is_finite() {
-        return matches(got == want || (got.is_nan() && want.is_nan()));
+        return matches(!got.is_finite() && !want.is_finite());
     }
     if !scale.is_finite() {
         return f64::INFINITY;

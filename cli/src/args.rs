@@ -116,7 +116,10 @@ pub enum Command {
 /// The files of an operator.
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// The safetensors file to read
+    /// The safetensors file to read. Tensors that have PyTorch's or ONNX's names stand for those of help where these are not
+    /// there: weight or Scale for gamma, bias or B for beta, running_var or input_var for running_variance, input_mean for
+    /// running_mean, X for src; of batch-norm-inference running statistics for mean and variance. A warning names what is
+    /// left out
     #[arg(value_name = "IN.safetensors", value_parser = path())]
     pub input: PathBuf,
     /// The safetensors file to write; it may be IN, whose tensors are lost then

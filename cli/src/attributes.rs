@@ -117,25 +117,51 @@ pub fn named<T: Choice>(
     T::parse(text).map(Some).ok_or_else(unknown)
 }
 
-/// A type of numbers.
-pub trait Number: FromStr {
-    /// What one is called.
-    const NAME: &'static str;
+/// What a number has to be.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("expected {0}")]
+pub struct Wanted(&'static str);
+
+/// epsilon. Whether it is one in f32, too, depends on the data, which the library looks at.
+pub fn epsilon(text: &str) -> Result<f64, Wanted> {
+    let fits = |value: &f64| value.is_normal() && *value > 0.0;
+    read(text, fits, "a finite, normal number above 0")
 }
 
-impl Number for f64 {
-    const NAME: &'static str = "a number";
+/// A part of 1.
+pub fn weight(text: &str) -> Result<f64, Wanted> {
+    read(
+        text,
+        |value| (0.0..=1.0).contains(value),
+        "a number from 0 to 1",
+    )
 }
 
-impl Number for i64 {
-    const NAME: &'static str = "an integer";
+/// How many of something.
+pub fn count(text: &str) -> Result<usize, Wanted> {
+    read(text, |&value| value > 0, "an integer above 0")
+}
+
+/// An axis, which may count from the end.
+pub fn axis(text: &str) -> Result<i64, Wanted> {
+    read(text, |_| true, "an integer")
+}
+
+fn read<T: FromStr>(
+    text: &str,
+    fits: impl Fn(&T) -> bool,
+    wanted: &'static str,
+) -> Result<T, Wanted> {
+    let number = text.trim().parse().ok();
+    number.filter(fits).ok_or(Wanted(wanted))
 }
 
 /// A number: the flag's, else the metadata's, else none.
-pub fn number<T: Number>(
+pub fn number<T>(
     flag: Option<T>,
     input: &Input,
     key: &'static str,
+    read: fn(&str) -> Result<T, Wanted>,
 ) -> Result<Option<T>, Failure> {
     if flag.is_some() {
         return Ok(flag);
@@ -143,10 +169,10 @@ pub fn number<T: Number>(
     let Some(text) = input.attribute(key) else {
         return Ok(None);
     };
-    let malformed = |_| Failure::Metadata {
+    let malformed = |Wanted(expected)| Failure::Metadata {
         key,
-        expected: T::NAME.to_owned(),
+        expected: expected.to_owned(),
         got: text.to_owned(),
     };
-    text.trim().parse().map(Some).map_err(malformed)
+    read(text).map(Some).map_err(malformed)
 }

@@ -10,6 +10,16 @@ pub enum Failure {
     /// The library refused, or the GPU failed.
     #[error(transparent)]
     Library(#[from] wgpu_norm::Error),
+    /// A tensor is too large for a buffer of the adapter.
+    #[error(
+        "{tensor}: expected at most {most} bytes, the adapter's max_buffer_size, got {bytes}; \
+         --memory-budget 1GB computes larger tensors in pieces"
+    )]
+    TooLarge {
+        tensor: &'static str,
+        most: u64,
+        bytes: u64,
+    },
     /// The input file cannot be read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -21,11 +31,12 @@ pub enum Failure {
         got: String,
     },
     /// A tensor that the operator needs is not in the file.
-    #[error("{tensor}: expected a tensor of this name{why}, got none in {}", .path.display())]
+    #[error("{tensor}: expected a tensor of this name{why}, got none in {}, which has {has}", .path.display())]
     Missing {
         tensor: &'static str,
         why: &'static str,
         path: PathBuf,
+        has: String,
     },
     /// A tensor's element type is wrong.
     #[error("{tensor}: expected element type {expected}, got {got}")]

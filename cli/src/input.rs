@@ -2,11 +2,14 @@
 //! it, and of the tensors only those that are asked for are read.
 
 use crate::failure::Failure;
+use crate::text::excerpt;
 use crate::{files, header, memory};
 use bytemuck::Pod;
 use half::{bf16, f16};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -19,6 +22,9 @@ const PREFIX: u64 = 8;
 /// The longest header, as the safetensors library has it.
 const MAX_HEADER: u64 = 100_000_000;
 
+/// Names of which a message tells at most so many.
+const MOST_NAMES: usize = 8;
+
 /// An open file whose header was read.
 #[derive(Debug)]
 pub struct Input {
@@ -26,6 +32,10 @@ pub struct Input {
     file: File,
     header: Metadata,
     data: u64,
+    /// The names of tensors that were looked for.
+    asked: RefCell<BTreeSet<&'static str>>,
+    /// Whether running statistics stand for given ones.
+    takes_running: Cell<bool>,
 }
 
 /// Where a tensor is, and what it is.
@@ -97,7 +107,68 @@ impl Input {
             file,
             header,
             data: PREFIX + length,
+            asked: RefCell::default(),
+            takes_running: Cell::new(false),
         })
+    }
+
+    /// From now on running statistics stand for mean and variance where these are not there.
+    pub fn take_running_statistics(&self) {
+        self.takes_running.set(true);
+    }
+
+    /// What a tensor may be called: by its own name, else by PyTorch's or ONNX's.
+    fn names(&self, name: &'static str) -> impl Iterator<Item = &'static str> {
+        let others: &[&'static str] = match name {
+            "src" => &["X"],
+            "gamma" => &["weight", "Scale"],
+            "beta" => &["bias", "B"],
+            "running_mean" => &["input_mean"],
+            "running_variance" => &["running_var", "input_var"],
+            "mean" if self.takes_running.get() => &["running_mean", "input_mean"],
+            "variance" if self.takes_running.get() => {
+                &["running_variance", "running_var", "input_var"]
+            }
+            _ => &[],
+        };
+        std::iter::once(name).chain(others.iter().copied())
+    }
+
+    /// The name in the file of the tensor that stands for one, if there is any.
+    fn stored(&self, name: &'static str) -> Option<&'static str> {
+        self.names(name)
+            .find(|name| self.header.info(name).is_some())
+    }
+
+    /// What the file has of the tensor, which is looked for from now on.
+    fn info(&self, name: &'static str) -> Option<&TensorInfo> {
+        self.asked.borrow_mut().insert(name);
+        self.header.info(self.stored(name)?)
+    }
+
+    /// Which tensors of the file nobody looked for, and which names were looked for; nothing where none was left out.
+    /// PyTorch's number of batches has no part in any operator, and `expected.…` are answers to compare with.
+    pub fn left_out(&self) -> Option<String> {
+        let asked = self.asked.borrow();
+        let taken: Vec<_> = asked.iter().filter_map(|name| self.stored(name)).collect();
+        let passed_over = |name: &str| {
+            name == "num_batches_tracked" || name.starts_with("expected.") || taken.contains(&name)
+        };
+        let names = self.header.tensors().into_keys();
+        let mut left: Vec<String> = names.filter(|name| !passed_over(name)).collect();
+        if left.is_empty() {
+            return None;
+        }
+        left.sort();
+        let asked: Vec<String> = asked
+            .iter()
+            .map(|name| self.names(name).collect::<Vec<_>>().join(" or "))
+            .collect();
+        Some(format!(
+            "tensors: {} left out; looked for {}",
+            listed(&left),
+            asked.join(", ")
+        ))
     }
 
     /// An attribute in the file's metadata.
@@ -110,8 +181,8 @@ impl Input {
     }
 
     /// Whether a tensor is there.
-    pub fn contains(&self, name: &str) -> bool {
-        self.header.info(name).is_some()
+    pub fn contains(&self, name: &'static str) -> bool {
+        self.info(name).is_some()
     }
 
     /// A tensor that has to be there; `why` follows that in the message.
@@ -125,12 +196,17 @@ impl Input {
             tensor,
             why,
             path: self.path.clone(),
+            has: {
+                let mut names: Vec<_> = self.header.tensors().into_keys().collect();
+                names.sort();
+                listed(&names)
+            },
         }
     }
 
     /// A tensor that may be there; if it is, its element type must be one of the library's.
     pub fn optional(&self, name: &'static str) -> Result<Option<Tensor>, Failure> {
-        let Some(info) = self.header.info(name) else {
+        let Some(info) = self.info(name) else {
             return Ok(None);
         };
         let dtype = known(info.dtype).ok_or_else(|| Failure::DType {
@@ -148,7 +224,7 @@ impl Input {
 
     /// A mask that may be there; if it is, it must consist of words.
     pub fn mask(&self, name: &'static str) -> Result<Option<Mask>, Failure> {
-        match self.header.info(name) {
+        match self.info(name) {
             None => Ok(None),
             Some(info) if info.dtype == Dtype::U32 => Ok(Some(Mask {
                 name,
@@ -206,8 +282,13 @@ impl Input {
     }
 
     /// Some bytes of a tensor or mask that is there, from an offset on.
-    pub fn read_bytes(&self, name: &str, offset: u64, to: &mut [u8]) -> Result<(), Failure> {
-        let place = self.header.info(name).map(|info| self.place(info));
+    pub fn read_bytes(
+        &self,
+        name: &'static str,
+        offset: u64,
+        to: &mut [u8],
+    ) -> Result<(), Failure> {
+        let place = self.info(name).map(|info| self.place(info));
         let place = place.filter(|place| offset + to.len() as u64 <= place.bytes);
         let mut file = &self.file;
         let read = match place {
@@ -327,6 +408,19 @@ impl Tensor {
             why: why.to_owned(),
             got: self.shape.clone(),
         })
+    }
+}
+
+/// Names for a message, the first of them if there are many.
+fn listed(names: &[String]) -> String {
+    let first = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>();
+    let first = match first.is_empty() {
+        true => "none".to_owned(),
+        false => excerpt(&first.join(", ")),
+    };
+    match names.len().saturating_sub(MOST_NAMES) {
+        0 => first,
+        others => format!("{first} and {others} others"),
     }
 }
 

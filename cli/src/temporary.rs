@@ -85,10 +85,18 @@ pub fn folder_of(path: &Path) -> &Path {
 
 #[cfg(unix)]
 mod unix {
+    use signal_hook::consts::{
+        SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ,
+    };
     use std::fs::Permissions;
     use std::io;
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::Once;
+    use std::sync::{Arc, Once};
+
+    /// Signals that end a process from outside: a terminal that closes, a person, a batch system.
+    const ENDING: [i32; 8] = [
+        SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGALRM, SIGUSR1, SIGUSR2,
+    ];
 
     /// What files are created with; the umask takes its part.
     pub fn of_a_new_file() -> Permissions {
@@ -96,7 +104,8 @@ mod unix {
     }
 
     /// From now on, a signal that ends the command removes the file first. It still ends the command, so that a shell
-    /// sees 128 and the signal's number as the exit status.
+    /// sees 128 and the signal's number as the exit status. What does not end it is left alone: what the caller ignores,
+    /// as `nohup` does, and what somebody else handles.
     pub fn watch_signals() -> io::Result<()> {
         static WATCHED: Once = Once::new();
         let mut result = Ok(());
@@ -105,7 +114,12 @@ mod unix {
     }
 
     fn start() -> io::Result<()> {
-        let mut signals = signal_hook::iterator::Signals::new(signal_hook::consts::TERM_SIGNALS)?;
+        if ends(SIGXFSZ) {
+            // Without this one the write fails that is too much, which says why.
+            signal_hook::flag::register(SIGXFSZ, Arc::default())?;
+        }
+        let ending = ENDING.into_iter().filter(|&signal| ends(signal));
+        let mut signals = signal_hook::iterator::Signals::new(ending)?;
         let watch = move || {
             for signal in signals.forever() {
                 // Kept to the end, so that no other file appears.
@@ -118,5 +132,14 @@ mod unix {
         };
         let thread = std::thread::Builder::new().name("signals".to_owned());
         thread.spawn(watch).map(drop)
+    }
+
+    /// Whether a signal that ends a process by default does so here.
+    fn ends(signal: i32) -> bool {
+        // SAFETY: zeros are a value of this struct of C.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: nothing is set, and what is there is written to a struct that lives.
+        let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
+        asked == 0 && action.sa_sigaction == libc::SIG_DFL
     }
 }

@@ -10,7 +10,7 @@ use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, h
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
-pub struct BatchNormBackwardArgs<'a, T, P, S = P> {
+pub struct BatchNormBackwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src, diff_dst and diff_src: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0
     /// there are no elements, and the parameter gradients are 0.
     pub shape: &'a [usize],
@@ -33,7 +33,7 @@ pub struct BatchNormBackwardArgs<'a, T, P, S = P> {
     pub mask: Option<&'a [u32]>,
 }
 
-impl<T, P, S> BatchNormBackwardArgs<'_, T, P, S> {
+impl<T: Element, P, S> BatchNormBackwardArgs<'_, T, P, S> {
     fn operands(&self) -> BackwardOperands {
         BackwardOperands {
             gamma: self.gamma.is_some(),
@@ -53,7 +53,7 @@ impl GpuBatchNorm {
     /// # Errors
     ///
     /// Lengths and ranks that do not fit the shape, sizes that overflow or exceed the adapter's
-    /// limits, an element type that the adapter cannot run, variance + epsilon not above 0 (naming the
+    /// limits, an element type that the adapter cannot run, variance + epsilon not above 0 or infinite (naming the
     /// channel), memory or device lost. Nothing is uploaded before all arguments are checked.
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
@@ -62,7 +62,8 @@ impl GpuBatchNorm {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -96,7 +97,7 @@ impl GpuBatchNorm {
     ///     diff_dst: &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
     ///     mean: &[2.0, 6.0],
     ///     variance: &[2.0 / 3.0, 2.0 / 3.0],
-    ///     gamma: None,
+    ///     gamma: None::<&[f32]>,
     ///     beta: None,
     ///     mask: None,
     /// };
@@ -119,7 +120,8 @@ impl GpuBatchNorm {
             .await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

@@ -12,7 +12,7 @@ use crate::{
 
 /// Tensors of batch norm in training, in host memory.
 #[derive(Debug)]
-pub struct BatchNormForwardArgs<'a, T, P, S = P> {
+pub struct BatchNormForwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src and dst: rank 2 to 8 (from 1 on with broadcast parameters). With an axis of size 0 there are no
     /// elements; channels without elements have mean and variance 0.
     pub shape: &'a [usize],
@@ -129,11 +129,12 @@ impl GpuBatchNorm {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         args: BatchNormForwardArgs<'_, T, P>,
-    ) -> Result<BatchNormOutput<T, P>, Error> {
+    ) -> Result<BatchNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -158,12 +159,13 @@ impl GpuBatchNorm {
         &self,
         param_shape: &[usize],
         args: BatchNormForwardArgs<'_, T, P>,
-    ) -> Result<BatchNormOutput<T, P>, Error> {
+    ) -> Result<BatchNormOutput<T, T::Sum>, Error> {
         self.forward_broadcast_with_statistics(param_shape, args)
             .await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

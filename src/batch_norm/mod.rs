@@ -65,8 +65,8 @@ impl BatchNormOptions {
 ///
 /// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is optional,
 /// and in the gradient diff_dst · activation′ stands for diff_dst. The gradient finds gamma · x̂ + beta again, from src,
-/// statistics, gamma and beta, so that nothing is kept for it: give it the forward pass's gamma and beta, and statistics
-/// in f32 where parameters have 16 bits, since what is just above 0 may else come out below. Where a residual was added,
+/// statistics, gamma and beta, so that nothing is kept for it: give it the forward pass's gamma and beta, and
+/// statistics that were not rounded to 16 bits, since what is just above 0 may else come out below. Where a residual was added,
 /// the forward pass writes a mask instead, a bit for each element, which the gradient reads: word w of it is of elements
 /// 32 · w to 32 · w + 31 in storage order, the lowest bit of the first. The residual's gradient is diff_dst as far as the
 /// mask lets it pass.
@@ -98,7 +98,7 @@ impl BatchNormOptions {
 ///         diff_dst: &[0.0, 1.0, 0.0, 1.0],
 ///         mean: &[2.5],
 ///         variance: &[1.25],
-///         gamma: None,
+///         gamma: None::<&[f32]>,
 ///         beta: None,
 ///         mask: None,
 ///     })

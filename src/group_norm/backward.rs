@@ -9,7 +9,7 @@ use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, h
 
 /// Tensors of a group-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupNormBackwardArgs<'a, T, P, S = P> {
+pub struct GroupNormBackwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src, diff_dst and diff_src: rank 2 to 8. With an axis of size 0 there are no elements, and the parameter
     /// gradients are 0.
     pub shape: &'a [usize],
@@ -44,7 +44,8 @@ impl GpuGroupNorm {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

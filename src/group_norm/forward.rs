@@ -83,11 +83,12 @@ impl GpuGroupNorm {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         args: GroupNormForwardArgs<'_, T, P>,
-    ) -> Result<GroupNormOutput<T, P>, Error> {
+    ) -> Result<GroupNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, host};
 
 /// Tensors of group norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
-pub struct GroupNormInferenceArgs<'a, T, P, S = P> {
+pub struct GroupNormInferenceArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src and dst: rank 2 to 8.
     pub shape: &'a [usize],
     /// The layer's input.
@@ -67,7 +67,8 @@ impl GpuGroupNorm {
         self.infer_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

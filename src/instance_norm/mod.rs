@@ -57,7 +57,7 @@ impl Default for InstanceNormOptions {
 ///         diff_dst: &[1.0, 0.0, 0.0, 4.0],
 ///         mean: &[2.0, 20.0],
 ///         variance: &[1.0, 100.0],
-///         gamma: None,
+///         gamma: None::<&[f32]>,
 ///         beta: None,
 ///         mask: None,
 ///     })
@@ -128,11 +128,12 @@ impl GpuInstanceNorm {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         args: GroupNormForwardArgs<'_, T, P>,
-    ) -> Result<GroupNormOutput<T, P>, Error> {
+    ) -> Result<GroupNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -157,7 +158,8 @@ impl GpuInstanceNorm {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

@@ -195,7 +195,7 @@ fn dtypes() -> Vec<DTypes> {
     for data in DType::ALL {
         for params in DType::ALL {
             if data.accepts_params(params) {
-                let types = DTypes::from((data, params));
+                let types = DTypes::from((data, params)).with_statistics(params);
                 all.push(types);
                 if params != params.accumulator() {
                     all.push(types.with_statistics(DType::F32));

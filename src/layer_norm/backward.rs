@@ -1,5 +1,6 @@
 //! The gradient of layer normalization.
 
+use super::forward::check_affine;
 use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
 use crate::geometry;
@@ -14,7 +15,7 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
 /// that are normalized; only their numbers of elements are checked, so that the one-dimensional form
 /// of the operator document serves too.
 #[derive(Clone, Copy, Debug)]
-pub struct LayerNormBackwardArgs<'a, T, P, S = P> {
+pub struct LayerNormBackwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and the
     /// parameter gradients are 0.
     pub shape: &'a [usize],
@@ -28,8 +29,7 @@ pub struct LayerNormBackwardArgs<'a, T, P, S = P> {
     pub variance: &'a [S],
     /// Scale of each normalized position; given exactly if the layer is affine.
     pub gamma: Option<&'a [P]>,
-    /// Shift of each normalized position; given exactly if the layer is affine. No gradient depends
-    /// on its values.
+    /// Shift of each normalized position; only of an affine layer. No gradient depends on it, so it may be left out.
     pub beta: Option<&'a [P]>,
 }
 
@@ -39,8 +39,8 @@ impl GpuLayerNorm {
     /// # Errors
     ///
     /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
-    /// [`Error::Argument`] for `begin_norm_axis` out of range, or gamma or beta missing from an affine
-    /// layer or given to another.
+    /// [`Error::Argument`] for `begin_norm_axis` out of range, gamma missing from an affine layer, or gamma or beta given to
+    /// another.
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         args: LayerNormBackwardArgs<'_, T, P>,
@@ -48,7 +48,8 @@ impl GpuLayerNorm {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -58,20 +59,11 @@ impl GpuLayerNorm {
         args: LayerNormBackwardArgs<'_, T, P, S>,
     ) -> Result<Grads<T, P>, Error> {
         let plan = self.plan_backward(args.shape, types::<T, P, S>())?;
+        check_affine("gamma", self.options.use_affine, args.gamma.is_some(), true)?;
+        check_affine("beta", self.options.use_affine, args.beta.is_some(), false)?;
         for (name, given) in [("gamma", args.gamma), ("beta", args.beta)] {
-            match (given, self.options.use_affine) {
-                (Some(given), true) => {
-                    plan.plan.check_length(Tensor::Gamma, name, given.len())?;
-                }
-                (None, false) => {}
-                (given, affine) => {
-                    let words = |there: bool| if there { "a tensor" } else { "none" };
-                    return Err(Error::Argument {
-                        argument: name,
-                        expected: format!("{} with use_affine {affine}", words(affine)),
-                        got: words(given.is_some()).to_owned(),
-                    });
-                }
+            if let Some(given) = given {
+                plan.plan.check_length(Tensor::Gamma, name, given.len())?;
             }
         }
         host::check_variance(Tensor::Variance, "row", args.variance, self.options.epsilon)?;

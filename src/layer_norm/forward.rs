@@ -89,11 +89,12 @@ impl GpuLayerNorm {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         args: LayerNormForwardArgs<'_, T, P>,
-    ) -> Result<LayerNormOutput<T, P>, Error> {
+    ) -> Result<LayerNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -189,7 +190,7 @@ impl LayerNormOptions {
 }
 
 /// An error if gamma or beta is given to a layer that is not affine, or is missing from one that must have it.
-fn check_affine(
+pub(super) fn check_affine(
     argument: &'static str,
     affine: bool,
     given: bool,

@@ -49,6 +49,10 @@
 //!
 //! DirectML and nGraph have no running statistics.
 //!
+//! Where a document has statistics of the parameters' type, an operator of 16-bit parameters has them so: they leave the
+//! range of 16 bits sooner than data do, as [`DTypes::statistics`](crate::DTypes::statistics) says. Those of PyTorch, and ONNX's but
+//! batch norm's, are kept in the type of sums.
+//!
 //! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
 //! types, constant statistics, a frozen layer, a residual) finds it in the types above.
 //!
@@ -110,27 +114,7 @@ pub mod onednn;
 pub mod onnx;
 pub mod pytorch;
 
-use crate::{Element, Error, ParamOf, memory};
-use half::{bf16, f16};
-
-/// An element type beside which an operator keeps statistics in the type that sums are kept in.
-pub trait Accumulated: ParamOf<Self> {
-    /// f32, or f64 beside f64.
-    type Statistics: ParamOf<Self>;
-}
-
-impl Accumulated for f16 {
-    type Statistics = f32;
-}
-impl Accumulated for bf16 {
-    type Statistics = f32;
-}
-impl Accumulated for f32 {
-    type Statistics = f32;
-}
-impl Accumulated for f64 {
-    type Statistics = f64;
-}
+use crate::{Element, Error, memory};
 
 /// Either weight of a running update must be one.
 fn check_momentum(momentum: f64) -> Result<f64, Error> {

@@ -1,5 +1,6 @@
 //! The operators of [nGraph](https://github.com/NervanaSystems/ngraph), with nGraph's names.
 
+use crate::element::types;
 use crate::geometry::{batch_norm_grid, check_length};
 use crate::{
     BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
@@ -126,7 +127,9 @@ impl BatchNormTrainingBackprop {
             beta: None,
             mask: None,
         };
-        let grads = layer(gpu, self.epsilon)?.backward(args).await?;
+        let grads = layer(gpu, self.epsilon)?
+            .backward_with_statistics(args)
+            .await?;
         Ok(BackpropOutputs {
             input_delta: grads.diff_src,
             gamma_delta: grads.diff_gamma.unwrap_or_default(),
@@ -144,7 +147,7 @@ impl BatchNormTrainingBackprop {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<BatchNormBackwardPlan, Error> {
-        layer(gpu, self.epsilon)?.plan_backward(shape, (T::DTYPE, T::DTYPE), true)
+        layer(gpu, self.epsilon)?.plan_backward(shape, types::<T, T, T>(), true)
     }
 }
 
@@ -246,7 +249,9 @@ impl BatchNormTraining {
             running: None,
             residual: None,
         };
-        let output = layer(gpu, self.epsilon)?.forward(args).await?;
+        let output = layer(gpu, self.epsilon)?
+            .forward_with_statistics(args)
+            .await?;
         Ok(TrainingOutputs {
             normalized: output.dst,
             batch_mean: output.mean,
@@ -269,7 +274,7 @@ impl BatchNormTraining {
             beta: true,
             ..BatchNormForwardOperands::default()
         };
-        layer(gpu, self.epsilon)?.plan_forward(shape, (T::DTYPE, T::DTYPE), operands)
+        layer(gpu, self.epsilon)?.plan_forward(shape, types::<T, T, T>(), operands)
     }
 }
 
@@ -359,7 +364,7 @@ impl BatchNormInference {
             beta: Some(inputs.beta),
             residual: None,
         };
-        layer(gpu, self.epsilon)?.infer(args).await
+        layer(gpu, self.epsilon)?.infer_with_statistics(args).await
     }
 
     /// Plans the operator on device buffers.
@@ -372,7 +377,7 @@ impl BatchNormInference {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<BatchNormInferencePlan, Error> {
-        layer(gpu, self.epsilon)?.plan_inference(shape, (T::DTYPE, T::DTYPE), (true, true))
+        layer(gpu, self.epsilon)?.plan_inference(shape, types::<T, T, T>(), (true, true))
     }
 }
 

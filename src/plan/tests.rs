@@ -83,7 +83,7 @@ impl Random {
         let types = self.of(&[(F32, F32), (F16, F32), (F16, F16), (Bf16, F32), (F64, F64)]);
         let types = DTypes::from(types);
         match self.below(4) {
-            0 => types.with_statistics(types.params.accumulator()),
+            0 => types.with_statistics(types.params),
             _ => types,
         }
     }

@@ -13,7 +13,7 @@ use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
 /// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
 /// numbers of elements are checked.
 #[derive(Clone, Copy, Debug)]
-pub struct RmsNormBackwardArgs<'a, T, P, S = P> {
+pub struct RmsNormBackwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
     /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and gamma's
     /// gradient is 0.
     pub shape: &'a [usize],
@@ -40,7 +40,8 @@ impl GpuRmsNorm {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones, which keep more of them.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

@@ -83,11 +83,12 @@ impl GpuRmsNorm {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         args: RmsNormForwardArgs<'_, T, P>,
-    ) -> Result<RmsNormOutput<T, P>, Error> {
+    ) -> Result<RmsNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///

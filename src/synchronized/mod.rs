@@ -142,11 +142,12 @@ impl<G: AllGather> SyncBatchNorm<G> {
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &mut self,
         args: BatchNormForwardArgs<'_, T, P>,
-    ) -> Result<BatchNormOutput<T, P>, G::Error> {
+    ) -> Result<BatchNormOutput<T, T::Sum>, G::Error> {
         self.forward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -230,7 +231,8 @@ impl<G: AllGather> SyncBatchNorm<G> {
         self.backward_with_statistics(args).await
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -370,7 +372,8 @@ impl<G: AllGather> SyncBatchNorm<G> {
 
     fn check_halves(&self, sums: u64) -> Result<(), Error> {
         match sums {
-            0 => Err(Error::Argument {
+            // Without channels there is nothing to add up.
+            0 if self.channels() > 0 => Err(Error::Argument {
                 argument: "channels",
                 expected: format!(
                     "as many as have room for the sums of both halves in a binding of {} bytes",

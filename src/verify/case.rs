@@ -181,7 +181,8 @@ pub struct Input {
     pub values: Vec<f64>,
 }
 
-/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics.
+/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics. What is left out is of
+/// the type before it.
 fn read_types(token: &str) -> Option<DTypes> {
     let dtype = |name: &str| {
         DType::ALL
@@ -190,8 +191,8 @@ fn read_types(token: &str) -> Option<DTypes> {
     };
     let dtypes: Option<Vec<DType>> = token.split('-').map(dtype).collect();
     let types = match *dtypes? {
-        [data] => DTypes::from(data),
-        [data, params] => DTypes::from((data, params)),
+        [data] => DTypes::from(data).with_statistics(data),
+        [data, params] => DTypes::from((data, params)).with_statistics(params),
         [data, params, statistics] => DTypes::from((data, params)).with_statistics(statistics),
         _ => return None,
     };

@@ -124,6 +124,8 @@ batch_norm_backward/1x70000/nxc/constant/frozen/{f16-f32,bf16-f32}/roundings/cha
 batch_norm_backward/4x9x50/ncx/f32/{tiny_variance,large_mean}/channels_first
 batch_norm_backward/50x9/nxc/f32/{tiny_variance,large_mean}/channels_last
 batch_norm_backward/4x9x50/ncx/f16-f32/overflow
+{batch_norm_backward/4x9x50/ncx,layer_norm_backward/9x200,rms_norm_backward/9x200,group_norm_backward/4x6x50/groups_3/ncx}/f16-f16-f32/wide
+{batch_norm_forward/4x9x50/ncx,layer_norm_forward/9x200,rms_norm_forward/9x200,group_norm_forward/4x6x50/groups_3/ncx}/f16-f16-f32/wide
 layer_norm_backward/9x200/f32/{tiny_variance,large_mean}
 
 # Long sums of equal terms.

@@ -44,7 +44,7 @@
 //! | `no_gamma`, `no_beta` | no gamma, no beta; layer norm has neither without gamma |
 //! | `f32`, `f16-f32`, `f16-f16-f32` | the element type, or those of data and parameters, or of data, parameters and statistics |
 //! | `equal`, `alternating`, `alike` | equal diff_dst, of a forward pass equal src; src of two values in turn; tensors of equal elements |
-//! | `tiny_variance`, `large_mean`, `huge_mean`, `vast`, `overflow` | extreme statistics: the mean is ten thousand or a million deviations, or its square beyond f32; results beyond f16 |
+//! | `tiny_variance`, `large_mean`, `huge_mean`, `wide`, `vast`, `overflow` | extreme statistics: the mean is ten thousand or a million deviations; the variance is beyond f16; the mean's square beyond f32; results beyond f16 |
 //! | `patterns`, `roundings` | every number of a type of 16 bits; numbers that are rounded to one, each to the nearest |
 //! | `channels_first` and so on | the [`Algorithm`](crate::Algorithm) that is forced |
 //! | `gpu`, `software`, `tiny` | the [`Tuning`](crate::Tuning) for that kind of adapter, or one with which small tensors are cut like large ones |

@@ -22,6 +22,8 @@ pub(super) enum Values {
     LargeMean,
     /// The same with a million deviations.
     HugeMean,
+    /// src whose variance is beyond the range of f16.
+    Wide,
     /// src whose squares are beyond the range of f32.
     Vast,
     /// Results beyond the range of f16.
@@ -34,13 +36,14 @@ pub(super) enum Values {
 }
 
 impl Values {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Equal,
         Self::Alternating,
         Self::Alike,
         Self::TinyVariance,
         Self::LargeMean,
         Self::HugeMean,
+        Self::Wide,
         Self::Vast,
         Self::Overflow,
         Self::Patterns,
@@ -57,6 +60,7 @@ impl Values {
             Self::TinyVariance => "tiny_variance",
             Self::LargeMean => "large_mean",
             Self::HugeMean => "huge_mean",
+            Self::Wide => "wide",
             Self::Vast => "vast",
             Self::Overflow => "overflow",
             Self::Patterns => "patterns",
@@ -128,6 +132,11 @@ fn src_and_statistics(
             around(n, 4e6, 7.0),
             around(groups, 4e6, 2.0),
             around(groups, 16.0, 4.0),
+        ],
+        Values::Wide => [
+            around(n, 100.0, 1000.0),
+            around(groups, 100.0, 10.0),
+            around(groups, 333_000.0, 10_000.0),
         ],
         Values::Vast => [
             around(n, 1e21, 1e16),

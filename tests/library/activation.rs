@@ -233,7 +233,7 @@ fn group_and_instance_norm_by_hand() {
                 src: &src,
                 mean: &[2.0],
                 variance: &[1.0],
-                gamma: None,
+                gamma: None::<&[f32]>,
                 beta: None,
                 residual: None,
             }))
@@ -258,7 +258,7 @@ fn group_and_instance_norm_by_hand() {
                 diff_dst: &[8.0, 4.0, 2.0, 1.0],
                 mean: &[2.0],
                 variance: &[1.0],
-                gamma: None,
+                gamma: None::<&[f32]>,
                 beta: None,
                 mask: None,
             }))
@@ -283,7 +283,7 @@ fn not_a_number_passes() {
             src: &[f32::NAN, -1.0, 2.0, f32::INFINITY],
             mean: &[0.0],
             variance: &[1.0],
-            gamma: None,
+            gamma: None::<&[f32]>,
             beta: None,
             residual: Some(&[0.0, 0.0, f32::NAN, f32::NEG_INFINITY]),
         });
@@ -300,7 +300,7 @@ fn not_a_number_passes() {
             diff_dst: &[4.0; 4],
             mean: &[0.0],
             variance: &[1.0],
-            gamma: None,
+            gamma: None::<&[f32]>,
             beta: None,
             mask: None,
         });

@@ -58,7 +58,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
             beta: None,
             mask: None,
         };
-        block_on(layer.backward_broadcast(&self.param_shape, args))
+        block_on(layer.backward_broadcast_with_statistics(&self.param_shape, args))
     }
 
     fn reference(&self) -> Gradients {

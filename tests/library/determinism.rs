@@ -7,8 +7,8 @@ use half::bf16;
 use pollster::block_on;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{
-    Algorithm, BatchNormBackwardPlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm,
-    ParamGrads, ParamOf, Statistics, Tuning,
+    Algorithm, BatchNormBackwardPlan, BatchNormOptions, DTypes, DataFormat, Element, Error,
+    GpuBatchNorm, ParamGrads, ParamOf, Statistics, Tuning,
 };
 
 const SHAPES: &[&[usize]] = &[
@@ -172,7 +172,11 @@ impl Windows {
     fn check<T: Element, P: ParamOf<T>>(&self, case: &Case<T, P>) {
         let plan = |subject: &Subject| {
             let layer = GpuBatchNorm::new(&subject.gpu, case.options)?;
-            layer.plan_backward(&case.shape, (T::DTYPE, P::DTYPE), true)
+            layer.plan_backward(
+                &case.shape,
+                DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
+                true,
+            )
         };
         let whole = plan(&self.whole).unwrap();
         // Where a binding has no room for as many partial sums, there are fewer.

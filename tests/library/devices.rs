@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormOptions, ContextOptions, DType,
-    DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads, Profile,
+    DTypes, DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, ParamGrads, Profile,
 };
 
 fn assert_send<F: Future + Send>(future: F) -> F {
@@ -370,7 +370,11 @@ fn out_of_memory_in_a_small_process() {
     };
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let plan = layer
-        .plan_backward(&[1, channels], (DType::Bf16, DType::Bf16), false)
+        .plan_backward(
+            &[1, channels],
+            DTypes::from(DType::Bf16).with_statistics(DType::Bf16),
+            false,
+        )
         .unwrap();
     let input = subject.buffer(2 * channels as u64, &[]);
     let output = subject.buffer(2 * channels as u64, &[]);
@@ -437,7 +441,7 @@ fn out_of_memory_in_a_call() {
             diff_dst: &data[..elements],
             mean: &[0.0_f32; 4],
             variance: &[1.0; 4],
-            gamma: None,
+            gamma: None::<&[f32]>,
             beta: None,
             mask: None,
         };

@@ -194,6 +194,29 @@ fn tensors_without_room_are_named() {
     ));
 }
 
+#[test]
+fn a_tensor_that_is_given_twice_is_named() {
+    let subject = &subjects()[0];
+    let options = BatchNormOptions::new(1e-5);
+    let profile = subject.gpu.profile();
+    let plan = options.plan_backward(profile, &[3, 4], (DType::F32, DType::F32), false);
+    let plan = Plan::from(plan.unwrap());
+    let tensors = plan.tensors();
+    let buffers: Vec<_> = tensors
+        .iter()
+        .map(|used| (used.tensor, subject.buffer(used.padded_bytes, &[])))
+        .collect();
+    let mut given: Vec<_> = buffers
+        .iter()
+        .map(|(tensor, buffer)| (*tensor, buffer.into()))
+        .collect();
+    drop(plan.bind(&subject.gpu, &given).unwrap());
+    let other = subject.buffer(64, &[]);
+    given.push((Tensor::Mean, (&other).into()));
+    let error = plan.bind(&subject.gpu, &given).unwrap_err();
+    assert_eq!(error.to_string(), "mean: expected one buffer, got two");
+}
+
 /// A profile of somebody's own may say anything: a plan within the bounds that kernels rely on, or an error.
 #[test]
 fn a_profile_out_of_bounds() {

@@ -10,7 +10,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::reference::scaled_error;
 use wgpu_norm::verify::{Case, Outcome, Random};
 use wgpu_norm::{
-    Algorithm, BufferRange, DType, DataFormat, Error, GpuGroupNorm, GpuInstanceNorm,
+    Algorithm, BufferRange, DType, DTypes, DataFormat, Error, GpuGroupNorm, GpuInstanceNorm,
     GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormForwardArgs,
     GroupNormForwardOperands, GroupNormInferenceArgs, GroupNormOptions, InstanceNormOptions,
     ParamGrads, reference,
@@ -382,7 +382,11 @@ fn bad_arguments_are_named() {
     let error = block_on(grads).unwrap_err();
     says(&error, &["variance", "group 1"]);
     let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
-    for (variance, wrong) in [(&[1.0, -1.0][..], "channel 1"), (&[1.0], "[N, C] = [1, 2]")] {
+    for (variance, wrong) in [
+        (&[1.0, -1.0][..], "channel 1"),
+        (&[1.0, f32::INFINITY], "channel 1"),
+        (&[1.0], "[N, C] = [1, 2]"),
+    ] {
         let grads = layer.backward(GroupNormBackwardArgs::<f32, f32> {
             shape: &[1, 2, 1],
             src: &[0.0; 2],
@@ -416,7 +420,7 @@ fn buffers_of_the_caller() {
     let subject = one(false);
     let gpu = &subject.gpu;
     let layer = GpuGroupNorm::new(gpu, options(2)).unwrap();
-    let types = (DType::F16, DType::F16);
+    let types = DTypes::from(DType::F16).with_statistics(DType::F16);
     let plan = layer.plan_backward(&[3, 4, 5], types, false).unwrap();
     let sizes = plan.sizes();
     assert_eq!((sizes.src, sizes.mean, sizes.gamma), (120, 12, None));

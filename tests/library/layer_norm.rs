@@ -8,8 +8,8 @@ use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    Algorithm, DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
-    LayerNormBackwardBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
+    Algorithm, DType, DTypes, Element, Error, GpuContext, GpuLayerNorm, Grads,
+    LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
 };
 
 /// Whether the layer is affine, and what is computed of its parameters' gradients.
@@ -65,7 +65,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         case
     }
 
-    fn args(&self) -> LayerNormBackwardArgs<'_, T, P> {
+    fn args(&self) -> LayerNormBackwardArgs<'_, T, P, P> {
         LayerNormBackwardArgs {
             shape: &self.shape,
             src: &self.src,
@@ -79,7 +79,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
 
     fn run(&self, gpu: &GpuContext) -> Result<Grads<T, P>, Error> {
         let layer = GpuLayerNorm::new(gpu, self.options)?;
-        block_on(layer.backward(self.args()))
+        block_on(layer.backward_with_statistics(self.args()))
     }
 
     fn reference(&self) -> Gradients {
@@ -311,7 +311,7 @@ every_pair!(correctness_set);
 
 /// Rows that share vec4s with their neighbours, stored over what these still read, in buffers that end with their
 /// tensors and in longer ones.
-fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
+fn in_place_rows<T: Element, P: ParamOf<T>>() {
     let subjects = subjects();
     let shapes = [
         [5, 7],
@@ -330,7 +330,12 @@ fn in_place_rows<T: Element + PartialEq, P: ParamOf<T> + PartialEq>() {
         let case = Case::<T, P>::random(shape, -1, (true, ParamGrads::Both), seed as u64);
         for subject in taken::<T, P>(subjects) {
             let layer = GpuLayerNorm::new(&subject.gpu, case.options).unwrap();
-            let plan = layer.plan_backward(shape, (T::DTYPE, P::DTYPE)).unwrap();
+            let plan = layer
+                .plan_backward(
+                    shape,
+                    DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
+                )
+                .unwrap();
             let want = case.run(&subject.gpu).unwrap();
             for room in [Room::Exact, Room::Padded] {
                 let got = recorded_layer_norm(subject, &plan, &case.args(), room);
@@ -394,7 +399,7 @@ fn small_bindings_are_enough() {
 }
 
 /// The gradient with bindings that hold the whole tensor and with ones of so many bytes, cut every so many elements.
-fn windows_change_nothing<T: Element + PartialEq, P: ParamOf<T> + PartialEq>(
+fn windows_change_nothing<T: Element, P: ParamOf<T>>(
     case: &Case<T, P>,
     (window_unit, max_binding): (u32, u64),
 ) {
@@ -458,7 +463,7 @@ fn results_do_not_depend_on_windows() {
 
 #[test]
 fn results_repeat_to_the_bit() {
-    fn repeats<T: Element + PartialEq>(shapes: &[[usize; 2]])
+    fn repeats<T: Element>(shapes: &[[usize; 2]])
     where
         f32: ParamOf<T>,
     {
@@ -481,13 +486,13 @@ fn bad_arguments_are_typed_errors() {
     let case = || Case::<f32, f32>::random(&[4, 6], -1, (true, ParamGrads::Both), 0);
     let fails = |case: Case<f32, f32>| case.run(&subject.gpu).unwrap_err();
     let mut missing = case();
-    missing.beta = None;
+    missing.gamma = None;
     let error = fails(missing);
     assert!(
         matches!(
             error,
             Error::Argument {
-                argument: "beta",
+                argument: "gamma",
                 ..
             }
         ),
@@ -495,8 +500,12 @@ fn bad_arguments_are_typed_errors() {
     );
     assert_eq!(
         error.to_string(),
-        "beta: expected a tensor with use_affine true, got none"
+        "gamma: expected a tensor with use_affine true, got none"
     );
+    // No gradient depends on beta.
+    let mut without = case();
+    without.beta = None;
+    without.check(&subject.gpu, "without beta", &without.reference());
     let mut unwanted = case();
     unwanted.options.use_affine = false;
     let error = fails(unwanted);
@@ -529,16 +538,18 @@ fn bad_arguments_are_typed_errors() {
             ..
         }
     ));
-    let mut negative = case();
-    negative.variance[2] = -1.0;
-    assert!(matches!(
-        fails(negative),
-        Error::Variance {
-            group: "row",
-            channel: 2,
-            ..
-        }
-    ));
+    for bad in [-1.0, f32::INFINITY] {
+        let mut wrong = case();
+        wrong.variance[2] = bad;
+        assert!(matches!(
+            fails(wrong),
+            Error::Variance {
+                group: "row",
+                channel: 2,
+                ..
+            }
+        ));
+    }
     let mut epsilon = case();
     epsilon.options.epsilon = 0.0;
     assert!(matches!(fails(epsilon), Error::Epsilon { .. }));

@@ -5,7 +5,7 @@ use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_for
 use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
 use wgpu_norm::{
     Algorithm, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormOptions, Bound, DType,
-    DataFormat, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf,
+    DTypes, DataFormat, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf,
     Statistics, Tuning,
 };
 
@@ -154,7 +154,12 @@ fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
         };
         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
         let shape = [rows as usize, columns as usize];
-        let plan = layer.plan_backward(&shape, (T::DTYPE, P::DTYPE)).unwrap();
+        let plan = layer
+            .plan_backward(
+                &shape,
+                DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
+            )
+            .unwrap();
         for (sizes, of) in [
             (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
             (plan.padded_sizes(), &padded),

@@ -10,8 +10,8 @@ use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::synchronized::{AllGather, SyncBatchNorm};
 use wgpu_norm::{
     Activation, BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput,
-    DataFormat, Element, Error, Grads, ParamGrads, ParamOf, RunningStatistics, RunningUpdate,
-    RunningVariance, Statistics,
+    DataFormat, Element, Error, GpuBatchNorm, Grads, ParamGrads, ParamOf, RunningStatistics,
+    RunningUpdate, RunningVariance, Statistics,
 };
 
 /// Threads that stand for ranks.
@@ -68,7 +68,11 @@ fn on_ranks<T: Send>(ranks: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> 
 }
 
 /// What a rank computes: both passes, and running statistics.
-type Results<T, P> = (BatchNormOutput<T, P>, Grads<T, P>, [Vec<P>; 2]);
+type Results<T, P> = (
+    BatchNormOutput<T, <T as Element>::Sum>,
+    Grads<T, P>,
+    [Vec<<T as Element>::Sum>; 2],
+);
 
 /// A whole batch.
 struct Batch<T, P> {
@@ -133,8 +137,8 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
                 let mut layer =
                     SyncBatchNorm::new(rank, &subject.gpu, self.options, &shape).await?;
                 let mut running = [
-                    vec![P::from_f64(1.0); channels],
-                    vec![P::from_f64(2.0); channels],
+                    vec![T::Sum::from_f64(1.0); channels],
+                    vec![T::Sum::from_f64(2.0); channels],
                 ];
                 let [mean, variance] = &mut running;
                 let output = layer
@@ -291,6 +295,79 @@ fn constant_statistics_and_frozen_parameters() {
             batch.options.statistics = statistics;
             batch.options.param_grads = param_grads;
             batch.check(subject, &[3, 0, 5]);
+        }
+    }
+}
+
+/// What the layer on one process answers with an empty result, ranks do, too.
+#[test]
+fn without_channels_or_elements() {
+    let subject = &subjects()[0];
+    for (shape, channels) in [
+        (&[3, 0][..], 0),
+        (&[3, 0, 2], 0),
+        (&[3, 2, 0], 2),
+        (&[0, 2], 2),
+    ] {
+        let options = BatchNormOptions {
+            data_format: DataFormat::Ncx,
+            activation: Activation::Relu,
+            ..BatchNormOptions::new(1e-3)
+        };
+        let params = vec![1.0_f32; channels];
+        let alone = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+        let results = on_ranks(2, |rank| {
+            let mut running = [vec![2.0; channels], vec![3.0; channels]];
+            let [mean, variance] = &mut running;
+            let forward = BatchNormForwardArgs {
+                shape,
+                src: &[],
+                gamma: Some(&*params),
+                beta: Some(&params),
+                residual: Some(&[]),
+                running: Some(RunningStatistics {
+                    mean,
+                    variance,
+                    update: UPDATE,
+                }),
+            };
+            let backward = BatchNormBackwardArgs {
+                shape,
+                src: &[],
+                diff_dst: &[],
+                mean: &params,
+                variance: &params,
+                gamma: Some(&*params),
+                beta: None,
+                mask: Some(&[]),
+            };
+            let results = block_on(async {
+                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, options, shape).await?;
+                let output = layer.forward::<f32, f32>(forward).await?;
+                Ok::<_, Error>((output, layer.backward::<f32, f32>(backward).await?))
+            });
+            let (output, grads) = results.unwrap();
+            (output, grads, running)
+        });
+        let want = block_on(alone.forward(BatchNormForwardArgs {
+            shape,
+            src: &[0.0_f32; 0],
+            gamma: Some(&*params),
+            beta: Some(&params),
+            residual: Some(&[]),
+            running: None,
+        }))
+        .unwrap();
+        for (output, grads, running) in results {
+            assert_eq!(output, want, "{shape:?}");
+            assert!(grads.diff_src.is_empty(), "{shape:?}");
+            assert_eq!(grads.diff_gamma, Some(vec![0.0; channels]), "{shape:?}");
+            assert_eq!(grads.diff_beta, Some(vec![0.0; channels]), "{shape:?}");
+            assert_eq!(
+                running,
+                [vec![2.0; channels], vec![3.0; channels]],
+                "{shape:?}"
+            );
         }
     }
 }

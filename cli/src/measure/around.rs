@@ -11,7 +11,7 @@ use crate::memory;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
-use wgpu_norm::{DType, DeviceOptions, Element, Error, GpuContext, ParamOf};
+use wgpu_norm::{DType, DeviceOptions, Element, Error, GpuContext};
 
 /// Calls on host slices.
 const CALLS: u32 = 5;
@@ -46,10 +46,10 @@ pub fn measure(
     let first = clock.wall(|encoder| subject.record(encoder, 0))?;
     let second = clock.wall(|encoder| subject.record(encoder, 0))?;
     let host = match case.dtype {
-        DType::F16 => host_slices::<f16, f32>(gpu, case, rounds)?,
-        DType::Bf16 => host_slices::<bf16, f32>(gpu, case, rounds)?,
-        DType::F32 => host_slices::<f32, f32>(gpu, case, rounds)?,
-        DType::F64 => host_slices::<f64, f64>(gpu, case, rounds)?,
+        DType::F16 => host_slices::<f16>(gpu, case, rounds)?,
+        DType::Bf16 => host_slices::<bf16>(gpu, case, rounds)?,
+        DType::F32 => host_slices::<f32>(gpu, case, rounds)?,
+        DType::F64 => host_slices::<f64>(gpu, case, rounds)?,
     };
     Ok(Some(Around {
         case: case.to_string(),
@@ -63,7 +63,7 @@ pub fn measure(
 }
 
 /// The median time of a call with slices, in milliseconds.
-fn host_slices<T: Element, P: ParamOf<T>>(
+fn host_slices<T: Element>(
     gpu: &GpuContext,
     case: &Case,
     rounds: Option<u32>,
@@ -77,8 +77,8 @@ fn host_slices<T: Element, P: ParamOf<T>>(
         Ok(all)
     };
     let (statistics, columns) = case.params();
-    let of = |value: f64, n: u64| memory::filled("parameters", count(n), P::from_f64(value));
-    let slices = Slices::<T, P> {
+    let of = |value: f64, n: u64| memory::filled("parameters", count(n), T::Sum::from_f64(value));
+    let slices = Slices::<T> {
         src: wave("src", 97)?,
         diff_dst: match case.op.is_gradient() {
             true => wave("diff_dst", 89)?,

@@ -7,22 +7,22 @@ use super::sets::Case;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs, Element, Error,
     GpuBatchNorm, GpuContext, GpuGroupNorm, GpuLayerNorm, GpuRmsNorm, GroupNormBackwardArgs,
-    GroupNormForwardArgs, LayerNormBackwardArgs, LayerNormForwardArgs, ParamOf,
-    RmsNormBackwardArgs, RmsNormForwardArgs,
+    GroupNormForwardArgs, LayerNormBackwardArgs, LayerNormForwardArgs, RmsNormBackwardArgs,
+    RmsNormForwardArgs,
 };
 
-/// A case's tensors.
-pub struct Slices<T, P> {
+/// A case's tensors; parameters have the type of sums.
+pub struct Slices<T: Element> {
     pub src: Vec<T>,
     /// Empty for a forward pass.
     pub diff_dst: Vec<T>,
-    pub mean: Vec<P>,
-    pub variance: Vec<P>,
-    pub gamma: Vec<P>,
-    pub beta: Vec<P>,
+    pub mean: Vec<T::Sum>,
+    pub variance: Vec<T::Sum>,
+    pub gamma: Vec<T::Sum>,
+    pub beta: Vec<T::Sum>,
 }
 
-impl<T: Element, P: ParamOf<T>> Slices<T, P> {
+impl<T: Element> Slices<T> {
     /// One call.
     pub fn call(&self, gpu: &GpuContext, case: &Case) -> Result<(), Error> {
         let shape: &[usize] = &case.dims();

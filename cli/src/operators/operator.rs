@@ -78,6 +78,9 @@ pub fn run<O: Operator>(
     operator: &O,
     arguments: &Arguments,
 ) -> Result<(), Failure> {
+    if let Some(left_out) = job.input.left_out() {
+        job.warn(left_out);
+    }
     arguments.check()?;
     if let Some(group) = on.ranks {
         return shared::run(job, on.gpu, group, operator, arguments);
@@ -108,7 +111,8 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     arguments: &Arguments,
 ) -> Result<(), Failure> {
     // Refuses what cannot be computed before it is read.
-    operator.plan(gpu.profile(), arguments)?;
+    let plan = operator.plan(gpu.profile(), arguments)?;
+    check_buffers(&plan, gpu.profile())?;
     let shape = arguments.src.shape();
     job.progress.step("reading");
     let values = Values::<T, P, S>::read(&job.input, arguments)?;
@@ -117,6 +121,7 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     warn_of_lost_numbers(&job, &results.data);
     warn_of_lost_numbers(&job, &results.params);
     warn_of_lost_numbers(&job, &results.statistics);
+    warn_of_small_variances(&job, &results.statistics);
     let comparison = if job.check {
         job.progress.step("checking against the reference");
         let expected = operator.reference(shape, &values.to_f64()?)?;
@@ -144,6 +149,20 @@ fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     job.finish(gpu, &arguments.src, &attributes, &outputs, comparison)
 }
 
+/// A failure if a tensor has no room in one buffer.
+fn check_buffers(plan: &Plan, profile: &Profile) -> Result<(), Failure> {
+    let most = profile.max_buffer;
+    let mut tensors = plan.tensors().into_iter();
+    match tensors.find(|used| used.padded_bytes > most) {
+        None => Ok(()),
+        Some(used) => Err(Failure::TooLarge {
+            tensor: used.tensor.name(),
+            most,
+            bytes: used.padded_bytes,
+        }),
+    }
+}
+
 fn outputs<'a, T: Element>(
     results: &'a Named<T>,
     shape: &'a [usize],
@@ -160,6 +179,27 @@ fn warn_of_lost_numbers<T: Element>(job: &Job, results: &Named<T>) {
             let all = values.len();
             job.warn(format_args!(
                 "{tensor}: {lost} of {all} elements are not finite"
+            ));
+        }
+    }
+}
+
+/// Says where variances are so small that their type of 16 bits holds little or nothing of them.
+fn warn_of_small_variances<S: Element>(job: &Job, statistics: &Named<S>) {
+    let least = match S::DTYPE {
+        DType::F16 => f16::MIN_POSITIVE.to_f64(),
+        DType::Bf16 => bf16::MIN_POSITIVE.to_f64(),
+        DType::F32 | DType::F64 => return,
+    };
+    let variances = statistics
+        .iter()
+        .filter(|(name, _)| name.ends_with("variance"));
+    for (tensor, values) in variances {
+        let small = values.iter().filter(|value| value.to_f64() < least).count();
+        if small > 0 {
+            let (all, dtype) = (values.len(), S::DTYPE);
+            job.warn(format_args!(
+                "{tensor}: {small} of {all} elements are below what {dtype} holds with all digits, {least:e}"
             ));
         }
     }

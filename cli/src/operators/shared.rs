@@ -236,11 +236,17 @@ impl<T: Element, R: Element> Results<'_, T, R> {
     fn lost_numbers(&self, group: &Group) -> Result<Vec<(&'static str, u64)>, Failure> {
         let data = self.results.data.iter();
         let data = data.map(|(name, values)| (*name, lost_numbers(values)));
-        // These every rank has.
+        // What every rank has the first one counts, in the types that are written.
         let is_first = group.rank == 0;
+        let lost = |(name, values): &(&'static str, Vec<R>), dtype, counts: bool| {
+            (*name, if counts { lost_as(dtype, values) } else { 0 })
+        };
         let params = self.results.params.iter();
-        let params = params.map(|(name, v)| (*name, if is_first { lost_numbers(v) } else { 0 }));
-        let counted: Vec<_> = data.chain(params).collect();
+        let params = params.map(|param| lost(param, self.types.params, is_first));
+        let counts = self.samples.have_statistics || is_first;
+        let statistics = self.results.statistics.iter();
+        let statistics = statistics.map(|of| lost(of, self.types.statistics, counts));
+        let counted: Vec<_> = data.chain(params).chain(statistics).collect();
         let bytes = counted
             .iter()
             .flat_map(|(_, lost)| (*lost as u64).to_ne_bytes());
@@ -281,6 +287,24 @@ impl<T: Element, R: Element> Results<'_, T, R> {
     }
 }
 
+/// The same numbers in another type.
+fn rounded<T: Element, R: Element>(values: &[R]) -> Vec<T> {
+    values
+        .iter()
+        .map(|value| T::from_f64(value.to_f64()))
+        .collect()
+}
+
+/// How many are not finite in another type.
+fn lost_as<R: Element>(dtype: DType, values: &[R]) -> usize {
+    match dtype {
+        DType::F16 => lost_numbers(&rounded::<f16, R>(values)),
+        DType::Bf16 => lost_numbers(&rounded::<bf16, R>(values)),
+        DType::F32 => lost_numbers(&rounded::<f32, R>(values)),
+        DType::F64 => lost_numbers(&rounded::<f64, R>(values)),
+    }
+}
+
 /// Writes numbers in another type.
 fn put_as<R: Element>(
     dtype: DType,
@@ -289,12 +313,6 @@ fn put_as<R: Element>(
     first: usize,
     values: &[R],
 ) -> Result<(), Failure> {
-    fn rounded<T: Element, R: Element>(values: &[R]) -> Vec<T> {
-        values
-            .iter()
-            .map(|value| T::from_f64(value.to_f64()))
-            .collect()
-    }
     match dtype {
         DType::F16 => put(parts, name, first, &rounded::<f16, R>(values)),
         DType::Bf16 => put(parts, name, first, &rounded::<bf16, R>(values)),

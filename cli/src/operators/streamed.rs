@@ -47,13 +47,22 @@ pub fn run<O: Operator>(
         all: stream.traffic(),
         types: arguments.dtypes(),
         lost: vec![],
+        small: vec![],
     };
     pollster::block_on(stream.run(&mut files))?;
     let Files {
         output: parts,
         lost,
+        small,
         ..
     } = files;
+    let dtype = arguments.dtypes().statistics;
+    for tensor in small {
+        job.warn(format_args!(
+            "{}: some elements are below what {dtype} holds with all digits",
+            tensor.name()
+        ));
+    }
     for tensor in lost {
         job.warn(format_args!(
             "{}: some elements are not finite",
@@ -124,6 +133,8 @@ struct Files<'a> {
     types: DTypes,
     /// Results with elements that are not finite.
     lost: Vec<Tensor>,
+    /// Variances with elements that are too small for their type of 16 bits.
+    small: Vec<Tensor>,
 }
 
 impl Files<'_> {
@@ -131,11 +142,27 @@ impl Files<'_> {
     fn look_for_lost_numbers(&mut self, tensor: Tensor, bytes: &[u8]) {
         // All bits of an exponent are set then. Without an early end, which would keep it from going many at a time.
         macro_rules! any {
-            ($bits:ty, $exponent:expr) => {{
+            ($bits:ty, $exponent:expr) => {
+                any!($bits, $exponent, $exponent)
+            };
+            ($bits:ty, $exponent:expr, $is:expr) => {{
                 let (values, _) = bytes.as_chunks();
-                let is_lost = |value: &_| <$bits>::from_ne_bytes(*value) & $exponent == $exponent;
-                values.iter().fold(false, |any, value| any | is_lost(value))
+                let is = |value: &_| <$bits>::from_ne_bytes(*value) & $exponent == $is;
+                values.iter().fold(false, |any, value| any | is(value))
             }};
+        }
+        if matches!(tensor, Tensor::Variance | Tensor::RunningVariance)
+            && !self.small.contains(&tensor)
+        {
+            // None of them, of 0 and of what has fewer digits.
+            let small = match dtype_of(tensor, self.types) {
+                DType::F16 => any!(u16, 0x7c00, 0),
+                DType::Bf16 => any!(u16, 0x7f80, 0),
+                DType::F32 | DType::F64 => false,
+            };
+            if small {
+                self.small.push(tensor);
+            }
         }
         if tensor == Tensor::Mask || self.lost.contains(&tensor) {
             return;

@@ -85,14 +85,15 @@ impl Arguments {
         first.map_or(&[], Tensor::shape)
     }
 
-    /// The element types. Where there is no parameter, they have the type of statistics, else that of sums; statistics
-    /// that are not there have the parameters'.
+    /// The element types. Where there is no parameter, they have the type of statistics, else that of sums, which
+    /// statistics have that are not there.
     pub fn dtypes(&self) -> DTypes {
         let data = self.src.dtype();
         let first = |tensors: &[Tensor]| tensors.first().map(Tensor::dtype);
         let (params, statistics) = (first(&self.params), first(&self.statistics));
         let params = params.or(statistics).unwrap_or(data.accumulator());
-        DTypes::from((data, params)).with_statistics(statistics.unwrap_or(params))
+        let types = DTypes::from((data, params));
+        types.with_statistics(statistics.unwrap_or(types.statistics))
     }
 }
 

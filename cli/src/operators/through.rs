@@ -51,10 +51,12 @@ pub fn find_residual(input: &Input, arguments: &mut Arguments) -> Result<(), Fai
 /// Finds what a gradient takes for an activation: a mask, else beta. Without an activation a beta may be there from the
 /// forward pass; a mask tells of an activation that was forgotten.
 pub fn find_beta_or_mask(
-    input: &Input,
+    job: &Job,
     activation: Activation,
     arguments: &mut Arguments,
 ) -> Result<(), Failure> {
+    let input = &job.input;
+    let has_beta = input.contains("beta");
     if activation == Activation::None {
         return match input.contains("mask") {
             false => Ok(()),
@@ -66,9 +68,13 @@ pub fn find_beta_or_mask(
         };
     }
     arguments.mask = input.mask("mask")?;
+    let has_residual = input.contains("residual");
     if arguments.mask.is_none() {
-        if input.contains("residual") {
+        if has_residual {
             return Err(input.missing("mask", " beside a residual, as the forward pass writes it"));
+        }
+        if !has_beta {
+            job.warn("beta: none given, so 0, in what the activation is applied to");
         }
         arguments.params.extend(input.optional("beta")?);
     }

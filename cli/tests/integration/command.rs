@@ -17,6 +17,7 @@ mod hostile;
 mod layer_norm;
 #[cfg(target_os = "linux")] // where a process tells its address space, and can be given less
 mod memory;
+mod other_names;
 mod ranks;
 mod rms_norm;
 mod rows_forward;
@@ -24,6 +25,21 @@ mod streamed;
 
 /// The subcommand of most tests here.
 const BATCH_NORM: &str = "batch-norm-backward";
+
+/// All that work on files.
+const OPERATORS: [&str; 11] = [
+    BATCH_NORM,
+    "batch-norm-forward",
+    "batch-norm-inference",
+    "layer-norm-backward",
+    "layer-norm-forward",
+    "rms-norm-backward",
+    "rms-norm-forward",
+    "group-norm-backward",
+    "group-norm-forward",
+    "instance-norm-backward",
+    "instance-norm-forward",
+];
 
 // ---- running
 
@@ -506,7 +522,7 @@ fn parameter_gradients_by_choice() {
 }
 
 #[test]
-fn other_tensors_are_ignored() {
+fn other_tensors_change_nothing() {
     let strange = Tensor {
         dtype: Dtype::I64,
         shape: vec![1],
@@ -642,6 +658,17 @@ fn refuse_by(operator: &str, name: &str, bytes: &[u8], arguments: &[&str], fragm
     assert_eq!(names(&folder), ["in", "out"], "{name}");
 }
 
+/// A flag makes no sense, whatever the file: exit code 2, and a message that has `fragments`.
+fn refuse_flags(operator: &str, flags: &[&str], fragments: &[&str]) {
+    let result = operate(operator, Path::new("in"), Path::new("out"), flags);
+    let message = stderr(&result);
+    assert_eq!(result.status.code(), Some(2), "{flags:?}: {message}");
+    assert_eq!(stdout(&result), "", "{flags:?}");
+    for fragment in fragments {
+        assert!(message.contains(fragment), "no '{fragment}' in: {message}");
+    }
+}
+
 fn refuse_draft(name: &str, draft: &Draft, fragments: &[&str]) {
     refuse(name, &draft.bytes(), &[], fragments);
 }
@@ -747,19 +774,25 @@ fn refuses_attributes() {
     refuse_draft(
         "epsilon",
         &bad,
-        &["metadata epsilon: expected a number", "\"small\""],
+        &["metadata epsilon: expected a finite", "\"small\""],
     );
-    for epsilon in ["0", "-1", "nan", "inf", "1e-60"] {
-        let bytes = draft().bytes();
-        refuse(
-            "epsilon-flag",
-            &bytes,
-            &["--epsilon", epsilon],
-            &["epsilon: expected a finite"],
-        );
+    for epsilon in ["0", "-1", "nan", "inf", "small"] {
+        let given = format!("'{epsilon}' for '--epsilon");
+        for operator in OPERATORS {
+            let fragments = [&*given, "expected a finite, normal number above 0"];
+            refuse_flags(operator, &["--epsilon", epsilon], &fragments);
+        }
         let bad = draft().attribute("epsilon", epsilon);
-        refuse_draft("epsilon-range", &bad, &["epsilon: expected a finite"]);
+        let given = format!("got {epsilon:?}");
+        refuse_draft(
+            "epsilon-range",
+            &bad,
+            &["epsilon: expected a finite", &given],
+        );
     }
+    // One in f64, of which f32 makes 0: the file decides.
+    let (bytes, fragments) = (draft().bytes(), ["epsilon: expected a finite", "as f32"]);
+    refuse("epsilon-flag", &bytes, &["--epsilon", "1e-60"], &fragments);
     let bad = Draft::good().attribute("data_format", "NHWC");
     refuse_draft(
         "format",
@@ -780,6 +813,16 @@ fn refuses_attributes() {
         "variance",
         &bad,
         &["variance: expected", "-1 + 1", "channel 1"],
+    );
+    let bad = Draft::good().with("variance", tensor(&[2], &[1.0_f32, f32::INFINITY]));
+    let fragments = ["variance: expected", "finite", "inf + 1", "channel 1"];
+    refuse_draft("infinite-variance", &bad, &fragments);
+    refuse_by(
+        "batch-norm-inference",
+        "infinite-inference",
+        &bad.bytes(),
+        &[],
+        &fragments,
     );
 }
 

@@ -59,11 +59,12 @@ impl SyncBatchNorm {
     pub fn forward<T: Element, P: ParamOf<T>>(
         &mut self,
         args: BatchNormForwardArgs<'_, T, P>,
-    ) -> Result<BatchNormOutput<T, P>, Error> {
+    ) -> Result<BatchNormOutput<T, T::Sum>, Error> {
         self.forward_with_statistics(args)
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](wgpu_norm::DTypes::statistics) says.
     ///
     /// # Errors
     ///
@@ -88,7 +89,8 @@ impl SyncBatchNorm {
         self.backward_with_statistics(args)
     }
 
-    /// The same, with statistics of another type than the parameters': f32 beside 16-bit ones.
+    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
+    /// [`DTypes::statistics`](wgpu_norm::DTypes::statistics) says.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! The gradients.
 
 use super::{DataType, layer};
+use crate::element::types;
 use crate::{
     Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, Error, GpuBatchNorm, GpuContext,
     Statistics,
@@ -124,12 +125,7 @@ impl BatchNormalizationGrad {
         mean_dimensions: &[usize],
     ) -> Result<BatchNormBackwardPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Constant, Activation::None)?;
-        layer.plan_backward_broadcast(
-            input_dimensions,
-            mean_dimensions,
-            (T::DTYPE, T::DTYPE),
-            true,
-        )
+        layer.plan_backward_broadcast(input_dimensions, mean_dimensions, types::<T, T, T>(), true)
     }
 }
 
@@ -209,12 +205,7 @@ impl BatchNormalizationTrainingGrad {
         mean_dimensions: &[usize],
     ) -> Result<BatchNormBackwardPlan, Error> {
         let layer = layer(gpu, self.epsilon, Statistics::Batch, Activation::None)?;
-        layer.plan_backward_broadcast(
-            input_dimensions,
-            mean_dimensions,
-            (T::DTYPE, T::DTYPE),
-            true,
-        )
+        layer.plan_backward_broadcast(input_dimensions, mean_dimensions, types::<T, T, T>(), true)
     }
 }
 
@@ -233,7 +224,7 @@ async fn backward<T: DataType>(
         mask: None,
     };
     let grads = layer
-        .backward_broadcast(inputs.mean_dimensions, args)
+        .backward_broadcast_with_statistics(inputs.mean_dimensions, args)
         .await?;
     Ok(GradOutputs {
         output_gradient_tensor: grads.diff_src,

@@ -1,6 +1,7 @@
 //! The forward passes.
 
 use super::{DataType, layer};
+use crate::element::types;
 use crate::geometry::{self, check_length, check_rank};
 use crate::{
     Activation, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
@@ -145,7 +146,7 @@ impl BatchNormalizationTraining {
         };
         let output = self
             .layer(gpu)?
-            .forward_broadcast(inputs.scale_dimensions, args)
+            .forward_broadcast_with_statistics(inputs.scale_dimensions, args)
             .await?;
         Ok(TrainingOutputs {
             output_tensor: output.dst,
@@ -176,7 +177,7 @@ impl BatchNormalizationTraining {
         self.layer(gpu)?.plan_forward_broadcast(
             input_dimensions,
             scale_dimensions,
-            (T::DTYPE, T::DTYPE),
+            types::<T, T, T>(),
             operands,
         )
     }
@@ -320,7 +321,9 @@ impl BatchNormalization {
             beta: Some(&bias),
             residual: None,
         };
-        self.layer(gpu)?.infer_broadcast(&common, args).await
+        self.layer(gpu)?
+            .infer_broadcast_with_statistics(&common, args)
+            .await
     }
 
     /// Plans the operator on device buffers. All four parameters have the sizes `mean_dimensions` there: whoever has
@@ -357,7 +360,7 @@ impl BatchNormalization {
         self.layer(gpu)?.plan_inference_broadcast(
             input_dimensions,
             mean_dimensions,
-            (T::DTYPE, T::DTYPE),
+            types::<T, T, T>(),
             (true, true),
         )
     }

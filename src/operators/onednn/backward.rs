@@ -1,5 +1,6 @@
 //! The gradients.
 
+use crate::element::types;
 use crate::{
     Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, DataFormat,
     Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
@@ -103,9 +104,9 @@ impl BatchNormTrainingBackward {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: BatchNormBackwardArgs<'_, T, P>,
+        args: BatchNormBackwardArgs<'_, T, P, P>,
     ) -> Result<Grads<T, P>, Error> {
-        self.layer(gpu)?.backward(args).await
+        self.layer(gpu)?.backward_with_statistics(args).await
     }
 
     /// Plans the operation on device buffers. A gamma that is ignored must be bound nevertheless if
@@ -121,7 +122,7 @@ impl BatchNormTrainingBackward {
         has_gamma: bool,
     ) -> Result<BatchNormBackwardPlan, Error> {
         self.layer(gpu)?
-            .plan_backward(shape, (T::DTYPE, P::DTYPE), has_gamma)
+            .plan_backward(shape, types::<T, P, P>(), has_gamma)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
@@ -241,9 +242,9 @@ impl LayerNormBackward {
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: LayerNormBackwardArgs<'_, T, P>,
+        args: LayerNormBackwardArgs<'_, T, P, P>,
     ) -> Result<Grads<T, P>, Error> {
-        self.layer(gpu)?.backward(args).await
+        self.layer(gpu)?.backward_with_statistics(args).await
     }
 
     /// Plans the operation on device buffers.
@@ -256,7 +257,7 @@ impl LayerNormBackward {
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<LayerNormBackwardPlan, Error> {
-        self.layer(gpu)?.plan_backward(shape, (T::DTYPE, P::DTYPE))
+        self.layer(gpu)?.plan_backward(shape, types::<T, P, P>())
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {

@@ -1,5 +1,6 @@
 //! Batch normalization, the primitive, whose flags fuse a ReLU and an addition.
 
+use crate::element::types;
 use crate::operators::given;
 use crate::{
     Activation, BackwardOperands, BatchNormBackwardArgs, BatchNormBackwardPlan,
@@ -158,7 +159,7 @@ impl BatchNormalization {
                 residual,
             };
             return Ok(BatchNormalizationOutputs {
-                dst: layer.infer(args).await?,
+                dst: layer.infer_with_statistics(args).await?,
                 mean: None,
                 variance: None,
                 workspace: None,
@@ -172,7 +173,7 @@ impl BatchNormalization {
             residual,
             running: None,
         };
-        let output = layer.forward(args).await?;
+        let output = layer.forward_with_statistics(args).await?;
         Ok(BatchNormalizationOutputs {
             dst: output.dst,
             mean: Some(output.mean),
@@ -200,7 +201,7 @@ impl BatchNormalization {
             ..BatchNormForwardOperands::default()
         };
         self.layer(gpu)?
-            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_forward(shape, types::<T, P, P>(), operands)
     }
 
     /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
@@ -221,7 +222,7 @@ impl BatchNormalization {
             residual: self.fuse_norm == FuseNorm::AddRelu,
         };
         self.layer(gpu)?
-            .plan_inference(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_inference(shape, types::<T, P, P>(), operands)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
@@ -376,7 +377,7 @@ impl BatchNormalizationBackward {
             beta: inputs.shift,
             mask: inputs.workspace,
         };
-        let grads = self.layer(gpu)?.backward(args).await?;
+        let grads = self.layer(gpu)?.backward_with_statistics(args).await?;
         Ok(BatchNormalizationBackwardOutputs {
             diff_src: grads.diff_src,
             diff_src_1: grads.diff_residual,
@@ -403,7 +404,7 @@ impl BatchNormalizationBackward {
             mask: self.fuse_norm == FuseNorm::AddRelu,
         };
         self.layer(gpu)?
-            .plan_backward(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_backward(shape, types::<T, P, P>(), operands)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {

@@ -1,5 +1,6 @@
 //! The forward passes.
 
+use crate::element::types;
 use crate::operators::{check_momentum, given};
 use crate::{
     BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
@@ -150,7 +151,7 @@ impl BatchNormForwardTraining {
             }),
             residual: None,
         };
-        let output = self.layer(gpu)?.forward(args).await?;
+        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
         Ok(BatchNormForwardTrainingOutputs {
             dst: output.dst,
             running_mean,
@@ -179,7 +180,7 @@ impl BatchNormForwardTraining {
             residual: false,
         };
         self.layer(gpu)?
-            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_forward(shape, types::<T, P, P>(), operands)
     }
 
     fn update(&self) -> Result<RunningUpdate, Error> {
@@ -298,7 +299,7 @@ impl BatchNormInference {
             beta: Some(inputs.beta),
             residual: None,
         };
-        self.layer(gpu)?.infer(args).await
+        self.layer(gpu)?.infer_with_statistics(args).await
     }
 
     /// Plans the operation on device buffers.
@@ -312,7 +313,7 @@ impl BatchNormInference {
         shape: &[usize],
     ) -> Result<BatchNormInferencePlan, Error> {
         self.layer(gpu)?
-            .plan_inference(shape, (T::DTYPE, P::DTYPE), (true, true))
+            .plan_inference(shape, types::<T, P, P>(), (true, true))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
@@ -473,7 +474,7 @@ impl LayerNorm {
             beta: inputs.beta,
             keep_statistics: self.keep_stats,
         };
-        let output = self.layer(gpu)?.forward(args).await?;
+        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
         Ok(LayerNormForwardOutputs {
             dst: output.dst,
             mean: self.keep_stats.then_some(output.mean),
@@ -497,7 +498,7 @@ impl LayerNorm {
             keep_statistics: self.keep_stats,
         };
         self.layer(gpu)?
-            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_forward(shape, types::<T, P, P>(), operands)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {

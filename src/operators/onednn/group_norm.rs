@@ -1,5 +1,6 @@
 //! Group normalization, a primitive.
 
+use crate::element::types;
 use crate::operators::given;
 use crate::{
     Activation, DataFormat, Element, Error, GpuContext, GpuGroupNorm, Grads, GroupNormBackwardArgs,
@@ -143,7 +144,7 @@ impl GroupNormalization {
                 residual: None,
             };
             return Ok(GroupNormalizationOutputs {
-                dst: layer.infer(args).await?,
+                dst: layer.infer_with_statistics(args).await?,
                 mean: None,
                 variance: None,
             });
@@ -155,7 +156,7 @@ impl GroupNormalization {
             beta,
             residual: None,
         };
-        let output = layer.forward(args).await?;
+        let output = layer.forward_with_statistics(args).await?;
         Ok(GroupNormalizationOutputs {
             dst: output.dst,
             mean: Some(output.mean),
@@ -181,7 +182,7 @@ impl GroupNormalization {
             residual: false,
         };
         self.layer(gpu)?
-            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
+            .plan_forward(shape, types::<T, P, P>(), operands)
     }
 
     /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
@@ -197,7 +198,7 @@ impl GroupNormalization {
         use_shift: bool,
     ) -> Result<GroupNormInferencePlan, Error> {
         self.layer(gpu)?
-            .plan_inference(shape, (T::DTYPE, P::DTYPE), (use_scale, use_shift))
+            .plan_inference(shape, types::<T, P, P>(), (use_scale, use_shift))
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
@@ -328,7 +329,7 @@ impl GroupNormalizationBackward {
             diff_gamma,
             diff_beta,
             ..
-        } = self.layer(gpu)?.backward(args).await?;
+        } = self.layer(gpu)?.backward_with_statistics(args).await?;
         Ok(GroupNormalizationBackwardOutputs {
             diff_src,
             diff_scale: diff_gamma,
@@ -348,7 +349,7 @@ impl GroupNormalizationBackward {
         use_scale: bool,
     ) -> Result<GroupNormBackwardPlan, Error> {
         self.layer(gpu)?
-            .plan_backward(shape, (T::DTYPE, P::DTYPE), use_scale)
+            .plan_backward(shape, types::<T, P, P>(), use_scale)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {

@@ -1,10 +1,9 @@
 //! `GroupNormalization` and `InstanceNormalization`.
 
 use crate::element::types;
-use crate::operators::Accumulated;
 use crate::{
     Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardArgs,
-    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, InstanceNormOptions,
+    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, InstanceNormOptions, ParamOf,
 };
 
 /// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
@@ -81,13 +80,13 @@ impl GroupNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
-    pub async fn forward<T: Accumulated>(
+    pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
         let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Statistics>(group_args(&inputs));
+        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
         Ok(output.await?.dst)
     }
 
@@ -96,13 +95,13 @@ impl GroupNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: Accumulated>(
+    pub fn plan<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<GroupNormForwardPlan, Error> {
         self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Statistics>(), SCALE_AND_BIAS)
+            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
@@ -188,13 +187,13 @@ impl InstanceNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::forward`].
-    pub async fn forward<T: Accumulated>(
+    pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
         let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Statistics>(group_args(&inputs));
+        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
         Ok(output.await?.dst)
     }
 
@@ -203,13 +202,13 @@ impl InstanceNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::plan_forward`].
-    pub fn plan<T: Accumulated>(
+    pub fn plan<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
     ) -> Result<GroupNormForwardPlan, Error> {
         self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Statistics>(), SCALE_AND_BIAS)
+            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuInstanceNorm, Error> {

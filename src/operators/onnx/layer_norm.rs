@@ -1,7 +1,7 @@
 //! `LayerNormalization` and `RMSNormalization`.
 
 use crate::element::types;
-use crate::operators::{Accumulated, inverse_deviations};
+use crate::operators::inverse_deviations;
 use crate::{
     Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormForwardArgs,
     LayerNormForwardOperands, LayerNormForwardPlan, LayerNormOptions, ParamOf, RmsNormForwardArgs,
@@ -107,11 +107,11 @@ impl LayerNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuLayerNorm::forward`].
-    pub async fn forward<T: Accumulated>(
+    pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: LayerNormalizationInputs<'_, T>,
-    ) -> Result<LayerNormalizationOutputs<T, T::Statistics>, Error> {
+    ) -> Result<LayerNormalizationOutputs<T, T::Sum>, Error> {
         let args = LayerNormForwardArgs {
             shape: inputs.shape,
             src: inputs.x,
@@ -135,7 +135,7 @@ impl LayerNormalization {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_forward`].
-    pub fn plan<T: Accumulated>(
+    pub fn plan<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
@@ -148,7 +148,7 @@ impl LayerNormalization {
             keep_statistics,
         };
         self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Statistics>(), operands)
+            .plan_forward(shape, types::<T, T, T::Sum>(), operands)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {

@@ -2,18 +2,18 @@
 
 use super::{GradOutputs, param_grads, required};
 use crate::element::types;
-use crate::operators::{Accumulated, check_momentum, inverse_deviations, variances};
+use crate::operators::{check_momentum, inverse_deviations, variances};
 use crate::{
     BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
     BatchNormForwardPlan, BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions,
-    DataFormat, Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics, RunningUpdate,
-    RunningVariance, Shards, Statistics,
+    DataFormat, Element, Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics,
+    RunningUpdate, RunningVariance, Shards, Statistics,
 };
 use std::borrow::Cow;
 
 /// The tensors that [`NativeBatchNorm`] takes, in host memory, in PyTorch's order.
 #[derive(Debug)]
-pub struct NativeBatchNormInputs<'a, T: Accumulated, P> {
+pub struct NativeBatchNormInputs<'a, T: Element, P> {
     /// Shape of input: `(N, C, …)`, rank 2 to 8.
     pub shape: &'a [usize],
     /// The layer's input.
@@ -23,9 +23,9 @@ pub struct NativeBatchNormInputs<'a, T: Accumulated, P> {
     /// Shift of each channel; `[C]`. Without it bias is 0.
     pub bias: Option<&'a [P]>,
     /// Running mean of each channel; `[C]`. Updated in place in training; given together with running_var or not at all.
-    pub running_mean: Option<&'a mut [T::Statistics]>,
+    pub running_mean: Option<&'a mut [T::Sum]>,
     /// Running variance of each channel; `[C]`, likewise.
-    pub running_var: Option<&'a mut [T::Statistics]>,
+    pub running_var: Option<&'a mut [T::Sum]>,
 }
 
 /// What [`NativeBatchNorm`] gives, in host memory, in PyTorch's order.
@@ -134,11 +134,11 @@ impl NativeBatchNorm {
     ///
     /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or running_mean or running_var missing;
     /// and those of [`GpuBatchNorm::forward`] and [`GpuBatchNorm::infer`].
-    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeBatchNormInputs<'_, T, P>,
-    ) -> Result<NativeBatchNormOutputs<T, T::Statistics>, Error> {
+    ) -> Result<NativeBatchNormOutputs<T, T::Sum>, Error> {
         let layer = layer(gpu, self.eps)?;
         let (mean, variance) = (inputs.running_mean, inputs.running_var);
         if !self.training {
@@ -192,7 +192,7 @@ impl NativeBatchNorm {
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for momentum or num_batches_tracked, and those of
     /// [`GpuBatchNorm::plan_forward`].
-    pub fn plan_training<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan_training<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
@@ -207,7 +207,7 @@ impl NativeBatchNorm {
             shards: Shards::default(),
             residual: false,
         };
-        layer(gpu, self.eps)?.plan_forward(shape, types::<T, P, T::Statistics>(), operands)
+        layer(gpu, self.eps)?.plan_forward(shape, types::<T, P, T::Sum>(), operands)
     }
 
     /// Plans what is computed without training on device buffers, whatever [`training`](Self::training) says.
@@ -215,14 +215,14 @@ impl NativeBatchNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan_inference<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan_inference<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
         has_weight: bool,
         has_bias: bool,
     ) -> Result<BatchNormInferencePlan, Error> {
-        let types = types::<T, P, T::Statistics>();
+        let types = types::<T, P, T::Sum>();
         layer(gpu, self.eps)?.plan_inference(shape, types, (has_weight, has_bias))
     }
 
@@ -248,7 +248,7 @@ impl NativeBatchNorm {
 
 /// The tensors that [`NativeBatchNormBackward`] takes, in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
-pub struct NativeBatchNormBackwardInputs<'a, T: Accumulated, P> {
+pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
     /// Shape of input and grad_out: `(N, C, …)`, rank 2 to 8.
     pub shape: &'a [usize],
     /// Gradient of the loss with respect to the layer's output.
@@ -258,13 +258,13 @@ pub struct NativeBatchNormBackwardInputs<'a, T: Accumulated, P> {
     /// Scale of each channel; `[C]`. Without it weight is 1.
     pub weight: Option<&'a [P]>,
     /// Running mean of each channel; `[C]`. Required without `train`, and not read with it.
-    pub running_mean: Option<&'a [T::Statistics]>,
+    pub running_mean: Option<&'a [T::Sum]>,
     /// Running variance of each channel; `[C]`, likewise.
-    pub running_var: Option<&'a [T::Statistics]>,
+    pub running_var: Option<&'a [T::Sum]>,
     /// What the forward pass gave; `[C]`. Required with `train`, and not read without it.
-    pub save_mean: Option<&'a [T::Statistics]>,
+    pub save_mean: Option<&'a [T::Sum]>,
     /// What the forward pass gave; `[C]`, likewise.
-    pub save_invstd: Option<&'a [T::Statistics]>,
+    pub save_invstd: Option<&'a [T::Sum]>,
 }
 
 /// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
@@ -356,8 +356,8 @@ impl NativeBatchNormBackward {
     /// # Errors
     ///
     /// [`Error::Epsilon`]; [`Error::Argument`] for statistics that are missing; [`Error::Variance`] for a save_invstd that
-    /// is infinite; and those of [`GpuBatchNorm::backward`].
-    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+    /// is infinite or 0; and those of [`GpuBatchNorm::backward`].
+    pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeBatchNormBackwardInputs<'_, T, P>,
@@ -398,14 +398,14 @@ impl NativeBatchNormBackward {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
         has_weight: bool,
     ) -> Result<BatchNormBackwardPlan, Error> {
         self.layer(gpu)?
-            .plan_backward(shape, types::<T, P, T::Statistics>(), has_weight)
+            .plan_backward(shape, types::<T, P, T::Sum>(), has_weight)
     }
 
     fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {

@@ -2,9 +2,9 @@
 
 use super::{GradOutputs, param_grads};
 use crate::element::types;
-use crate::operators::{Accumulated, inverse_deviations, variances};
+use crate::operators::{inverse_deviations, variances};
 use crate::{
-    Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan,
+    Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan,
     GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions,
     ParamGrads, ParamOf,
 };
@@ -94,11 +94,11 @@ impl NativeGroupNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
-    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormInputs<'_, T, P>,
-    ) -> Result<NativeGroupNormOutputs<T, T::Statistics>, Error> {
+    ) -> Result<NativeGroupNormOutputs<T, T::Sum>, Error> {
         let args = GroupNormForwardArgs {
             shape: &inputs.sizes,
             src: inputs.input,
@@ -120,7 +120,7 @@ impl NativeGroupNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         sizes: [usize; 3],
@@ -133,21 +133,21 @@ impl NativeGroupNorm {
             residual: false,
         };
         let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
-        layer.plan_forward(&sizes, types::<T, P, T::Statistics>(), operands)
+        layer.plan_forward(&sizes, types::<T, P, T::Sum>(), operands)
     }
 }
 
 /// The tensors that [`NativeGroupNormBackward`] takes, in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
-pub struct NativeGroupNormBackwardInputs<'a, T: Accumulated, P> {
+pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
     /// Gradient of the loss with respect to the layer's output.
     pub grad_out: &'a [T],
     /// The layer's input, `(N, C, HxW)`.
     pub input: &'a [T],
     /// Mean of each group, as the forward pass gave it.
-    pub mean: &'a [T::Statistics],
+    pub mean: &'a [T::Sum],
     /// 1/√(variance + eps) of each group, as the forward pass gave it.
-    pub rstd: &'a [T::Statistics],
+    pub rstd: &'a [T::Sum],
     /// Scale of each channel. Without it weight is 1.
     pub weight: Option<&'a [P]>,
     /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
@@ -227,8 +227,8 @@ impl NativeGroupNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Variance`] for a rstd that is infinite, and those of [`GpuGroupNorm::backward`].
-    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+    /// [`Error::Variance`] for a rstd that is infinite or 0, and those of [`GpuGroupNorm::backward`].
+    pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormBackwardInputs<'_, T, P>,
@@ -254,7 +254,7 @@ impl NativeGroupNormBackward {
     /// # Errors
     ///
     /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         sizes: [usize; 3],
@@ -262,7 +262,7 @@ impl NativeGroupNormBackward {
         eps: f64,
     ) -> Result<GroupNormBackwardPlan, Error> {
         let layer = layer(gpu, self.group, eps, param_grads(self.output_mask))?;
-        layer.plan_backward(&sizes, types::<T, P, T::Statistics>(), has_weight)
+        layer.plan_backward(&sizes, types::<T, P, T::Sum>(), has_weight)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{GradOutputs, param_grads, required};
 use crate::element::types;
 use crate::geometry::{check_length, layer_norm_rows};
-use crate::operators::{Accumulated, inverse_deviations, variances};
+use crate::operators::{inverse_deviations, variances};
 use crate::{
     Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardArgs,
     LayerNormBackwardPlan, LayerNormForwardArgs, LayerNormForwardOperands, LayerNormForwardPlan,
@@ -134,11 +134,11 @@ impl NativeLayerNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::forward`].
-    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeLayerNormInputs<'_, T, P>,
-    ) -> Result<NativeLayerNormOutputs<T, T::Statistics>, Error> {
+    ) -> Result<NativeLayerNormOutputs<T, T::Sum>, Error> {
         let axis = begin_norm_axis(inputs.shape, inputs.normalized_shape)?;
         let columns = columns(inputs.shape, axis)?;
         let gamma = gamma_beside(inputs.weight, inputs.bias, columns)?;
@@ -165,7 +165,7 @@ impl NativeLayerNorm {
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and those of
     /// [`GpuLayerNorm::plan_forward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
@@ -181,11 +181,8 @@ impl NativeLayerNorm {
             beta: has_bias,
             keep_statistics: true,
         };
-        self.layer(gpu, axis, has_weight)?.plan_forward(
-            shape,
-            types::<T, P, T::Statistics>(),
-            operands,
-        )
+        self.layer(gpu, axis, has_weight)?
+            .plan_forward(shape, types::<T, P, T::Sum>(), operands)
     }
 
     fn layer(
@@ -206,7 +203,7 @@ impl NativeLayerNorm {
 
 /// The tensors that [`NativeLayerNormBackward`] takes, in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
-pub struct NativeLayerNormBackwardInputs<'a, T: Accumulated, P> {
+pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
     /// Shape of input and grad_out: rank 1 to 8.
     pub shape: &'a [usize],
     /// Gradient of the loss with respect to the layer's output.
@@ -216,9 +213,9 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Accumulated, P> {
     /// The last sizes of `shape`, one or more: what is normalized together.
     pub normalized_shape: &'a [usize],
     /// Mean of each row, as the forward pass gave it.
-    pub mean: &'a [T::Statistics],
+    pub mean: &'a [T::Sum],
     /// 1/√(variance + eps) of each row, as the forward pass gave it.
-    pub rstd: &'a [T::Statistics],
+    pub rstd: &'a [T::Sum],
     /// Scale of each normalized position. Without it weight is 1.
     pub weight: Option<&'a [P]>,
     /// Shift of each normalized position. No gradient depends on its values.
@@ -304,9 +301,9 @@ impl NativeLayerNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for normalized_shape, [`Error::Variance`] for a rstd that is infinite, and those of
+    /// [`Error::Argument`] for normalized_shape, [`Error::Variance`] for a rstd that is infinite or 0, and those of
     /// [`GpuLayerNorm::backward`].
-    pub async fn backward<T: Accumulated, P: ParamOf<T>>(
+    pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeLayerNormBackwardInputs<'_, T, P>,
@@ -341,7 +338,7 @@ impl NativeLayerNormBackward {
     /// # Errors
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::plan_backward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
@@ -351,7 +348,7 @@ impl NativeLayerNormBackward {
     ) -> Result<LayerNormBackwardPlan, Error> {
         let axis = begin_norm_axis(shape, normalized_shape)?;
         layer_backward(gpu, axis, has_weight, eps, self.output_mask)?
-            .plan_backward(shape, types::<T, P, T::Statistics>())
+            .plan_backward(shape, types::<T, P, T::Sum>())
     }
 }
 
@@ -433,7 +430,7 @@ impl RmsNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::forward`].
-    pub async fn forward<T: Accumulated, P: ParamOf<T>>(
+    pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: RmsNormInputs<'_, T, P>,
@@ -454,7 +451,7 @@ impl RmsNorm {
     /// # Errors
     ///
     /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::plan_forward`].
-    pub fn plan<T: Accumulated, P: ParamOf<T>>(
+    pub fn plan<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         shape: &[usize],
@@ -469,7 +466,7 @@ impl RmsNorm {
         };
         self.layer(gpu, shape, normalized_shape)?.plan_forward(
             shape,
-            types::<T, P, T::Statistics>(),
+            (T::DTYPE, P::DTYPE),
             operands,
         )
     }

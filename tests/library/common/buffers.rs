@@ -3,9 +3,9 @@
 use super::Subject;
 use super::data::Case;
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormBackwardPlan, Bound, BufferRange, Element, GpuBatchNorm,
-    Grads, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan, ParamGrads,
-    ParamOf,
+    BatchNormBackwardBuffers, BatchNormBackwardPlan, Bound, BufferRange, DTypes, Element,
+    GpuBatchNorm, Grads, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan,
+    ParamGrads, ParamOf,
 };
 
 /// How much room a tensor's buffer has.
@@ -110,7 +110,11 @@ pub fn plan<T: Element, P: ParamOf<T>>(
 ) -> BatchNormBackwardPlan {
     GpuBatchNorm::new(&subject.gpu, case.options)
         .and_then(|layer| {
-            layer.plan_backward(&case.shape, (T::DTYPE, P::DTYPE), case.gamma.is_some())
+            layer.plan_backward(
+                &case.shape,
+                DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
+                case.gamma.is_some(),
+            )
         })
         .unwrap()
 }
@@ -137,7 +141,7 @@ pub fn submit(subject: &Subject, bound: &Bound) {
 pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     plan: &LayerNormBackwardPlan,
-    args: &LayerNormBackwardArgs<'_, T, P>,
+    args: &LayerNormBackwardArgs<'_, T, P, P>,
     room: Room,
 ) -> Grads<T, P> {
     fn tensor<E: Element>(subject: &Subject, values: &[E], room: Room) -> wgpu::Buffer {

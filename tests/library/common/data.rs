@@ -63,7 +63,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
         }
     }
 
-    pub fn args(&self) -> BatchNormBackwardArgs<'_, T, P> {
+    pub fn args(&self) -> BatchNormBackwardArgs<'_, T, P, P> {
         BatchNormBackwardArgs {
             shape: &self.shape,
             src: &self.src,
@@ -78,7 +78,7 @@ impl<T: Element, P: ParamOf<T>> Case<T, P> {
 
     pub fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
         let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
-        block_on(layer.backward(self.args()))
+        block_on(layer.backward_with_statistics(self.args()))
     }
 
     pub fn reference(&self) -> reference::Gradients {

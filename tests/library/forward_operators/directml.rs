@@ -116,7 +116,7 @@ fn plans_are_the_engines() {
     let gpu = &subjects()[0].gpu;
     let engine = GpuBatchNorm::new(gpu, BatchNormOptions::new(EPSILON.into())).unwrap();
     let (input, own) = (&[4, 6, 2], &[1, 6, 1]);
-    let types = (DType::F16, DType::F16);
+    let types = DTypes::from(DType::F16).with_statistics(DType::F16);
     let operands = BatchNormForwardOperands {
         gamma: true,
         beta: true,

@@ -1,7 +1,6 @@
 //! ONNX's.
 
 use super::*;
-use wgpu_norm::operators::Accumulated;
 use wgpu_norm::operators::onnx::*;
 
 #[test]
@@ -47,7 +46,7 @@ fn batch_norm<T: Element, P: ParamOf<T>>() {
     }
 }
 
-fn rows<T: Accumulated>() {
+fn rows<T: ParamOf<T>>() {
     let layer = Layer::<T, T>::random(&[4, 3, 10], 30, 15);
     for b in [true, false] {
         let op = LayerNormalization {

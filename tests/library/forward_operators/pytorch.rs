@@ -1,7 +1,6 @@
 //! PyTorch's.
 
 use super::*;
-use wgpu_norm::operators::Accumulated;
 use wgpu_norm::operators::pytorch::*;
 use wgpu_norm::reference::{BatchNorm, LayerNorm};
 
@@ -25,7 +24,7 @@ fn batch_norm_op(training: bool, momentum: Option<f64>) -> NativeBatchNorm {
 }
 
 /// The types of the running statistics are the accumulator's, not the parameters'.
-fn old_statistics<T: Accumulated>(channels: usize) -> [Vec<T::Statistics>; 2] {
+fn old_statistics<T: Element>(channels: usize) -> [Vec<T::Sum>; 2] {
     let mut random = Random::new(8);
     [
         random.vec(channels, 1.0, 3.0),
@@ -33,7 +32,7 @@ fn old_statistics<T: Accumulated>(channels: usize) -> [Vec<T::Statistics>; 2] {
     ]
 }
 
-fn batch_norm<T: Accumulated, P: ParamOf<T>>() {
+fn batch_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 7);
     let axes = reference::channel_axes(3, DataFormat::Ncx);
     let old = old_statistics::<T>(5);
@@ -96,7 +95,7 @@ fn batch_norm<T: Accumulated, P: ParamOf<T>>() {
     }
 }
 
-fn batch_norm_backward<T: Accumulated, P: ParamOf<T>>() {
+fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 9);
     let axes = reference::channel_axes(3, DataFormat::Ncx);
     let grad_out: Vec<T> = Random::new(10).vec(105, 1.0, 0.1);
@@ -178,7 +177,7 @@ fn batch_norm_backward<T: Accumulated, P: ParamOf<T>>() {
     }
 }
 
-fn layer_norm<T: Accumulated, P: ParamOf<T>>() {
+fn layer_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 11);
     let grad_out: Vec<T> = Random::new(12).vec(120, 1.0, 0.1);
     for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
@@ -255,7 +254,7 @@ fn layer_norm<T: Accumulated, P: ParamOf<T>>() {
     }
 }
 
-fn rms_norm<T: Accumulated, P: ParamOf<T>>() {
+fn rms_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 10, 13);
     for weight in [true, false] {
         let want = layer.rms_norm(2, weight);

@@ -22,8 +22,7 @@ use wgpu_norm::{
 
 /// The gradient of batch normalization in training
 ///
-/// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma; tensors of other
-/// names are ignored. OUT receives diff_src in src's element type and, unless --param-grads says
+/// IN holds the tensors src, diff_dst, mean, variance and, optionally, gamma. OUT receives diff_src in src's element type and, unless --param-grads says
 /// otherwise, diff_gamma and diff_beta in gamma's, or without a gamma in mean's. mean, variance (biased) and gamma are of
 /// shape [C], or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
 ///
@@ -66,7 +65,7 @@ pub fn run(command: &BatchNormBackward, on: &Machine<'_>) -> Result<(), Failure>
     };
     let mut arguments = Arguments::find(&job.input, &["diff_dst"], &["mean", "variance"])?;
     arguments.params.extend(job.input.optional("gamma")?);
-    through::find_beta_or_mask(&job.input, options.activation, &mut arguments)?;
+    through::find_beta_or_mask(&job, options.activation, &mut arguments)?;
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     through::warn_of_ignored_gamma(&job, &arguments, (options.activation, options.param_grads));
     let operator = Backward {

@@ -23,8 +23,7 @@ use wgpu_norm::{
 
 /// Batch normalization in training
 ///
-/// IN holds the tensor src and, optionally, gamma, beta, residual, and running_mean with running_variance; tensors of other
-/// names are ignored. OUT receives dst in src's element type, which is
+/// IN holds the tensor src and, optionally, gamma, beta, residual, and running_mean with running_variance. OUT receives dst in src's element type, which is
 /// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual);
 /// mean and variance (biased) of each channel, as batch-norm-backward takes them; and running_mean and running_variance, if
 /// they are in IN, each (1 - W) · old + W · batch. All but src, residual and dst are of shape [C], or (broadcast) of src's
@@ -33,7 +32,8 @@ use wgpu_norm::{
 /// With both a residual and --activation OUT receives a mask of what passed the activation, as batch-norm-backward takes
 /// it: U32, bit i of word w for element 32 · w + i.
 ///
-/// mean and variance have the element type of running_mean, else that of gamma and beta, else f32 (f64 of f64 data).
+/// mean and variance have the element type of running_mean, else f32 (f64 of f64 data). Those of 16 bits hold less, and a
+/// warning says where that shows: an f16 has no variance from 65,520 on, nor one below 3e-8.
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation,
 /// running_weight, running_variance. There, op other than batch_norm_forward is a warning.
@@ -43,7 +43,7 @@ pub struct BatchNormForward {
     layer: LayerArgs,
     /// The batch's weight in running statistics, from 0 to 1: PyTorch's momentum, 1 - ONNX's [required with running
     /// statistics, unless the file's metadata has it]
-    #[arg(long, value_name = "W", allow_negative_numbers = true)]
+    #[arg(long, value_name = "W", allow_negative_numbers = true, value_parser = attributes::weight)]
     running_weight: Option<f64>,
     /// Which variance of the batch goes into running_variance: ONNX takes the biased one, PyTorch the unbiased one
     /// [default: the file's metadata, else biased]
@@ -90,7 +90,12 @@ fn arguments(input: &Input) -> Result<Arguments, Failure> {
 }
 
 fn update(command: &BatchNormForward, input: &Input) -> Result<RunningUpdate, Failure> {
-    let weight = attributes::number(command.running_weight, input, "running_weight")?;
+    let weight = attributes::number(
+        command.running_weight,
+        input,
+        "running_weight",
+        attributes::weight,
+    )?;
     let variance = attributes::named(command.running_variance, input, "running_variance")?;
     Ok(RunningUpdate {
         weight: weight.ok_or(Failure::NoAttribute {

@@ -17,7 +17,7 @@ use wgpu_norm::{
 
 /// Batch normalization by given statistics
 ///
-/// IN holds the tensors src, mean, variance and, optionally, gamma, beta and residual; tensors of other names are ignored.
+/// IN holds the tensors src, mean, variance and, optionally, gamma, beta and residual.
 /// OUT receives dst in src's element type, which is
 /// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual). All but src and residual are of shape [C],
 /// or (broadcast) of src's rank, with size 1 along the axes that are reduced and src's size along the others.
@@ -37,6 +37,7 @@ struct Inference(Layer);
 pub fn run(command: &BatchNormInference, on: &Machine<'_>) -> Result<(), Failure> {
     let job = Job::start(&command.layer.files, Inference::NAME, on)?;
     let options = command.layer.options(&job.input)?;
+    job.input.take_running_statistics();
     let mut arguments = Arguments::find(&job.input, &[], &["mean", "variance"])?;
     arguments.params.extend(job.input.optional("gamma")?);
     arguments.params.extend(job.input.optional("beta")?);

@@ -19,7 +19,7 @@ pub struct LayerArgs {
     #[command(flatten)]
     pub files: FileArgs,
     /// Added to the variance; above 0 [required unless the file's metadata has it]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = attributes::epsilon)]
     epsilon: Option<f64>,
     /// Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank
     /// keep (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank
@@ -39,7 +39,7 @@ struct Layer {
 impl LayerArgs {
     /// All options but the data format.
     fn options(&self, input: &Input) -> Result<BatchNormOptions, Failure> {
-        let epsilon = attributes::number(self.epsilon, input, "epsilon")?;
+        let epsilon = attributes::number(self.epsilon, input, "epsilon", attributes::epsilon)?;
         let epsilon = epsilon.ok_or(Failure::NoAttribute {
             attribute: "epsilon",
         })?;

@@ -9,7 +9,6 @@ use super::{GroupArgs, LayerArgs};
 use crate::attributes::{Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
-use crate::input::Input;
 use crate::job::Job;
 use crate::job::Machine;
 use clap::Args;
@@ -21,7 +20,7 @@ use wgpu_norm::{
 
 /// The gradient of group normalization
 ///
-/// IN holds the tensors src, diff_dst, mean, variance (biased) and, optionally, gamma; tensors of other names are ignored.
+/// IN holds the tensors src, diff_dst, mean, variance (biased) and, optionally, gamma.
 /// OUT receives diff_src in src's element type and, unless --param-grads says otherwise, diff_gamma and diff_beta in
 /// gamma's, or without a gamma in mean's. mean and variance are of shape [N, G], gamma of [C].
 ///
@@ -41,7 +40,7 @@ pub struct GroupNormBackward {
 
 /// The gradient of instance normalization
 ///
-/// IN holds the tensors src, diff_dst, mean, variance (biased) and, optionally, gamma; tensors of other names are ignored.
+/// IN holds the tensors src, diff_dst, mean, variance (biased) and, optionally, gamma.
 /// OUT receives diff_src in src's element type and, unless --param-grads says otherwise, diff_gamma and diff_beta in
 /// gamma's, or without a gamma in mean's. mean and variance are of shape [N, C], gamma of [C].
 ///
@@ -79,22 +78,23 @@ struct Backward<const INSTANCE: bool> {
 pub fn run(command: &GroupNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
     let job = Job::start(&command.group.layer.files, Backward::<false>::NAME, on)?;
     let options = command.group.options(&job.input)?;
-    let arguments = arguments(&job.input, &command.group.layer)?;
+    let arguments = arguments(&job, &command.group.layer)?;
     gradient::<false>(job, on, options, &command.gradient, &arguments)
 }
 
 /// Runs the subcommand of instance norm.
 pub fn run_instance(command: &InstanceNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
     let job = Job::start(&command.layer.files, Backward::<true>::NAME, on)?;
-    let arguments = arguments(&job.input, &command.layer)?;
+    let arguments = arguments(&job, &command.layer)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
     gradient::<true>(job, on, options, &command.gradient, &arguments)
 }
 
-fn arguments(input: &Input, layer: &LayerArgs) -> Result<Arguments, Failure> {
+fn arguments(job: &Job, layer: &LayerArgs) -> Result<Arguments, Failure> {
+    let input = &job.input;
     let mut arguments = Arguments::find(input, &["diff_dst"], &["mean", "variance"])?;
     arguments.params.extend(input.optional("gamma")?);
-    through::find_beta_or_mask(input, layer.activation.find(input)?, &mut arguments)?;
+    through::find_beta_or_mask(job, layer.activation.find(input)?, &mut arguments)?;
     Ok(arguments)
 }
 

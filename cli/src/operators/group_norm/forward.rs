@@ -18,15 +18,14 @@ use wgpu_norm::{
 
 /// Group normalization
 ///
-/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape; tensors of other names are
-/// ignored. OUT receives dst in src's element type, which is
+/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape. OUT receives dst in src's element type, which is
 /// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual), and mean and variance (biased) of each
 /// group, as group-norm-backward takes them. mean and variance are of shape [N, G], gamma and beta of [C].
 ///
 /// With both a residual and --activation OUT receives a mask of what passed the activation, as group-norm-backward takes
 /// it: U32, bit i of word w for element 32 · w + i.
 ///
-/// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
+/// mean and variance are f32 (f64 of f64 data).
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: groups, data_format, epsilon, activation. There, op
 /// other than group_norm_forward is a warning.
@@ -38,8 +37,7 @@ pub struct GroupNormForward {
 
 /// Instance normalization
 ///
-/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape; tensors of other names are
-/// ignored. OUT receives dst in src's element type, which is
+/// IN holds the tensor src and, optionally, gamma, beta and residual, which is of src's shape. OUT receives dst in src's element type, which is
 /// activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual), and mean and variance (biased) of each
 /// channel of each sample, as instance-norm-backward takes them. mean and variance are of shape [N, C], gamma and beta of
 /// [C].
@@ -47,7 +45,7 @@ pub struct GroupNormForward {
 /// With both a residual and --activation OUT receives a mask of what passed the activation, as instance-norm-backward takes
 /// it: U32, bit i of word w for element 32 · w + i.
 ///
-/// mean and variance have the element type of gamma and beta, else f32 (f64 of f64 data).
+/// mean and variance are f32 (f64 of f64 data).
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: data_format, epsilon, activation. There, op other
 /// than instance_norm_forward is a warning.

@@ -17,7 +17,7 @@ pub struct LayerArgs {
     #[command(flatten)]
     pub files: FileArgs,
     /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = attributes::epsilon)]
     epsilon: Option<f64>,
     /// Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NCX]
     #[arg(long, value_name = DataFormat::VALUE_NAME, value_parser = choice::<DataFormat>(), ignore_case = true)]
@@ -31,8 +31,8 @@ pub struct GroupArgs {
     #[command(flatten)]
     pub layer: LayerArgs,
     /// Groups of a sample's channels, which they divide [required unless the file's metadata has it]
-    #[arg(long, value_name = "G", allow_negative_numbers = true)]
-    groups: Option<i64>,
+    #[arg(long, value_name = "G", allow_negative_numbers = true, value_parser = attributes::count)]
+    groups: Option<usize>,
 }
 
 impl LayerArgs {
@@ -51,7 +51,7 @@ impl LayerArgs {
     }
 
     fn options(&self, input: &Input, groups: usize) -> Result<GroupNormOptions, Failure> {
-        let epsilon = attributes::number(self.epsilon, input, "epsilon")?;
+        let epsilon = attributes::number(self.epsilon, input, "epsilon", attributes::epsilon)?;
         let data_format = attributes::named(self.data_format, input, "data_format")?;
         let default = GroupNormOptions::new(groups);
         Ok(GroupNormOptions {
@@ -65,13 +65,11 @@ impl LayerArgs {
 
 impl GroupArgs {
     fn options(&self, input: &Input) -> Result<GroupNormOptions, Failure> {
-        let groups = attributes::number(self.groups, input, "groups")?;
+        let groups = attributes::number(self.groups, input, "groups", attributes::count)?;
         let groups = groups.ok_or(Failure::NoAttribute {
             attribute: "groups",
         })?;
-        // No number of groups is below 1, which the library says of 0.
-        self.layer
-            .options(input, usize::try_from(groups).unwrap_or(0))
+        self.layer.options(input, groups)
     }
 }
 

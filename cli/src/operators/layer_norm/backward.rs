@@ -3,7 +3,7 @@
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::{gradients, rows};
-use super::{LayerArgs, find_params};
+use super::{LayerArgs, find_gamma};
 use crate::attributes::{Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
@@ -18,11 +18,10 @@ use wgpu_norm::{
 
 /// The gradient of layer normalization
 ///
-/// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma and beta; tensors
-/// of other names are ignored. OUT receives diff_src in src's element type and, with use_affine and
-/// unless --param-grads says otherwise, diff_gamma and diff_beta in gamma's shape and type. mean and
-/// variance (biased) have src's axes before begin_norm_axis, with or without an axis of size 1 for each
-/// other, gamma and beta the others; each may also have one axis for all of them.
+/// IN holds the tensors src, diff_dst, mean, variance and, with use_affine, gamma; a beta is not read. OUT receives
+/// diff_src in src's element type and, with use_affine and unless --param-grads says otherwise, diff_gamma and diff_beta in
+/// gamma's shape and type. mean and variance (biased) have src's axes before begin_norm_axis, with or without an axis of
+/// size 1 for each other, gamma the others; each may also have one axis for all of them.
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon. There,
 /// op other than layer_norm_backward is a warning.
@@ -48,7 +47,9 @@ pub fn run(command: &LayerNormBackward, on: &Machine<'_>) -> Result<(), Failure>
         ..command.layer.options(&job.input)?
     };
     let mut arguments = Arguments::find(&job.input, &["diff_dst"], &["mean", "variance"])?;
-    find_params(&job, options.use_affine, true, &mut arguments)?;
+    find_gamma(&job, options.use_affine, &mut arguments)?;
+    // A forward pass's beta may be there: nothing depends on it.
+    job.input.contains("beta");
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
     gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
     operator::run(job, on, &Backward(options), &arguments)
@@ -85,7 +86,7 @@ impl Operator for Backward {
             mean: values.statistic("mean"),
             variance: values.statistic("variance"),
             gamma: values.gamma(),
-            beta: values.beta(),
+            beta: None,
         });
         pollster::block_on(grads).map(gradients::results)
     }

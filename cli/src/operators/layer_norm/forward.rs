@@ -3,7 +3,7 @@
 use super::super::operator::{self, Operator};
 use super::super::tensors::{Arguments, Values};
 use super::super::{forward, rows};
-use super::{LayerArgs, find_params};
+use super::{LayerArgs, find_gamma};
 use crate::check::Expected;
 use crate::failure::Failure;
 use crate::job::Job;
@@ -18,12 +18,12 @@ use wgpu_norm::{
 /// Layer normalization
 ///
 /// IN holds the tensor src; with use_affine gamma and, optionally, beta; and, optionally, residual, which is added to src
-/// first. Tensors of other names are ignored. OUT receives dst, which is gamma · (x - mean) / √(variance + epsilon) + beta,
+/// first. OUT receives dst, which is gamma · (x - mean) / √(variance + epsilon) + beta,
 /// and, if there is a residual, sum, which is x = src + residual, both in src's element type; and mean and variance (biased)
 /// of each row, as layer-norm-backward takes them (with x as src). mean and variance have src's axes before
 /// begin_norm_axis, gamma and beta the others, or one axis for all of them.
 ///
-/// mean and variance have gamma's element type, else f32 (f64 of f64 data).
+/// mean and variance are f32 (f64 of f64 data).
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, use_affine, epsilon. There,
 /// op other than layer_norm_forward is a warning.
@@ -42,7 +42,10 @@ pub fn run(command: &LayerNormForward, on: &Machine<'_>) -> Result<(), Failure> 
     let options = command.layer.options(&job.input)?;
     let mut arguments = Arguments::find(&job.input, &[], &[])?;
     arguments.beside.extend(job.input.optional("residual")?);
-    find_params(&job, options.use_affine, false, &mut arguments)?;
+    find_gamma(&job, options.use_affine, &mut arguments)?;
+    if options.use_affine {
+        arguments.params.extend(job.input.optional("beta")?);
+    }
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
     operator::run(job, on, &Forward(options), &arguments)
 }

@@ -18,22 +18,27 @@ pub struct LayerArgs {
     pub files: FileArgs,
     /// The first axis that is normalized, with all after it; below 0 it counts from the end [default:
     /// the file's metadata, else -1]
-    #[arg(long, value_name = "AXIS", allow_negative_numbers = true)]
+    #[arg(long, value_name = "AXIS", allow_negative_numbers = true, value_parser = attributes::axis)]
     begin_norm_axis: Option<i64>,
     /// Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored [default: the file's
     /// metadata, else true]
     #[arg(long, value_name = bool::VALUE_NAME, value_parser = choice::<bool>(), ignore_case = true)]
     use_affine: Option<bool>,
     /// Added to the variance; above 0 [default: the file's metadata, else 1e-5]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = attributes::epsilon)]
     epsilon: Option<f64>,
 }
 
 impl LayerArgs {
     fn options(&self, input: &Input) -> Result<LayerNormOptions, Failure> {
-        let begin_norm_axis = attributes::number(self.begin_norm_axis, input, "begin_norm_axis")?;
+        let begin_norm_axis = attributes::number(
+            self.begin_norm_axis,
+            input,
+            "begin_norm_axis",
+            attributes::axis,
+        )?;
         let use_affine = attributes::named(self.use_affine, input, "use_affine")?;
-        let epsilon = attributes::number(self.epsilon, input, "epsilon")?;
+        let epsilon = attributes::number(self.epsilon, input, "epsilon", attributes::epsilon)?;
         let default = LayerNormOptions::default();
         Ok(LayerNormOptions {
             begin_norm_axis: begin_norm_axis.unwrap_or(default.begin_norm_axis),
@@ -52,21 +57,12 @@ fn attributes(options: &LayerNormOptions) -> String {
     )
 }
 
-/// Adds gamma, and beta if it is there or has to be, to an affine layer's tensors.
-fn find_params(
-    job: &Job,
-    use_affine: bool,
-    needs_beta: bool,
-    arguments: &mut Arguments,
-) -> Result<(), Failure> {
-    let (input, why) = (&job.input, " (use_affine is true)");
+/// Adds gamma to an affine layer's tensors.
+fn find_gamma(job: &Job, use_affine: bool, arguments: &mut Arguments) -> Result<(), Failure> {
+    let input = &job.input;
     if use_affine {
-        let gamma = input.tensor("gamma", why)?;
-        let beta = match needs_beta {
-            true => Some(input.tensor("beta", why)?),
-            false => input.optional("beta")?,
-        };
-        arguments.params = std::iter::once(gamma).chain(beta).collect();
+        let gamma = input.tensor("gamma", " (use_affine is true)")?;
+        arguments.params.push(gamma);
         return Ok(());
     }
     for name in ["gamma", "beta"] {

@@ -18,7 +18,7 @@ use wgpu_norm::{
 
 /// The gradient of RMS normalization
 ///
-/// IN holds the tensors src, diff_dst, mean_square and, optionally, gamma; tensors of other names are ignored. OUT
+/// IN holds the tensors src, diff_dst, mean_square and, optionally, gamma. OUT
 /// receives diff_src in src's element type and, if there is a gamma and unless --param-grads says otherwise, diff_gamma
 /// in gamma's shape and type. mean_square, the mean of src's squares, has src's axes before begin_norm_axis, with or
 /// without an axis of size 1 for each other, gamma the others; each may also have one axis for all of them.

@@ -17,13 +17,12 @@ use wgpu_norm::{
 
 /// RMS normalization
 ///
-/// IN holds the tensor src and, optionally, gamma, and residual, which is added to src first; tensors of other names are
-/// ignored. OUT receives dst, which is gamma · x / √(mean_square + epsilon), and, if there is a residual, sum, which is
+/// IN holds the tensor src and, optionally, gamma, and residual, which is added to src first. OUT receives dst, which is gamma · x / √(mean_square + epsilon), and, if there is a residual, sum, which is
 /// x = src + residual, both in src's element type; and mean_square, the mean of x's squares in each row, as
 /// rms-norm-backward takes it (with x as src). mean_square has src's axes before begin_norm_axis, gamma the others, or one
 /// axis for all of them.
 ///
-/// mean_square has gamma's element type, else f32 (f64 of f64 data).
+/// mean_square is f32 (f64 of f64 data).
 ///
 /// Attributes that no flag gives may stand in IN's metadata, as text: begin_norm_axis, epsilon. There, op other than
 /// rms_norm_forward is a warning.

@@ -524,6 +524,37 @@ fn says_where_gamma_does_not_count() {
     }
 }
 
+#[test]
+fn says_that_beta_is_0() {
+    let folder = folder("no-beta");
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    let says = "beta: none given, so 0";
+    for layer in &LAYERS {
+        let flags: &[&str] = match layer.name {
+            "group-norm" => &["--groups", "2"],
+            "batch-norm" => &["--data-format", "NCX"],
+            _ => &[],
+        };
+        for (draft, activation, want) in [
+            (layer.backward().without("beta"), "relu", true),
+            (layer.backward(), "relu", false),
+            (layer.backward().without("beta"), "none", false),
+        ] {
+            std::fs::write(&input, draft.bytes()).unwrap();
+            let arguments = [flags, &["--activation", activation]].concat();
+            let result = operate(&layer.operator("backward"), &input, &output, &arguments);
+            assert_success(&result);
+            let said = stderr(&result);
+            assert_eq!(
+                said.contains(says),
+                want,
+                "{} {activation}: {said}",
+                layer.name
+            );
+        }
+    }
+}
+
 // ---- what is refused
 
 #[test]

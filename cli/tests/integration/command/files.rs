@@ -155,19 +155,123 @@ mod unix {
         true
     }
 
+    /// Of so many rows of 8192 elements.
+    fn large(rows: usize) -> Draft {
+        let shape = [rows, 1 << 13];
+        Draft::good()
+            .with("src", tensor(&shape, &vec![1.0_f32; rows << 13]))
+            .with("diff_dst", tensor(&shape, &vec![1.0_f32; rows << 13]))
+            .with("mean", tensor(&[1 << 13], &vec![0.0_f32; 1 << 13]))
+            .with("variance", tensor(&[1 << 13], &vec![1.0_f32; 1 << 13]))
+            .without("gamma")
+    }
+
+    /// The command, run by a shell after it has done something.
+    fn after(first: &str, input: &Path, output: &Path) -> Command {
+        let mut shell = Command::new("sh");
+        shell
+            .arg("-c")
+            .arg(format!("{first} && exec \"$0\" \"$@\""));
+        shell.arg(env!("CARGO_BIN_EXE_wgpu-norm")).arg(BATCH_NORM);
+        shell.arg(input).arg("-o").arg(output);
+        shell.env_remove("RUST_LOG");
+        shell
+    }
+
+    /// As `nohup` has it, and a shell without job control what it runs in the background.
+    #[test]
+    fn what_is_ignored_stays_ignored() {
+        let folder = folder("ignored");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, large(1 << 11).bytes()).unwrap();
+        for signal in ["HUP", "INT", "QUIT"] {
+            let mut hit = false;
+            for _ in 0..10 {
+                let mut child = after(&format!("trap '' {signal}"), &input, &output)
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null())
+                    .spawn()
+                    .unwrap();
+                let id = child.id().to_string();
+                while child.try_wait().unwrap().is_none() {
+                    if names(&folder).iter().any(|name| name.starts_with('.')) {
+                        let sent = Command::new("kill").args(["-s", signal, &id]).status();
+                        hit |= sent.unwrap().success();
+                        break;
+                    }
+                }
+                assert!(child.wait().unwrap().success(), "{signal}");
+                assert_eq!(names(&folder), ["in", "out"], "{signal}");
+                std::fs::remove_file(&output).unwrap();
+                if hit {
+                    break;
+                }
+            }
+            assert!(hit, "the command was done before {signal} each time");
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_not_grow_is_a_failure_and_leaves_nothing() {
+        let folder = folder("size");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&input, large(64).bytes()).unwrap();
+        for budget in [None, Some("64MB")] {
+            // 128 or 256 KiB, by the shell; drivers' caches may be larger.
+            let mut limited = after("ulimit -f 256", &input, &output);
+            limited.env("MESA_SHADER_CACHE_DISABLE", "true");
+            limited.args(
+                budget
+                    .iter()
+                    .flat_map(|&budget| ["--memory-budget", budget]),
+            );
+            let result = limited.output().unwrap();
+            assert_failure(
+                &result,
+                &["out: cannot be written", "File too large"],
+                "size",
+            );
+            assert_eq!(names(&folder), ["in"]);
+        }
+    }
+
+    /// A file with a hole: it is refused before any of it is read.
+    #[test]
+    fn a_tensor_that_no_buffer_holds_is_refused_at_once() {
+        let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");
+        let most = gpu.profile().max_buffer;
+        let Some(rows) = (most < 1 << 36).then(|| most / 4096 + 1) else {
+            println!("not tested: the adapter's buffers may have {most} bytes");
+            return;
+        };
+        let folder = folder("large");
+        let (input, output) = (folder.join("in"), folder.join("out"));
+        let bytes = rows * 4096;
+        let header = format!(
+            r#"{{"src":{{"dtype":"F32","shape":[{rows},1024],"data_offsets":[0,{bytes}]}}}}"#
+        );
+        std::fs::write(&input, raw(&header, 0)).unwrap();
+        let file = std::fs::OpenOptions::new()
+            .append(true)
+            .open(&input)
+            .unwrap();
+        if let Err(error) = file.set_len(8 + header.len() as u64 + bytes) {
+            println!("not tested: no file of {bytes} bytes: {error}");
+            return;
+        }
+        let result = operate("rms-norm-forward", &input, &output, &[]);
+        std::fs::remove_file(&input).unwrap();
+        let most = format!("at most {most} bytes");
+        let fragments = ["src: expected", &most, "--memory-budget"];
+        assert_failure(&result, &fragments, "large");
+    }
+
     #[test]
     fn a_signal_leaves_no_half_written_file() {
         let folder = folder("signal");
         let (input, output) = (folder.join("in"), folder.join("out"));
-        let shape = [1 << 11, 1 << 13];
-        let draft = Draft::good()
-            .with("src", tensor(&shape, &vec![1.0_f32; 1 << 24]))
-            .with("diff_dst", tensor(&shape, &vec![1.0_f32; 1 << 24]))
-            .with("mean", tensor(&[1 << 13], &vec![0.0_f32; 1 << 13]))
-            .with("variance", tensor(&[1 << 13], &vec![1.0_f32; 1 << 13]))
-            .without("gamma");
-        std::fs::write(&input, draft.bytes()).unwrap();
-        for (signal, number) in [("INT", 2), ("TERM", 15)] {
+        std::fs::write(&input, large(1 << 11).bytes()).unwrap();
+        for (signal, number) in [("HUP", 1), ("INT", 2), ("TERM", 15), ("XCPU", 24)] {
             std::fs::write(&output, "old").unwrap();
             let mut tries = 0..10;
             let hit = tries.any(|_| cut_off(signal, number, &folder, &input, &output));

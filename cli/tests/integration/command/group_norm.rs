@@ -149,17 +149,20 @@ fn attributes_by_flag() {
 fn refuses_what_does_not_fit() {
     let without = good().without("variance");
     refuse(BACKWARD, "missing", &without, &[], &["variance"]);
-    for groups in ["0", "3", "-1"] {
-        let what = format!("groups-{groups}");
-        let draft = good().without("mean").without("variance");
-        let flags = ["--groups", groups];
-        refuse(
-            FORWARD,
-            &what,
-            &draft,
-            &flags,
-            &["groups", "divides the 4 channels"],
-        );
+    let alone = good().without("mean").without("variance");
+    let fragments = ["groups", "divides the 4 channels"];
+    refuse(FORWARD, "groups-3", &alone, &["--groups", "3"], &fragments);
+    for groups in ["0", "-2", "1.5", "many"] {
+        for operator in [FORWARD, BACKWARD] {
+            let fragments = [
+                &format!("'{groups}' for '--groups"),
+                "expected an integer above 0",
+            ];
+            refuse_flags(operator, &["--groups", groups], &fragments);
+        }
+        let alone = good().attribute("groups", groups);
+        let fragments = ["metadata groups: expected an integer above 0", groups];
+        refuse(FORWARD, "groups-metadata", &alone, &[], &fragments);
     }
     // The statistics of two groups are not to blame.
     let three = ["--groups", "3"];

@@ -135,11 +135,13 @@ impl BatchNorm {
         let running = [&self.running_mean, &self.running_var];
         for (running, batch) in running.into_iter().zip(statistics) {
             let old = running.value_sync().to_device(&batch.device());
-            let batch = batch.detach().cast(old.dtype());
+            // In the batch's type: a variance that 16 bits do not hold may have a part in one that they do.
+            let (kept, batch) = (old.dtype(), batch.detach());
             let new = old
+                .cast(batch.dtype())
                 .mul_scalar(1.0 - self.momentum)
                 .add(batch.mul_scalar(self.momentum));
-            running.update(new.detach());
+            running.update(new.cast(kept).detach());
         }
     }
 }

@@ -98,11 +98,11 @@ fn check<T: Element, P: ParamOf<T>>(
     let mut layer =
         SyncBatchNorm::new(world, gpu, options, &own_shape, Options::default()).unwrap();
     let mut running = [
-        vec![P::from_f64(1.0); channels],
-        vec![P::from_f64(2.0); channels],
+        vec![T::Sum::from_f64(1.0); channels],
+        vec![T::Sum::from_f64(2.0); channels],
     ];
     let [mean, variance] = &mut running;
-    let output: BatchNormOutput<T, P> = layer
+    let output: BatchNormOutput<T, T::Sum> = layer
         .forward(BatchNormForwardArgs {
             shape: &own_shape,
             src: &src[own.clone()],
@@ -135,18 +135,20 @@ fn check<T: Element, P: ParamOf<T>>(
 
     // The same bits everywhere.
     let [running_mean, running_variance] = &running;
-    let all = [
+    let statistics = [
         &output.mean,
         &output.variance,
         running_mean,
         running_variance,
-        &diff_gamma,
-        &diff_beta,
     ];
-    let bytes: Vec<u8> = all
+    let statistics = statistics
         .iter()
-        .flat_map(|v| bytemuck::cast_slice(v).to_vec())
-        .collect();
+        .flat_map(|v| bytemuck::cast_slice::<_, u8>(v).to_vec());
+    let params = [&diff_gamma, &diff_beta];
+    let params = params
+        .iter()
+        .flat_map(|v| bytemuck::cast_slice::<_, u8>(v).to_vec());
+    let bytes: Vec<u8> = statistics.chain(params).collect();
     let communicator = Communicator::duplicate(world, Options::default()).unwrap();
     let gathered = communicator.all_gather(&bytes).unwrap();
     assert!(
