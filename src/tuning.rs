@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// Invocations of a workgroup that every kernel can do with.
 pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 
+/// Vec4s of a row that an invocation holds in registers, at most.
+pub(crate) const MOST_ROW_VEC4S: u32 = 32;
+
 /// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
 /// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
 /// [`overridden`](Self::overridden), which the next version is likely to take too and which names a field's bounds
@@ -42,8 +45,8 @@ pub struct Tuning {
     /// Layer norm: vec4s of a row in registers that an invocation takes, at least: only a longer row is shared by more
     /// invocations. A row that a subgroup can hold is shared by no more than a subgroup.
     pub least_row_vec4s: u32,
-    /// Layer norm: vec4s of a row that an invocation holds in registers, at most; up to 32. Of rows that registers do
-    /// not hold it takes up to 8 at a time.
+    /// Layer norm: vec4s of a row that an invocation of the gradient holds in registers, at most; up to 32. A forward pass
+    /// holds twice as many. Of rows that registers do not hold an invocation takes up to 8 at a time.
     pub row_vec4s: u32,
     /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `walk_pages`
     /// allow. Each walk writes a partial sum for each column.
@@ -92,8 +95,8 @@ impl Tuning {
         fused_adds: 256,
     };
 
-    /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, not measured: no GPU has
-    /// been at hand yet. `wgpu-norm bench --tune` searches for better ones.
+    /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, and compared with others on one GPU,
+    /// an NVIDIA H200. `wgpu-norm bench --tune` searches for better ones on yours.
     pub const GPU: Self = Self {
         workgroup: 256,
         fused_workgroup: 512,
@@ -104,7 +107,7 @@ impl Tuning {
         least_row_vec4s: 3,
         row_vec4s: 4,
         row_walk: 1,
-        busy_workgroups: 2048,
+        busy_workgroups: 1024,
         tile: 4096,
         walk_pages: u32::MAX,
         small_tensor: 1 << 18,
@@ -206,7 +209,11 @@ impl Tuning {
             ),
             ("channels_first_vec4s", many, &mut self.channels_first_vec4s),
             ("least_row_vec4s", many, &mut self.least_row_vec4s),
-            ("row_vec4s", Bounds::any(1, 32), &mut self.row_vec4s),
+            (
+                "row_vec4s",
+                Bounds::any(1, MOST_ROW_VEC4S),
+                &mut self.row_vec4s,
+            ),
             ("row_walk", many, &mut self.row_walk),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("tile", Bounds::any(64, 1 << 20), &mut self.tile),

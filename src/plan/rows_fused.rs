@@ -9,6 +9,7 @@ use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
 use crate::geometry::Grid;
 use crate::kernels::{RowsFused, RowsFusedUniforms, Scalars};
+use crate::tuning::MOST_ROW_VEC4S;
 use crate::{DType, Error};
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ impl Planner<'_> {
     /// Why a fused kernel cannot take rows, if it cannot.
     pub fn rows_in_registers_refusal(&self, by_row: &Grid, tensors: &Tensors) -> Option<String> {
         let rows = self.rows_of_registers(by_row);
-        let most = most_vectors(self.profile.tuning.row_vec4s, rows.vector_vec4s);
+        let most = most_vectors(self.row_vec4s(), rows.vector_vec4s);
         if rows.column_vectors > most || rows.tile_vectors() < rows.row_vectors() {
             return Some(format!(
                 "{} elements of a row are more than a workgroup's registers hold",
@@ -62,10 +63,20 @@ impl Planner<'_> {
         )
     }
 
+    /// Vec4s of a row that an invocation holds, at most. Of a gradient's element it holds diff_dst and x̂, of a forward
+    /// pass's x alone: twice as many in the same registers.
+    fn row_vec4s(&self) -> u32 {
+        let of_gradient = self.profile.tuning.row_vec4s;
+        match self.body.is_gradient() {
+            true => of_gradient,
+            false => (2 * of_gradient).min(MOST_ROW_VEC4S),
+        }
+    }
+
     /// How a fused kernel divides rows, if registers hold them.
     fn rows_of_registers(&self, by_row: &Grid) -> Rows {
         let tuning = &self.profile.tuning;
-        let most = tuning.row_vec4s;
+        let most = self.row_vec4s();
         let divided = |workgroup_size| {
             let columns = u64::from(by_row.inner);
             let sharing = threads(workgroup_size, columns, tuning.least_row_vec4s);
