@@ -132,7 +132,7 @@ impl Accessors<'_> {
     }
 
     /// Reads of diff_dst that leave out what a mask does: bit i of word w is of element 32 · w + i. Its binding begins at the
-    /// last multiple of 2048 elements before the data's.
+    /// last multiple of `mask_unit` elements before the data's.
     pub fn load_masked(&self, has_window: bool) -> String {
         let name = self.tensor;
         let unmasked = Accessors {
@@ -141,7 +141,7 @@ impl Accessors<'_> {
             ..*self
         };
         let before = match has_window {
-            true => "uniforms.window % 2048u / 4u + ",
+            true => "uniforms.window % mask_unit / 4u + ",
             false => "",
         };
         let load = match self.storage.wide {

@@ -62,7 +62,7 @@
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
 //!   they name is in the part.
-//! * `mask` is bound from a multiple of 2048 elements at or before `window` to the word of the last element that is bound,
+//! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that is bound,
 //!   or of the tensor's last one; a word is looked up for a vec4 of data, which is in its bounds.
 //! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
@@ -129,7 +129,7 @@ pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
-pub(crate) use source::{Access, Variant};
+pub(crate) use source::{Access, MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 
 use describe::Kind;

@@ -33,6 +33,9 @@ pub(crate) enum Access {
 /// The constant of a text that says how many vec4s a load of data moves, 1 or 2.
 pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 
+/// The constant of a text that says at multiples of how many elements a mask's binding begins.
+pub(crate) const MASK_UNIT: &str = "mask_unit";
+
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {

@@ -7,7 +7,7 @@ mod mesa;
 mod planned;
 
 use super::describe::Value;
-use super::source::{Target, VECTOR_VEC4S};
+use super::source::{MASK_UNIT, Target, VECTOR_VEC4S};
 use super::{Access, Body, Constant, Ending, Entry, Kernel, Tensor, Uniforms, Variant, parts};
 use crate::{Activation, DType, DTypes};
 use naga::back;
@@ -148,6 +148,8 @@ impl Kernel {
                         }
                         let scratch = |t: &&Tensor| t.is_scratch();
                         let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
+                        let mask_unit = bound.contains(&Tensor::Mask);
+                        let mask_unit = mask_unit.then_some((MASK_UNIT, Constant::Size(2048)));
                         let variant = Variant {
                             kernel: self,
                             body,
@@ -174,6 +176,7 @@ impl Kernel {
                                     };
                                     (name, value)
                                 })
+                                .chain(mask_unit)
                                 .collect(),
                             ending,
                         };

@@ -35,7 +35,8 @@ pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, Tensor, Uniforms, Variant,
+    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Tensor, Uniforms,
+    Variant,
 };
 use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
@@ -163,12 +164,17 @@ impl Planner<'_> {
         uniforms: &K::Uniforms,
         workgroups: [u32; 2],
     ) -> Dispatch {
+        let mut constants = kernel.constants();
+        if bindings.iter().any(|bound| bound.tensor == Tensor::Mask) {
+            let unit = word(windows::mask_unit(self.profile));
+            constants.push((MASK_UNIT, Constant::Size(unit)));
+        }
         Dispatch {
             kernel: K::KERNEL,
             body: self.body,
             ending: self.ending,
             workgroup_size,
-            constants: kernel.constants(),
+            constants,
             bindings,
             uniforms: Uniforms::new(uniforms),
             workgroups,

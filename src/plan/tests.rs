@@ -66,7 +66,7 @@ impl Random {
         Profile {
             max_binding: self.of(&[1 << 27, 1 << 31, u64::from(u32::MAX)]),
             max_buffer: u64::MAX,
-            alignment: self.of(&[32, 64, 256]),
+            alignment: self.of(&[32, 64, 256, 512, 1 << 16]),
             max_invocations: self.of(&[256, 512, 1024]),
             max_storage_buffers: self.of(&[4, 5, 6, 8, 8, 8, 64]),
             max_workgroup_storage: self.of(&[16352, 32768, 65536]),
@@ -324,8 +324,12 @@ fn check_loops(
                     .kernel
                     .entry()
                     .tensors(dispatch.body, dispatch.ending);
-                for Binding { tensor, .. } in &dispatch.bindings {
+                for Binding { tensor, bytes } in &dispatch.bindings {
                     assert!(known.contains(tensor), "{dispatch:?}\n{what:?}");
+                    assert!(
+                        bytes.start.is_multiple_of(profile.alignment),
+                        "{dispatch:?}\n{what:?}\n{profile:?}"
+                    );
                 }
                 assert!(dispatch.body.fits(dispatch.kernel), "{dispatch:?}");
                 let [x, y] = dispatch.workgroups;
@@ -408,6 +412,49 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
     ] {
         assert!(planned > cases() / 8, "{planned}");
     }
+}
+
+/// What is bound begins at aligned places, a mask, too, whatever the alignment.
+#[test]
+fn windows_begin_at_aligned_places() {
+    let mut random = Random(4);
+    let mut of_masks = 0;
+    for _ in 0..cases() / 10 {
+        let profile = Profile {
+            max_binding: random.of(&[1 << 18, 1 << 19]),
+            window_unit: 256,
+            ..random.profile()
+        };
+        let (grid, format) = (random.grid_of(1 << 21), DataFormat::Ncx);
+        let gradient = BatchNormProblem {
+            layout: grid.into(),
+            activated: Activated {
+                activation: Activation::Relu,
+                has_beta: false,
+                masked: true,
+            },
+            ..random.batch_norm()
+        };
+        let after = After {
+            activation: Activation::Relu,
+            residual: true,
+        };
+        let forward = BatchNormForward {
+            after,
+            ..random.forward(&gradient)
+        };
+        let of_groups = random.group_norm(grid, format);
+        let plans = [
+            check_loops(batch_norm(&profile, &gradient), &gradient, &profile),
+            check_loops(batch_norm_forward(&profile, &forward), &forward, &profile),
+            check_loops(group_norm(&profile, &of_groups), &of_groups, &profile),
+        ];
+        let dispatches = plans.iter().flatten().flat_map(Plan::whole);
+        let bound = dispatches.flat_map(|dispatch| &dispatch.bindings);
+        let mut cut = bound.filter(|b| b.tensor == Tensor::Mask && b.bytes.start > 0);
+        of_masks += u64::from(cut.next().is_some());
+    }
+    assert!(of_masks > cases() / 100, "{of_masks}");
 }
 
 /// A plan, whose workspace is as small as the README says.

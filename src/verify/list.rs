@@ -87,6 +87,9 @@ batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_{backward,forward}/{2x3x30003/ncx/channels_first,50011x3/nxc/channels_last}/relu/residual/{f32,f16}/window_unit=4096/alignment={512,65536}/windows=196608
+batch_norm_backward/1x701x200/ncx/relu/residual/f32/fused_channels_first/alignment=2048/windows=131072
+group_norm_{backward,forward}/{2x12x5003/ncx,9x700x32/nxc}/groups_4/relu/residual/f32/window_unit=4096/alignment=2048/windows=131072
 batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
 batch_norm_forward/{64x128,61x3}/nxc/{relu,residual,relu/residual}/running/{f32,f16}{,/tiny}
 batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu,relu/residual}/f32/general
