@@ -320,6 +320,19 @@ impl Plan {
 /// after 65,535, all its loops together, without an error: what is left is not added, or not written.
 const MOST_ITERATIONS: u64 = 49_152;
 
+/// Dispatches of a plan, at most: more would take seconds to plan and to bind, and do little each.
+const MOST_DISPATCHES: u64 = 1 << 15;
+
+/// An error if these are more dispatches than a plan may have.
+fn check_dispatches(dispatches: u64) -> Result<(), Error> {
+    Error::check_limit(
+        "a plan (of larger windows it takes fewer: max_window, max_storage_buffer_binding_size)",
+        "number of dispatches",
+        dispatches,
+        MOST_DISPATCHES,
+    )
+}
+
 /// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
 /// and the error is a quarter of this in unit roundoffs: three quarters of what
 /// [`SUM_ULPS`](crate::reference::SUM_ULPS) allows, which leaves the rest to a kernel's other steps.

@@ -573,6 +573,44 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     }
 }
 
+/// Windows of a few KB would take a minute to plan.
+#[test]
+fn too_many_dispatches_are_refused() {
+    let mut random = Random(5);
+    let grid = |outer, channels, inner| Grid {
+        outer,
+        channels,
+        inner,
+    };
+    for (grid, max_window) in [
+        (grid(64, 1024, 32768), 8192),
+        (grid(1 << 20, 2048, 1), 16384),
+        (grid(1, 4, 1 << 29), 65536),
+    ] {
+        let problem = BatchNormProblem {
+            layout: grid.into(),
+            types: DType::F32.into(),
+            ..random.batch_norm()
+        };
+        let profile = Profile {
+            max_window,
+            ..Profile::usual()
+        };
+        let error = batch_norm(&profile, &problem).unwrap_err();
+        let is_dispatches = matches!(
+            error,
+            Error::Limit {
+                limit: "number of dispatches",
+                needed: 32769..,
+                available: 32768,
+                ..
+            }
+        );
+        assert!(is_dispatches, "{error}");
+        assert!(error.to_string().contains("max_window"), "{error}");
+    }
+}
+
 /// Layers that people have, and the longest rows there can be, on an adapter that binds 128 MiB.
 #[test]
 fn plausible_layers_are_planned() {

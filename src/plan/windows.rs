@@ -1,7 +1,7 @@
 //! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that the
 //! geometry fixed before: a window never changes which elements are added in which order.
 
-use super::{Binding, Requirement, word};
+use super::{Binding, MOST_DISPATCHES, Requirement, check_dispatches, word};
 use crate::kernels::TileRange;
 use crate::{Error, Profile};
 use std::ops::Range;
@@ -83,6 +83,9 @@ pub(crate) fn windows(
         (elements.end - elements.start) * tensor.dtype.size()
     };
     let (limit, most) = profile.window_limit();
+    if units.start < units.end {
+        check_dispatches(bytes(units.start, units.end).div_ceil(most.max(1)))?;
+    }
     let mut windows = Vec::new();
     let mut from = units.start;
     while from < units.end {
@@ -107,6 +110,12 @@ pub(crate) fn windows(
             elements: bound(from, low),
             mask_unit: mask_unit(profile),
         });
+        // As many more for the rest.
+        let done = low - units.start;
+        let all = (units.end - units.start).div_ceil(done) * windows.len() as u64;
+        if windows.len() as u64 > MOST_DISPATCHES {
+            check_dispatches(all)?;
+        }
         from = low;
     }
     Ok(windows)
