@@ -19,6 +19,7 @@ mod rounds;
 mod rows;
 mod rows_fused;
 mod rows_split;
+mod slices;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ use crate::kernels::{
     Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Tensor, Uniforms,
     Variant,
 };
+use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
 
@@ -274,7 +276,7 @@ impl Plan {
         for Binding { tensor, bytes } in bindings {
             Error::check_limit(
                 format_args!("a binding of {}", tensor.name()),
-                "max_storage_buffer_binding_size",
+                MAX_BINDING,
                 bytes.end.saturating_sub(bytes.start),
                 max_binding,
             )?;

@@ -573,6 +573,130 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
     }
 }
 
+/// Whether what dispatches bind of a tensor, one after another, is all of it.
+fn covers(plan: &Plan, tensor: Tensor) -> bool {
+    let bound = plan.whole().flat_map(|dispatch| &dispatch.bindings);
+    let bound = bound.filter(|binding| binding.tensor == tensor);
+    let end = bound.fold(0, |end, binding| match binding.bytes.start <= end {
+        true => end.max(binding.bytes.end),
+        false => 0,
+    });
+    plan.requirement(tensor)
+        .is_none_or(|r| end >= r.elements * r.dtype.size())
+}
+
+/// Tensors of some MB whose rows or samples are so many that the workspace of all of them does not fit a binding.
+#[test]
+fn many_rows_and_samples_are_planned_in_slices() {
+    let check = |plan: Result<Plan, Error>, what: &dyn std::fmt::Debug, profile: &Profile| {
+        if let Err(error) = &plan {
+            panic!("{error}: {what:?}");
+        }
+        let plan = check_loops(plan, what, profile).unwrap();
+        assert!(plan.workspace_bytes <= profile.max_binding);
+        for tensor in &plan.tensors {
+            let by_line = tensor.tensor.is_data() || tensor.tensor.is_statistic();
+            assert!(
+                !by_line || covers(&plan, tensor.tensor),
+                "{tensor:?} {what:?}"
+            );
+        }
+        plan.whole()
+            .filter(|dispatch| dispatch.kernel == Kernel::Finish)
+            .count()
+    };
+    use DType::{F16, F32};
+    for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
+        let profile = Profile {
+            tuning,
+            ..Profile::usual()
+        };
+        for (rows, columns, data) in [
+            (3_400_000, 1, F16),
+            (4_300_000, 3, F16),
+            (9_000_003, 5, F16),
+            (40_000_003, 1, F32),
+        ] {
+            for (body, forward) in [
+                (Body::Gradient, Body::Forward),
+                (Body::RmsGradient, Body::RmsForward),
+            ] {
+                let gradient = LayerNormProblem {
+                    body,
+                    rows,
+                    columns,
+                    types: data.into(),
+                    use_affine: true,
+                    epsilon: 1e-5,
+                    param_grads: ParamGrads::Both,
+                };
+                check(layer_norm(&profile, &gradient), &gradient, &profile);
+                let forward = RowsForward {
+                    body: forward,
+                    rows,
+                    columns,
+                    types: data.into(),
+                    has_gamma: true,
+                    has_beta: false,
+                    residual: true,
+                    keep_statistics: true,
+                    epsilon: 1e-5,
+                };
+                check(rows_forward(&profile, &forward), &forward, &profile);
+            }
+        }
+        let both = GroupNormPass::Backward {
+            param_grads: ParamGrads::Both,
+            activation: Activation::Relu,
+            masked: true,
+        };
+        let after = After {
+            activation: Activation::Relu,
+            residual: true,
+        };
+        for pass in [
+            both,
+            GroupNormPass::Forward(after),
+            GroupNormPass::Inference(after),
+        ] {
+            for (shape, format, groups) in [
+                (&[65536, 64][..], DataFormat::Ncx, 32),
+                (&[65536, 64], DataFormat::Ncx, 64),
+                (&[70001, 130, 3], DataFormat::Ncx, 65),
+                (&[70001, 3, 130], DataFormat::Nxc, 10),
+                // Rows of channels that do not fit vec4s, in one piece too large to bind.
+                (&[3000, 2001, 6], DataFormat::Nxc, 2),
+            ] {
+                let problem = GroupNormProblem {
+                    groups: group_norm_layout(shape, format, groups).unwrap(),
+                    types: F32.into(),
+                    has_gamma: true,
+                    has_beta: true,
+                    epsilon: 1e-5,
+                    pass,
+                };
+                check(group_norm(&profile, &problem), &problem, &profile);
+            }
+        }
+        // So many slices that their sums are added up in blocks.
+        let narrow = Profile {
+            max_binding: 1 << 16,
+            ..profile
+        };
+        let problem = LayerNormProblem {
+            body: Body::Gradient,
+            rows: 300_000,
+            columns: 7,
+            types: F16.into(),
+            use_affine: true,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        };
+        let finishes = check(layer_norm(&narrow, &problem), &problem, &narrow);
+        assert!(finishes > 192, "{finishes}");
+    }
+}
+
 /// Windows of a few KB would take a minute to plan.
 #[test]
 fn too_many_dispatches_are_refused() {

@@ -16,7 +16,7 @@ pub(crate) struct Window {
 }
 
 /// Bytes at whose multiples windows begin.
-fn alignment(profile: &Profile) -> u64 {
+pub(crate) fn alignment(profile: &Profile) -> u64 {
     profile.alignment.max(256)
 }
 
