@@ -187,8 +187,8 @@ layer_norm_backward/{9001x5/f32/rows_read_twice,20001x7/f32/rows_in_registers,90
 layer_norm_backward/30001x5/f32/rows_read_twice/frozen/max_binding=32768/exact
 {layer,rms}_norm_forward/{20001x1/f16,9001x5/residual/f16-f16-f32,20000x3/f32/rows_read_twice,9001x7/residual/bf16}/max_binding=65536
 group_norm_{backward,forward,inference}/{5001x12/groups_4,3000x6x3/groups_2,4000x8x5/groups_8}/ncx/f32/max_binding=65536
-group_norm_{backward,forward}/{4001x12x3/groups_4/relu/residual,3000x6x20/groups_3/silu,4000x5x3/groups_1}/ncx/f16-f32/max_binding=65536
-group_norm_{backward,forward,inference}/{3000x3x12/groups_4,3000x5x6/groups_2/relu/residual}/nxc/f32/max_binding=65536
+group_norm_{backward,forward}/{4001x12x3/groups_4/relu/residual/max_binding=262144,3000x6x20/groups_3/silu/max_binding=65536,4000x5x3/groups_1/max_binding=65536}/ncx/f16-f32
+group_norm_{backward,forward,inference}/{3000x3x12/groups_4/max_binding=65536,3000x5x6/groups_2/relu/residual/max_binding=262144}/nxc/f32
 group_norm_{backward,forward}/3001x6x3/groups_2/ncx/f32/max_binding=65536/{exact,repeats}
 
 # Batch norm in training, by each algorithm.
