@@ -42,7 +42,7 @@
 //! * A part of a vec4 is stored through 64-bit words by reading the vec4 and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every vec4 is stored by one invocation alone.
 //! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its own
-//!   elements of it, word by word. It takes no rows that share a word.
+//!   elements of it, word by word. Of a word that two rows share, which is atomic, each stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!

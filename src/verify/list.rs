@@ -63,8 +63,12 @@ layer_norm_backward/70x3/f32/rows_read_twice/{gpu,tiny/in_place}
 layer_norm_backward/5x1002/f32/rows_read_twice/software
 layer_norm_backward/{9x37,15x72}/f16-f32/rows_read_twice/{gpu,software}
 layer_norm_backward/{5x42,7x1}/bf16/rows_read_twice/{gpu,software}
-# Rows that share words.
-layer_norm_backward/{5x1,301x3,301x5,9x67}/{f16,bf16-f32}/in_place
+# Rows that share words: each stores its half.
+layer_norm_backward/{5x1,301x3,301x5,9x67}/{f16,bf16-f32}/{rows_in_registers,rows_read_twice}/in_place
+{layer,rms}_norm_forward/{5x1,301x3,300x7,9x67}/residual/{f16,bf16-f32}/rows_in_registers{,/tiny}
+layer_norm_backward/{5x7,9x1}/{f16,bf16-f32}/rows_in_registers/{exact,pooled,exact/in_place,nan}
+rms_norm_{backward,forward}/{9001x3,1x9}/bf16/rows_in_registers/software/tile=1024,window_unit=4096,max_workgroups=255
+layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
