@@ -232,6 +232,17 @@ impl Groups {
     pub fn group_elements(&self) -> u64 {
         u64::from(self.group_channels) * self.layout.grid.count()
     }
+
+    /// Those of some of the samples.
+    pub fn of_samples(&self, samples: u32) -> Result<Self, Error> {
+        let inner = self.layout.grid.count() as usize;
+        let (samples, channels) = (samples as usize, self.channels as usize);
+        let groups = self.channels.checked_div(self.group_channels).unwrap_or(0) as usize;
+        match self.layout.general {
+            Some(_) => group_norm_layout(&[samples, inner, channels], DataFormat::Nxc, groups),
+            None => group_norm_layout(&[samples, channels, inner], DataFormat::Ncx, groups),
+        }
+    }
 }
 
 /// The groups of a tensor's samples, so many of each.

@@ -12,6 +12,9 @@ pub(crate) const STORAGE_BUFFERS: u32 = 4;
 /// The limit [`Profile::max_window`], as errors name it.
 pub(crate) const MAX_WINDOW: &str = "max_window";
 
+/// The limit [`Profile::max_binding`], as errors name it.
+pub(crate) const MAX_BINDING: &str = "max_storage_buffer_binding_size";
+
 /// 32 MiB of f32.
 const WINDOW_UNIT: u32 = 1 << 23;
 
@@ -164,7 +167,7 @@ impl Profile {
     pub(crate) fn window_limit(&self) -> (&'static str, u64) {
         match self.max_window < self.max_binding {
             true => (MAX_WINDOW, self.max_window),
-            false => ("max_storage_buffer_binding_size", self.max_binding),
+            false => (MAX_BINDING, self.max_binding),
         }
     }
 

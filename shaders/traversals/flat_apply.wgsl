@@ -52,8 +52,10 @@ fn flat_apply(
     for (var i = 0u; i < vec4s_of_a_word; i++) {
         word |= passed[vec4s_of_a_word * local + i] << (4u * i);
     }
-    let word_index = (tile_start - uniforms.window) / 32u + local;
-    if word_index < (uniforms.length + 31u) / 32u { mask[word_index] = word; }
+    // The mask is bound from an aligned place at or before the window.
+    let before = uniforms.window % mask_unit;
+    let word_index = (tile_start - uniforms.window + before) / 32u + local;
+    if word_index < before / 32u + (uniforms.length + 31u) / 32u { mask[word_index] = word; }
 }
 
 // The channels of four elements from one on.

@@ -6,7 +6,7 @@
 //
 // An invocation walks some rows. The sums of each column, for layer norm of diff_dst and diff_dst · x̂, stay in
 // registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
-// each row's words of it are stored by themselves: no two rows share a word.
+// each row's words of it are stored by themselves, or of a word that two rows share (`shares_words`) its half.
 //
 // Bindings of a gradient: src, diff_dst, mean, variance (of RMS norm mean_square), gamma (optional: 1) read; workspace
 // written; diff_src written, or diff_dst in place.

@@ -18,6 +18,8 @@ pub(super) struct Storage {
     pub access: Access,
     /// An element of the binding's array is a vector of two vec4s.
     pub wide: bool,
+    /// Words are stored by halves, at the same time, so that they are atomic.
+    pub shared: bool,
 }
 
 /// A tensor's functions.
@@ -50,6 +52,7 @@ impl Storage {
             (false, Access::Vec4, _) => "real4",
             (false, Access::LongWords, false) => "vec2<u64>",
             (false, Access::LongWords, true) => "vec4<u64>",
+            (true, Access::Exact, _) if self.shared => "atomic<u32>",
             (true, Access::Exact, _) => "u32",
             (true, Access::Vec4, false) => "vec2<u32>",
             (true, Access::Vec4, true) => "vec4<u32>",
@@ -110,7 +113,11 @@ impl Accessors<'_> {
             Access::Exact => {
                 let of_a_word = storage.elements_of_a_word();
                 let words = 4 / of_a_word;
-                let reads = (0..words).map(|i| format!("{array}[min(first + {i}u, last)]"));
+                let read = |place: String| match storage.shared {
+                    true => format!("atomicLoad(&{place})"),
+                    false => place,
+                };
+                let reads = (0..words).map(|i| read(format!("{array}[min(first + {i}u, last)]")));
                 let vector = if storage.is_half() { "vec2" } else { "real4" };
                 let reads = reads.collect::<Vec<_>>().join(", ");
                 format!(
@@ -132,7 +139,7 @@ impl Accessors<'_> {
     }
 
     /// Reads of diff_dst that leave out what a mask does: bit i of word w is of element 32 · w + i. Its binding begins at the
-    /// last multiple of 2048 elements before the data's.
+    /// last multiple of `mask_unit` elements before the data's.
     pub fn load_masked(&self, has_window: bool) -> String {
         let name = self.tensor;
         let unmasked = Accessors {
@@ -141,7 +148,7 @@ impl Accessors<'_> {
             ..*self
         };
         let before = match has_window {
-            true => "uniforms.window % 2048u / 4u + ",
+            true => "uniforms.window % mask_unit / 4u + ",
             false => "",
         };
         let load = match self.storage.wide {
@@ -229,10 +236,11 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
                 _ => format!("{}[vec4_index].{component}", self.array),
             };
             let condition = condition(i * of_a_word);
-            let _ = writeln!(
-                text,
-                "    if {condition} {{ {place} = words.{component}; }}"
-            );
+            let store = match storage.shared {
+                true => format!("atomicStore(&{place}, words.{component})"),
+                false => format!("{place} = words.{component}"),
+            };
+            let _ = writeln!(text, "    if {condition} {{ {store}; }}");
         }
         text
     }
@@ -268,6 +276,9 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
     /// Writes of some words of four elements, for vec4s that others store words of.
     pub fn store_some(&self) -> String {
         let tensor = self.tensor;
+        if self.storage.shared {
+            return self.store_halves();
+        }
         let inside = match self.storage.is_half() {
             true => "vec2(some.x && some.y, some.z && some.w)",
             false => "some",
@@ -282,6 +293,31 @@ fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
 {}}}
 ",
             self.store_words(condition)
+        )
+    }
+
+    /// The same where a word may be another row's, too: each stores its half, and what is behind the tensor's end becomes 0.
+    fn store_halves(&self) -> String {
+        let Self { tensor, array, .. } = self;
+        format!(
+            "fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{
+    let behind = vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u) >= vec4(uniforms.{});
+    let halves = select(vec4(0u), vec4(0xffffu, 0xffff0000u, 0xffffu, 0xffff0000u), some | behind);
+    let words = encode_{}(select(real4(), value, some));
+    if some.x || some.y {{ store_halves_{tensor}(2u * vec4_index, words.x, halves.x | halves.y); }}
+    if some.z || some.w {{ store_halves_{tensor}(2u * vec4_index + 1u, words.y, halves.z | halves.w); }}
+}}
+
+fn store_halves_{tensor}(index: u32, word: u32, own: u32) {{
+    if own == 0xffffffffu {{
+        atomicStore(&{array}[index], word);
+    }} else {{
+        atomicAnd(&{array}[index], ~own);
+        atomicOr(&{array}[index], word);
+    }}
+}}
+",
+            self.length, self.storage.dtype
         )
     }
 }

@@ -42,7 +42,7 @@
 //! * A part of a vec4 is stored through 64-bit words by reading the vec4 and writing all of it: all of it is
 //!   bound, or the tensor would be exact, and every vec4 is stored by one invocation alone.
 //! * Where two rows share a vec4, in `rows_fused` where rows do not begin at vec4s, each row's invocation stores its own
-//!   elements of it, word by word. It takes no rows that share a word.
+//!   elements of it, word by word. Of a word that two rows share, which is atomic, each stores its half.
 //! * Where a window begins inside a row, the row's first vector relative to it wraps below 0; the vectors of the
 //!   window's tiles, added to it, wrap back.
 //!
@@ -62,7 +62,7 @@
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
 //!   they name is in the part.
-//! * `mask` is bound from a multiple of 2048 elements at or before `window` to the word of the last element that is bound,
+//! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that is bound,
 //!   or of the tensor's last one; a word is looked up for a vec4 of data, which is in its bounds.
 //! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
@@ -129,7 +129,7 @@ pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
-pub(crate) use source::{Access, Variant};
+pub(crate) use source::{Access, MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 
 use describe::Kind;

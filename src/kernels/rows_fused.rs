@@ -15,6 +15,8 @@ constants! {
         subgroups: bool,
         /// Every row begins at a vec4.
         aligned: bool,
+        /// Two rows may share a word, each with its half of it.
+        shares_words: bool,
         /// Every invocation's vectors are in the row.
         complete: bool,
         /// gamma is given.

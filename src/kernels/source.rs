@@ -33,6 +33,12 @@ pub(crate) enum Access {
 /// The constant of a text that says how many vec4s a load of data moves, 1 or 2.
 pub(super) const VECTOR_VEC4S: &str = "vector_vec4s";
 
+/// The constant that says whether rows share words; the functions that read and write tensors are made by it.
+pub(super) const SHARES_WORDS: &str = "shares_words";
+
+/// The constant of a text that says at multiples of how many elements a mask's binding begins.
+pub(crate) const MASK_UNIT: &str = "mask_unit";
+
 /// Everything that a pipeline depends on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Variant {
@@ -301,7 +307,20 @@ impl Variant {
             dtype: self.dtype(tensor),
             access: self.access_to(tensor),
             wide: self.is_wide(tensor),
+            shared: self.shares_words(tensor),
         }
+    }
+
+    /// Whether rows that are written at the same time may share words of a tensor.
+    pub(super) fn shares_words(&self, tensor: Tensor) -> bool {
+        let result = match self.in_place {
+            true => Tensor::DiffDst,
+            false => self.body.result(),
+        };
+        self.shares_vec4s()
+            && self.is(SHARES_WORDS)
+            && self.data.size() < 4
+            && [result, Tensor::Sum].contains(&tensor)
     }
 
     /// How a bound tensor is read and written.

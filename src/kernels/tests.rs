@@ -7,7 +7,7 @@ mod mesa;
 mod planned;
 
 use super::describe::Value;
-use super::source::{Target, VECTOR_VEC4S};
+use super::source::{MASK_UNIT, SHARES_WORDS, Target, VECTOR_VEC4S};
 use super::{Access, Body, Constant, Ending, Entry, Kernel, Tensor, Uniforms, Variant, parts};
 use crate::{Activation, DType, DTypes};
 use naga::back;
@@ -148,6 +148,8 @@ impl Kernel {
                         }
                         let scratch = |t: &&Tensor| t.is_scratch();
                         let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
+                        let mask_unit = bound.contains(&Tensor::Mask);
+                        let mask_unit = mask_unit.then_some((MASK_UNIT, Constant::Size(2048)));
                         let variant = Variant {
                             kernel: self,
                             body,
@@ -174,6 +176,7 @@ impl Kernel {
                                     };
                                     (name, value)
                                 })
+                                .chain(mask_unit)
                                 .collect(),
                             ending,
                         };
@@ -552,6 +555,7 @@ fn element_type(variant: &Variant, tensor: Tensor) -> TypeInner {
         DType::F64 => (Scalar::F64, naga::VectorSize::Quad),
     };
     match access {
+        Access::Exact if variant.shares_words(tensor) => TypeInner::Atomic(scalar),
         Access::Exact => TypeInner::Scalar(scalar),
         _ => TypeInner::Vector { size, scalar },
     }
@@ -1095,7 +1099,12 @@ fn every_constant_and_uniform_is_read() {
                     need.condition
                         .is_some_and(|(constant, _)| constant == *name)
                 });
-            assert!(chooses || reads(name), "{}: {name}", entry.name);
+            let of_accessors = *name == SHARES_WORDS;
+            assert!(
+                chooses || reads(name) || of_accessors,
+                "{}: {name}",
+                entry.name
+            );
         }
         // Of a group that several kernels have, one may not need a field; accessors read lengths.
         let lengths = [entry.statistics_length, entry.gamma_length, "length"];

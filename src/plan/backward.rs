@@ -3,9 +3,10 @@
 use super::choose::{Channels, RowsOf};
 use super::compose::walks_planes;
 use super::finish::{Derived, Partials, Route};
+use super::slices::Slices;
 use super::tensors::{self, Applied, Tensors, mask, of};
-use super::workspace::Workspace;
-use super::{Binding, Dispatch, Phases, Plan, Planner};
+use super::workspace::{Part, Workspace};
+use super::{Binding, Dispatch, Phases, Plan, Planner, word};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Body, Ending, Scalars, Tensor};
 use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Statistics};
@@ -218,39 +219,47 @@ pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Resul
         data: problem.types.data,
     };
     let tensors = problem.tensors();
-    let by_row = problem.by_row();
-    let of = RowsOf {
-        by_row,
-        tensors: tensors.clone(),
-    };
-    let algorithm = planner.choose_rows(&of)?;
-    let mut workspace = Workspace::new(problem.types.data.accumulator());
-    let mut dispatches = Vec::new();
-    let mut of_columns = Some(Partials::none(problem.columns, workspace.reserve(0)?));
-    let epsilon = problem.epsilon;
-    if by_row.elements() > 0 {
-        (dispatches, of_columns) = match algorithm {
-            Algorithm::RowsInRegisters => {
-                let scalars = scalars(epsilon, problem.columns.into());
-                let (dispatches, partials) =
-                    planner.rows_fused(&by_row, &tensors, scalars, None, &mut workspace)?;
-                (dispatches, Some(partials))
-            }
-            _ => planner.split_layer_norm(&by_row, &tensors, epsilon, &mut workspace)?,
+    planner.in_slices(problem.rows.into(), &tensors, |slices| {
+        let mut workspace = Workspace::new(problem.types.data.accumulator());
+        let none = workspace.reserve(0)?;
+        let mut of_columns = None;
+        let mut sums = match tensors.param_grads() {
+            true => planner.sums_of_slices(slices, problem.columns, &mut workspace)?,
+            false => None,
         };
-    }
-    if let (Some(of_columns), true, 1..) = (of_columns, tensors.param_grads(), problem.columns) {
-        let derived = Derived {
-            operands: vec![tensors.outputs.clone()],
-            ..Derived::of(problem.rows.into())
-        };
-        let (groups, of_columns) = planner.group(of_columns, &mut workspace)?;
-        dispatches.extend(groups);
-        dispatches.extend(planner.finish(&of_columns, &derived, Route::Whole)?);
-    }
-    let whole = |dispatch| (Phases::WHOLE, dispatch);
-    let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+        let mut algorithm = Algorithm::RowsReadTwice;
+        let mut dispatches =
+            planner.each_slice(slices, &tensors, &mut workspace, |rows, workspace| {
+                let problem = LayerNormProblem {
+                    rows: word(rows),
+                    ..*problem
+                };
+                let (by, mut dispatches, partials) =
+                    planner.layer_norm_of(&problem, slices, none, workspace)?;
+                algorithm = by;
+                match (&mut sums, partials) {
+                    (Some(sums), Some(partials)) => {
+                        dispatches.extend(planner.add_up(sums, partials, workspace)?);
+                        of_columns = Some(planner.total(sums));
+                    }
+                    (_, partials) => of_columns = partials,
+                }
+                Ok(dispatches)
+            })?;
+        if let (Some(of_columns), true, 1..) = (of_columns, tensors.param_grads(), problem.columns)
+        {
+            let derived = Derived {
+                operands: vec![tensors.outputs.clone()],
+                ..Derived::of(problem.rows.into())
+            };
+            let (groups, of_columns) = planner.group(of_columns, &mut workspace)?;
+            dispatches.extend(groups);
+            dispatches.extend(planner.finish(&of_columns, &derived, Route::Whole)?);
+        }
+        let whole = |dispatch| (Phases::WHOLE, dispatch);
+        let dispatches = dispatches.into_iter().map(whole).collect();
+        planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+    })
 }
 
 impl Planner<'_> {
@@ -322,16 +331,50 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
+    /// All of a gradient over rows but the last sums of columns, which are left as partial sums, or written; without rows
+    /// they are `none`, which is any place in the workspace.
+    fn layer_norm_of(
+        &self,
+        problem: &LayerNormProblem,
+        slices: Slices,
+        none: Part,
+        workspace: &mut Workspace,
+    ) -> Result<(Algorithm, Vec<Dispatch>, Option<Partials>), Error> {
+        let (by_row, tensors, epsilon) = (problem.by_row(), problem.tensors(), problem.epsilon);
+        let algorithm = self.choose_rows(&RowsOf {
+            by_row,
+            tensors: tensors.clone(),
+        })?;
+        if by_row.elements() == 0 {
+            return Ok((
+                algorithm,
+                vec![],
+                Some(Partials::none(problem.columns, none)),
+            ));
+        }
+        let (dispatches, of_columns) = match algorithm {
+            Algorithm::RowsInRegisters => {
+                let scalars = scalars(epsilon, problem.columns.into());
+                let (dispatches, partials) =
+                    self.rows_fused(&by_row, &tensors, scalars, None, workspace)?;
+                (dispatches, Some(partials))
+            }
+            _ => self.split_layer_norm(&by_row, &tensors, epsilon, !slices.several(), workspace)?,
+        };
+        Ok((algorithm, dispatches, of_columns))
+    }
+
     /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left
-    /// as partial sums.
+    /// as partial sums, or where they are `direct`, of these rows alone, be written.
     fn split_layer_norm(
         &self,
         by_row: &Grid,
         tensors: &Tensors,
         epsilon: f64,
+        direct: bool,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Option<Partials>), Error> {
-        let split = self.split_rows(by_row, tensors);
+        let split = self.split_rows(by_row, tensors, direct);
         let stats = workspace.reserve(tensors.statistics.groups)?;
         let mut dispatches = self.pack_statistics(tensors, &[], epsilon, stats)?;
         let (params, pack) = self.row_params(tensors, workspace)?;

@@ -127,6 +127,7 @@ impl Planner<'_> {
             word_bits: self.profile.word_bits(),
             dispatches,
         };
+        super::check_dispatches(plan.dispatches.len() as u64)?;
         plan.check_bindings(self.profile.max_binding)?;
         plan.check_buffers(self.profile.max_storage_buffers)?;
         plan.check_iterations()?;

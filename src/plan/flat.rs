@@ -1,7 +1,7 @@
 //! The elementwise pass that writes a mask, in the order of the tensor.
 
 use super::tensors::{Applied, Tensors};
-use super::windows::{MASK_UNIT, windows};
+use super::windows::windows;
 use super::{Dispatch, Planner, axis_sizes, div_ceil, word};
 use crate::Error;
 use crate::geometry::Layout;
@@ -27,9 +27,6 @@ impl Planner<'_> {
         let grid = &layout.grid;
         let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
         let tile = 32 * u64::from(workgroup_size);
-        // Where a window is cut, the mask is.
-        let unit = tile.max(MASK_UNIT);
-        let units = div_ceil(grid.elements(), unit);
         let tiles = div_ceil(grid.elements(), tile);
         let (kernel, row_channels, inner) = match (samples, &layout.general) {
             (Some(samples), _) => (
@@ -60,14 +57,12 @@ impl Planner<'_> {
                 grid.inner,
             ),
         };
-        let start = |at: u64| (at * unit).min(grid.elements());
-        windows(self.profile, &tensors.src, 0..units, start)?
+        let start = |at: u64| (at * tile).min(grid.elements());
+        windows(self.profile, &tensors.src, 0..tiles, start)?
             .into_iter()
             .map(|window| {
-                let per_unit = unit / tile;
-                let first = window.units.start * per_unit;
-                let end = (window.units.end * per_unit).min(tiles);
-                let workgroups = self.workgroups(end - first)?;
+                let tiles = window.units.clone();
+                let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 Ok(self.dispatch(
                     kernel,
                     workgroup_size,
@@ -76,7 +71,7 @@ impl Planner<'_> {
                         row_channels,
                         inner,
                         sample: samples.map_or(0, |samples| word(samples.elements)),
-                        range: window.tile_range(&tensors.src, first..end, workgroups),
+                        range: window.tile_range(&tensors.src, tiles, workgroups),
                         stats: applied.stats.first,
                         axes: axis_sizes(layout),
                     },

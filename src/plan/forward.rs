@@ -6,7 +6,7 @@ use super::finish::{Derived, Partials, Route};
 use super::flat::Samples;
 use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Plan, Planner};
+use super::{Dispatch, Phases, Plan, Planner, word};
 use crate::geometry::{Grid, Layout};
 use crate::kernels::{Body, Ending, Scalars, Tensor};
 use crate::options::{RunningUpdate, RunningVariance};
@@ -268,53 +268,24 @@ pub(crate) fn rows_forward(profile: &Profile, problem: &RowsForward) -> Result<P
         ..planner
     };
     let tensors = problem.tensors();
-    let by_row = Grid {
-        outer: 1,
-        channels: problem.rows,
-        inner: problem.columns,
-    };
-    let algorithm = in_registers.choose_rows(&RowsOf {
-        by_row,
-        tensors: tensors.clone(),
-    })?;
-    let mut workspace = Workspace::new(problem.types.data.accumulator());
-    let mut dispatches = Vec::new();
-    let derived = Derived {
-        operands: vec![tensors.outputs.clone()],
-        scalars: Scalars {
-            epsilon: problem.epsilon,
-            ..Derived::of(problem.columns.into()).scalars
-        },
-        ..Derived::of(problem.columns.into())
-    };
-    if by_row.elements() == 0 {
-        if problem.keep_statistics && problem.rows > 0 {
-            let none = Partials::none(problem.rows, workspace.reserve(0)?);
-            dispatches.extend(planner.finish(&none, &derived, Route::Whole)?);
-        }
-    } else if algorithm == Algorithm::RowsInRegisters {
-        let kept = match problem.keep_statistics && !in_registers.stores_statistics(&tensors) {
-            true => Some(workspace.reserve(problem.rows.into())?),
-            false => None,
-        };
-        let (fused, _) =
-            in_registers.rows_fused(&by_row, &tensors, derived.scalars, kept, &mut workspace)?;
-        dispatches.extend(fused);
-        if let Some(kept) = kept {
-            let records = Partials::plain(kept, problem.rows, 1, problem.rows.into());
-            dispatches.extend(planner.finish(&records, &derived, Route::Whole)?);
-        }
-    } else {
-        dispatches.extend(planner.split_rows_forward(
-            &by_row,
-            &tensors,
-            derived,
-            &mut workspace,
-        )?);
-    }
-    let whole = |dispatch| (Phases::WHOLE, dispatch);
-    let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+    planner.in_slices(problem.rows.into(), &tensors, |slices| {
+        let mut workspace = Workspace::new(problem.types.data.accumulator());
+        let mut algorithm = Algorithm::RowsReadTwice;
+        let dispatches =
+            planner.each_slice(slices, &tensors, &mut workspace, |rows, workspace| {
+                let problem = RowsForward {
+                    rows: word(rows),
+                    ..*problem
+                };
+                let (by, dispatches) =
+                    planner.rows_forward_of(&problem, &in_registers, workspace)?;
+                algorithm = by;
+                Ok(dispatches)
+            })?;
+        let whole = |dispatch| (Phases::WHOLE, dispatch);
+        let dispatches = dispatches.into_iter().map(whole).collect();
+        planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+    })
 }
 
 impl Planner<'_> {
@@ -398,6 +369,55 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
+    /// All of a forward pass over rows.
+    fn rows_forward_of(
+        &self,
+        problem: &RowsForward,
+        in_registers: &Planner<'_>,
+        workspace: &mut Workspace,
+    ) -> Result<(Algorithm, Vec<Dispatch>), Error> {
+        let tensors = problem.tensors();
+        let by_row = Grid {
+            outer: 1,
+            channels: problem.rows,
+            inner: problem.columns,
+        };
+        let algorithm = in_registers.choose_rows(&RowsOf {
+            by_row,
+            tensors: tensors.clone(),
+        })?;
+        let derived = Derived {
+            operands: vec![tensors.outputs.clone()],
+            scalars: Scalars {
+                epsilon: problem.epsilon,
+                ..Derived::of(problem.columns.into()).scalars
+            },
+            ..Derived::of(problem.columns.into())
+        };
+        let mut dispatches = Vec::new();
+        if by_row.elements() == 0 {
+            if problem.keep_statistics && problem.rows > 0 {
+                let none = Partials::none(problem.rows, workspace.reserve(0)?);
+                dispatches.extend(self.finish(&none, &derived, Route::Whole)?);
+            }
+        } else if algorithm == Algorithm::RowsInRegisters {
+            let kept = match problem.keep_statistics && !in_registers.stores_statistics(&tensors) {
+                true => Some(workspace.reserve(problem.rows.into())?),
+                false => None,
+            };
+            let (fused, _) =
+                in_registers.rows_fused(&by_row, &tensors, derived.scalars, kept, workspace)?;
+            dispatches.extend(fused);
+            if let Some(kept) = kept {
+                let records = Partials::plain(kept, problem.rows, 1, problem.rows.into());
+                dispatches.extend(self.finish(&records, &derived, Route::Whole)?);
+            }
+        } else {
+            dispatches.extend(self.split_rows_forward(&by_row, &tensors, derived, workspace)?);
+        }
+        Ok((algorithm, dispatches))
+    }
+
     /// Statistics of rows as of channels, what follows from them, and the elementwise pass.
     fn split_rows_forward(
         &self,
@@ -417,7 +437,7 @@ impl Planner<'_> {
             ..derived
         };
         dispatches.extend(self.finish(&partials, &derived, Route::Whole)?);
-        let split = self.split_rows(by_row, tensors);
+        let split = self.split_rows(by_row, tensors, false);
         dispatches.extend(self.rows_apply(&split, tensors, stats, None, params)?);
         Ok(dispatches)
     }

@@ -19,9 +19,10 @@ use super::compose::walks_planes;
 use super::finish::{Derived, Partials, Route};
 use super::flat::Samples;
 use super::forward::After;
+use super::rounds::RunningSums;
 use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, Phases, Plan, Planner, Requirement};
+use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::geometry::Groups;
 use crate::kernels::{Body, Ending, Scalars, Tensor};
 use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile};
@@ -141,6 +142,15 @@ impl GroupNormProblem {
         }
     }
 
+    /// What is written of each channel or group.
+    fn derived(&self, tensors: &Tensors) -> Derived {
+        Derived {
+            operands: vec![tensors.outputs.clone()],
+            scalars: self.scalars(),
+            ..Derived::of(self.groups.group_elements())
+        }
+    }
+
     /// The sums of channels of all samples as parts of what is written: the gradients of a channel's parameters have one
     /// of each sample, the statistics of a group one of each of its channels.
     fn parts(&self, sums: Part) -> Partials {
@@ -168,38 +178,33 @@ pub(crate) fn group_norm(profile: &Profile, problem: &GroupNormProblem) -> Resul
         data: problem.types.data,
     };
     let tensors = problem.tensors();
-    let given = matches!(problem.pass, GroupNormPass::Inference(_));
-    let after = match problem.pass {
-        GroupNormPass::Forward(after) => after,
-        GroupNormPass::Backward { .. } | GroupNormPass::Inference(_) => After::default(),
-    };
-    let algorithm = planner.choose_group_norm(&Channels {
-        layout: problem.groups.layout,
-        src: tensors.src,
-        group_channels: problem.groups.group_channels,
-        not_fusible: match given {
-            true => Some("statistics are given"),
-            false => after.not_fusible(),
-        },
-        fused_bindings: problem.fused_bindings(&tensors),
-    })?;
-    let mut workspace = Workspace::new(problem.types.data.accumulator());
-    let dispatches = if tensors.src.elements == 0 {
-        let none = Partials {
-            parts: 0,
-            ..problem.parts(workspace.reserve(0)?)
+    let groups = &problem.groups;
+    planner.in_slices(groups.samples.into(), &tensors, |slices| {
+        let mut workspace = Workspace::new(problem.types.data.accumulator());
+        let mut sums = match tensors.param_grads() {
+            true => planner.sums_of_slices(slices, groups.channels, &mut workspace)?,
+            false => None,
         };
-        planner.finish_groups(none, &tensors, problem, &mut workspace)?
-    } else if given {
-        planner.infer_groups(problem, algorithm, &tensors, &mut workspace)?
-    } else if algorithm == Algorithm::FusedChannelsFirst {
-        planner.fused_groups(problem, &tensors, &mut workspace)?
-    } else {
-        planner.split_groups(problem, algorithm, &tensors, &mut workspace)?
-    };
-    let whole = |dispatch| (Phases::WHOLE, dispatch);
-    let dispatches = dispatches.into_iter().map(whole).collect();
-    planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+        let mut algorithm = Algorithm::General;
+        let mut dispatches =
+            planner.each_slice(slices, &tensors, &mut workspace, |samples, workspace| {
+                let groups = match slices.several() {
+                    true => groups.of_samples(word(samples))?,
+                    false => *groups,
+                };
+                let problem = GroupNormProblem { groups, ..*problem };
+                let (by, dispatches) = planner.group_norm_of(&problem, &mut sums, workspace)?;
+                algorithm = by;
+                Ok(dispatches)
+            })?;
+        if let Some(sums) = &mut sums {
+            let total = planner.total(sums);
+            dispatches.extend(planner.finish(&total, &problem.derived(&tensors), Route::Whole)?);
+        }
+        let whole = |dispatch| (Phases::WHOLE, dispatch);
+        let dispatches = dispatches.into_iter().map(whole).collect();
+        planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
+    })
 }
 
 /// How elements find their cells, where the channels of a sample alternate.
@@ -212,6 +217,45 @@ fn samples(groups: &Groups) -> Option<Samples> {
 }
 
 impl Planner<'_> {
+    /// All of a group norm but the last sums of the parameters' gradients, if there is a place where these are added up.
+    fn group_norm_of(
+        &self,
+        problem: &GroupNormProblem,
+        sums: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<(Algorithm, Vec<Dispatch>), Error> {
+        let tensors = &problem.tensors();
+        let given = matches!(problem.pass, GroupNormPass::Inference(_));
+        let after = match problem.pass {
+            GroupNormPass::Forward(after) => after,
+            GroupNormPass::Backward { .. } | GroupNormPass::Inference(_) => After::default(),
+        };
+        let algorithm = self.choose_group_norm(&Channels {
+            layout: problem.groups.layout,
+            src: tensors.src,
+            group_channels: problem.groups.group_channels,
+            not_fusible: match given {
+                true => Some("statistics are given"),
+                false => after.not_fusible(),
+            },
+            fused_bindings: problem.fused_bindings(tensors),
+        })?;
+        let dispatches = if tensors.src.elements == 0 {
+            let none = Partials {
+                parts: 0,
+                ..problem.parts(workspace.reserve(0)?)
+            };
+            self.finish_groups(none, tensors, problem, sums, workspace)?
+        } else if given {
+            self.infer_groups(problem, algorithm, tensors, workspace)?
+        } else if algorithm == Algorithm::FusedChannelsFirst {
+            self.fused_groups(problem, tensors, sums, workspace)?
+        } else {
+            self.split_groups(problem, algorithm, tensors, sums, workspace)?
+        };
+        Ok((algorithm, dispatches))
+    }
+
     fn infer_groups(
         &self,
         problem: &GroupNormProblem,
@@ -236,6 +280,7 @@ impl Planner<'_> {
         &self,
         problem: &GroupNormProblem,
         tensors: &Tensors,
+        running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let groups = &problem.groups;
@@ -247,7 +292,7 @@ impl Planner<'_> {
             self.channels_first_fused_groups(groups, tensors, problem.scalars(), sums)?;
         if let Some(sums) = sums {
             let parts = problem.parts(sums);
-            dispatches.extend(self.finish_groups(parts, tensors, problem, workspace)?);
+            dispatches.extend(self.finish_groups(parts, tensors, problem, running, workspace)?);
         }
         Ok(dispatches)
     }
@@ -257,6 +302,7 @@ impl Planner<'_> {
         problem: &GroupNormProblem,
         algorithm: Algorithm,
         tensors: &Tensors,
+        running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let groups = &problem.groups;
@@ -278,7 +324,7 @@ impl Planner<'_> {
         dispatches.extend(added);
         // Before the sums' place is taken.
         let parts = problem.parts(sums);
-        dispatches.extend(self.finish_groups(parts, tensors, problem, workspace)?);
+        dispatches.extend(self.finish_groups(parts, tensors, problem, running, workspace)?);
         let cells = Cells { stats, sums };
         dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
         let applied = Applied {
@@ -296,25 +342,24 @@ impl Planner<'_> {
         Ok(dispatches)
     }
 
-    /// What is written of each channel or group, if anything is.
+    /// What is written of each channel or group, if anything is, or what is added up for it.
     fn finish_groups(
         &self,
         parts: Partials,
         tensors: &Tensors,
         problem: &GroupNormProblem,
+        running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let written = |output: &Requirement| output.elements > 0;
         if !tensors.outputs.iter().any(written) {
             return Ok(vec![]);
         }
-        let derived = Derived {
-            operands: vec![tensors.outputs.clone()],
-            scalars: problem.scalars(),
-            ..Derived::of(problem.groups.group_elements())
-        };
+        if let Some(running) = running {
+            return self.add_up(running, parts, workspace);
+        }
         let (mut dispatches, parts) = self.group(parts, workspace)?;
-        dispatches.extend(self.finish(&parts, &derived, Route::Whole)?);
+        dispatches.extend(self.finish(&parts, &problem.derived(tensors), Route::Whole)?);
         Ok(dispatches)
     }
 }

@@ -19,6 +19,7 @@ mod rounds;
 mod rows;
 mod rows_fused;
 mod rows_split;
+mod slices;
 mod tensors;
 #[cfg(test)]
 mod tests;
@@ -35,8 +36,10 @@ pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, Tensor, Uniforms, Variant,
+    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Tensor, Uniforms,
+    Variant,
 };
+use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, Profile};
 use std::ops::Range;
 
@@ -163,12 +166,17 @@ impl Planner<'_> {
         uniforms: &K::Uniforms,
         workgroups: [u32; 2],
     ) -> Dispatch {
+        let mut constants = kernel.constants();
+        if bindings.iter().any(|bound| bound.tensor == Tensor::Mask) {
+            let unit = word(windows::mask_unit(self.profile));
+            constants.push((MASK_UNIT, Constant::Size(unit)));
+        }
         Dispatch {
             kernel: K::KERNEL,
             body: self.body,
             ending: self.ending,
             workgroup_size,
-            constants: kernel.constants(),
+            constants,
             bindings,
             uniforms: Uniforms::new(uniforms),
             workgroups,
@@ -268,7 +276,7 @@ impl Plan {
         for Binding { tensor, bytes } in bindings {
             Error::check_limit(
                 format_args!("a binding of {}", tensor.name()),
-                "max_storage_buffer_binding_size",
+                MAX_BINDING,
                 bytes.end.saturating_sub(bytes.start),
                 max_binding,
             )?;
@@ -313,6 +321,19 @@ impl Plan {
 /// Loop iterations of an invocation that every dispatch stays within. Mesa's software drivers end an invocation's loops
 /// after 65,535, all its loops together, without an error: what is left is not added, or not written.
 const MOST_ITERATIONS: u64 = 49_152;
+
+/// Dispatches of a plan, at most: more would take seconds to plan and to bind, and do little each.
+const MOST_DISPATCHES: u64 = 1 << 15;
+
+/// An error if these are more dispatches than a plan may have.
+fn check_dispatches(dispatches: u64) -> Result<(), Error> {
+    Error::check_limit(
+        "a plan (of larger windows it takes fewer: max_window, max_storage_buffer_binding_size)",
+        "number of dispatches",
+        dispatches,
+        MOST_DISPATCHES,
+    )
+}
 
 /// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
 /// and the error is a quarter of this in unit roundoffs: three quarters of what

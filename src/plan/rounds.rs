@@ -10,6 +10,9 @@ use std::ops::Range;
 /// Rounds of a plan, at most.
 const MOST_ROUNDS: u64 = 4096;
 
+/// The limit of rounds, as errors name it.
+pub(super) const ROUNDS: &str = "rounds that fit max_storage_buffer_binding_size";
+
 /// The splits of a reduction.
 pub(crate) struct Rounds {
     pub splits: u64,
@@ -65,7 +68,7 @@ impl Planner<'_> {
         let round = rounds.round.max(1);
         Error::check_limit(
             "the workspace's partial sums",
-            "rounds that fit max_storage_buffer_binding_size",
+            ROUNDS,
             rounds.splits / round,
             MOST_ROUNDS,
         )?;
@@ -74,16 +77,11 @@ impl Planner<'_> {
             let dispatches = reduce(part, 0..rounds.splits)?;
             return Ok((dispatches, partials(part, rounds.splits)));
         }
-        let channels = partials(part, 1).channels;
-        let of_block = workspace.reserve(self.group_records(channels))?;
-        let total = match rounds.many() {
-            true => workspace.reserve(self.group_records(channels))?,
-            false => of_block,
-        };
+        let count = div_ceil(rounds.splits, round);
+        let mut sums = self.running_sums(partials(part, 1).channels, count, workspace)?;
         let mut dispatches = Vec::new();
         let before_groups = workspace.clone();
         let mut first = 0;
-        let mut done = 0;
         while first < rounds.splits {
             let end = (first + round).min(rounds.splits);
             let before = Part {
@@ -92,17 +90,65 @@ impl Planner<'_> {
             dispatches.extend(reduce(before, first..end)?);
             // The groups of all rounds have one place.
             let mut scratch = before_groups.clone();
-            let (groups, sums) = self.group(partials(part, end - first), &mut scratch)?;
+            dispatches.extend(self.add_up(&mut sums, partials(part, end - first), &mut scratch)?);
             workspace.grow_to(&scratch);
-            dispatches.extend(groups);
-            dispatches.push(self.add_to(&sums, of_block, done % MAX_SERIAL > 0)?);
-            done += 1;
-            if rounds.many() && (done % MAX_SERIAL == 0 || end == rounds.splits) {
-                let block = self.groups(of_block, channels, 1);
-                dispatches.push(self.add_to(&block, total, done > MAX_SERIAL)?);
-            }
             first = end;
         }
-        Ok((dispatches, self.groups(total, channels, 1)))
+        Ok((dispatches, self.total(&sums)))
     }
+
+    /// A place for sums of channels that are added up so many times.
+    pub fn running_sums(
+        &self,
+        channels: u32,
+        count: u64,
+        workspace: &mut Workspace,
+    ) -> Result<RunningSums, Error> {
+        let of_block = workspace.reserve(self.group_records(channels))?;
+        let total = match count > MAX_SERIAL {
+            true => workspace.reserve(self.group_records(channels))?,
+            false => of_block,
+        };
+        Ok(RunningSums {
+            channels,
+            of_block,
+            total,
+            count,
+            done: 0,
+        })
+    }
+
+    /// Adds partial sums, one time of those that were counted.
+    pub fn add_up(
+        &self,
+        sums: &mut RunningSums,
+        partials: Partials,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let (mut dispatches, partials) = self.group(partials, workspace)?;
+        let begun = sums.done % MAX_SERIAL > 0;
+        dispatches.push(self.add_to(&partials, sums.of_block, begun)?);
+        sums.done += 1;
+        let ends = sums.done % MAX_SERIAL == 0 || sums.done == sums.count;
+        if sums.count > MAX_SERIAL && ends {
+            let block = self.groups(sums.of_block, sums.channels, 1);
+            dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SERIAL)?);
+        }
+        Ok(dispatches)
+    }
+
+    /// What all of it adds up to.
+    pub fn total(&self, sums: &RunningSums) -> Partials {
+        self.groups(sums.total, sums.channels, 1)
+    }
+}
+
+/// Sums of channels that are added up one after another, in blocks of so few that roundings do not pile up.
+pub(crate) struct RunningSums {
+    channels: u32,
+    of_block: Part,
+    total: Part,
+    /// How many times something is added, and how many times it was.
+    count: u64,
+    done: u64,
 }

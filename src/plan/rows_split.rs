@@ -121,8 +121,9 @@ pub(crate) struct Reduced {
 const THREADS_PER_PART: u64 = 16;
 
 impl Planner<'_> {
-    /// How rows are cut, with room for the sums that `tensors` ask for.
-    pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors) -> SplitRows {
+    /// How rows are cut, with room for the sums that `tensors` ask for. `direct`: whether these rows are all that the sums of
+    /// columns are of.
+    pub fn split_rows(&self, by_row: &Grid, tensors: &Tensors, direct: bool) -> SplitRows {
         let tuning = &self.profile.tuning;
         let most = tuning.row_vec4s.clamp(FEWEST_VEC4S, MOST_VEC4S);
         let room = self.partial_records(&tensors.src, u64::from(by_row.channels));
@@ -173,7 +174,7 @@ impl Planner<'_> {
             walk: self.walk_of_split(&rows, column_tiles),
             column_tiles,
             threads_per_part,
-            direct: false,
+            direct,
             rounds: Rounds::new(0, 0, 0, 0),
             rows,
         };
@@ -197,6 +198,7 @@ impl Planner<'_> {
     fn make_room(&self, split: &mut SplitRows, tensors: &Tensors, room: u64) {
         let rows = &split.rows;
         if !tensors.param_grads() {
+            split.direct = false;
             split.rounds = Rounds::new(split.walk.splits(rows), 0, 0, room);
             return;
         }
@@ -219,7 +221,7 @@ impl Planner<'_> {
             let all = div_ceil(rows.rows, rows.at_once());
             needed(split) > room && all <= MAX_SERIAL
         };
-        split.direct = single
+        split.direct &= single
             && bound <= self.profile.window_limit().1
             && self.profile.max_storage_buffers >= WITH_PARAM_GRADS;
         if split.direct {
@@ -485,7 +487,7 @@ mod tests {
                 epsilon: 1e-5,
                 param_grads: ParamGrads::Both,
             };
-            planner.split_rows(&problem.by_row(), &problem.tensors())
+            planner.split_rows(&problem.by_row(), &problem.tensors(), true)
         };
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);

@@ -1,19 +1,28 @@
 //! Cuts a tensor that is larger than a storage binding into windows, at the bounds of tiles that the
 //! geometry fixed before: a window never changes which elements are added in which order.
 
-use super::{Binding, Requirement, word};
+use super::{Binding, MOST_DISPATCHES, Requirement, check_dispatches, word};
 use crate::kernels::TileRange;
 use crate::{Error, Profile};
 use std::ops::Range;
-
-/// Elements whose words of a mask are 256 bytes.
-pub(crate) const MASK_UNIT: u64 = 2048;
 
 /// A dispatch's share: the units that it does and the elements that it binds.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Window {
     pub units: Range<u64>,
     pub elements: Range<u64>,
+    /// Elements at whose multiples a mask is bound.
+    mask_unit: u64,
+}
+
+/// Bytes at whose multiples windows begin.
+pub(crate) fn alignment(profile: &Profile) -> u64 {
+    profile.alignment.max(256)
+}
+
+/// Elements at whose multiples a mask's windows begin: a bit for each.
+pub(crate) fn mask_unit(profile: &Profile) -> u64 {
+    8 * alignment(profile)
 }
 
 impl Window {
@@ -22,9 +31,9 @@ impl Window {
         Binding::elements(tensor, &self.elements)
     }
 
-    /// A mask, a word of 32 bits for as many elements: from a multiple of 256 bytes on.
+    /// A mask, a word of 32 bits for as many elements: from an aligned place on.
     pub fn bind_mask(&self, mask: &Requirement) -> Binding {
-        let first = self.elements.start / MASK_UNIT * MASK_UNIT / 32;
+        let first = self.elements.start / self.mask_unit * self.mask_unit / 32;
         Binding::elements(
             mask,
             &(first..self.elements.end.div_ceil(32).min(mask.elements)),
@@ -54,15 +63,15 @@ impl Window {
     }
 }
 
-/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at a
-/// multiple of 256 bytes and ends with a pair of vec4s, or with the tensor's last vec4.
+/// Windows over a tensor's units; `start(u)` is the first element of unit u and does not decrease. A binding begins at an
+/// aligned place and ends with a pair of vec4s, or with the tensor's last vec4.
 pub(crate) fn windows(
     profile: &Profile,
     tensor: &Requirement,
     units: Range<u64>,
     start: impl Fn(u64) -> u64,
 ) -> Result<Vec<Window>, Error> {
-    let alignment = profile.alignment.max(256) / tensor.dtype.size();
+    let alignment = alignment(profile) / tensor.dtype.size();
     let end = tensor.elements.next_multiple_of(4);
     let bound = |from: u64, to: u64| {
         let first = start(from) / alignment * alignment;
@@ -74,6 +83,9 @@ pub(crate) fn windows(
         (elements.end - elements.start) * tensor.dtype.size()
     };
     let (limit, most) = profile.window_limit();
+    if units.start < units.end {
+        check_dispatches(bytes(units.start, units.end).div_ceil(most.max(1)))?;
+    }
     let mut windows = Vec::new();
     let mut from = units.start;
     while from < units.end {
@@ -96,7 +108,14 @@ pub(crate) fn windows(
         windows.push(Window {
             units: from..low,
             elements: bound(from, low),
+            mask_unit: mask_unit(profile),
         });
+        // As many more for the rest.
+        let done = low - units.start;
+        let all = (units.end - units.start).div_ceil(done) * windows.len() as u64;
+        if windows.len() as u64 > MOST_DISPATCHES {
+            check_dispatches(all)?;
+        }
         from = low;
     }
     Ok(windows)

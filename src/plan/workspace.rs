@@ -1,5 +1,6 @@
 //! Lays out the workspace: records of four reals, parts one after another.
 
+use crate::profile::MAX_BINDING;
 use crate::{DType, Error};
 
 /// Hands out parts of the workspace.
@@ -35,7 +36,7 @@ impl Workspace {
             // No profile allows bindings of more bytes than this, let alone records.
             Err(_) => Err(Error::Limit {
                 what: "the workspace".to_owned(),
-                limit: "max_storage_buffer_binding_size",
+                limit: MAX_BINDING,
                 needed: self.bytes(),
                 available: u64::from(u32::MAX),
             }),

@@ -1,69 +1,199 @@
-//! What a stream keeps in memory, and how large its windows may be.
+//! What a stream keeps in memory, and how large its windows may be. Pure.
 
-use super::pieces::is_streamed;
+use super::pieces::{Piece, is_streamed, overlap, pieces};
+use crate::Error;
 use crate::kernels::Tensor;
 use crate::plan::{Plan, Requirement};
+use crate::profile::MAX_WINDOW;
 
 /// Bytes that are read or written at once.
 pub(super) const CHUNK: u64 = 1 << 20;
 
-/// Elements by which windows may be longer than the largest one of src: each begins at an aligned place, that of a mask at a
-/// multiple of 2048.
-const AROUND: u64 = 4096;
-
-/// Bytes that a stream takes: host and device together.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Memory {
-    /// Tensors that stay, and the workspace.
-    resident: u64,
-    /// Bits for each element of a window: of buffers on the device; of two pieces on their way there, and of one that wgpu
-    /// has not let go of yet; of two on their way back.
-    window_bits: u64,
-    /// Bytes of an element of src.
-    element: u64,
+/// A plan in pieces.
+#[derive(Clone, Debug)]
+pub(super) struct Planned {
+    pub plan: Plan,
+    pub pieces: Vec<Piece>,
+    /// Bytes that it takes: host and device together.
+    pub memory: u64,
+    /// Bytes of the largest window of a tensor of src's type.
+    window: u64,
 }
 
-impl Memory {
-    pub fn of(plan: &Plan) -> Self {
-        let tensors = || plan.tensors.iter().filter(|r| r.tensor != Tensor::Sums);
-        let resident = tensors().filter(|r| !is_streamed(r.tensor));
-        let resident = resident.fold(plan.workspace_bytes, |bytes, r| {
-            bytes.saturating_add(r.padded_bytes())
-        });
-        let bits = |requirement: &Requirement| match requirement.tensor {
-            Tensor::Mask => 1,
-            _ => 8 * requirement.dtype.size(),
-        };
-        let window_bits = tensors().filter(|r| is_streamed(r.tensor)).map(|r| {
-            let on_device = match is_over_diff_dst(plan, r.tensor) {
-                true => 0,
-                false => bits(r),
-            };
-            let on_the_way = if plan.writes(r.tensor) { 2 } else { 3 };
-            on_device + on_the_way * bits(r)
-        });
+impl Planned {
+    fn new(plan: Plan) -> Self {
+        let pieces = pieces(&plan);
+        let data = plan.tensors.iter().filter(|r| r.tensor.is_data());
+        let window = data.map(|r| largest_window(&pieces, r.tensor)).max();
         Self {
-            resident: resident.saturating_add(4 * CHUNK),
-            window_bits: window_bits.sum(),
-            element: plan.types.data.size(),
+            memory: memory(&plan, &pieces),
+            window: window.unwrap_or(0),
+            plan,
+            pieces,
         }
     }
 
-    /// The bytes of a window of src that a budget allows.
-    pub fn window(&self, budget: u64) -> u64 {
-        let bits = budget.saturating_sub(self.resident).saturating_mul(8);
-        (bits / self.window_bits.max(1)).saturating_sub(AROUND) * self.element
+    /// The same in shorter windows, if there are any.
+    fn in_shorter_windows(&self, plan: impl Fn(u64) -> Result<Plan, Error>) -> Option<Self> {
+        let mut most = self.window / 10 * 7;
+        loop {
+            match plan(most) {
+                Ok(plan) => {
+                    let shorter = Self::new(plan);
+                    return (shorter.window < self.window).then_some(shorter);
+                }
+                // Some kernel's tensors cannot be cut so short.
+                Err(Error::Limit {
+                    limit: MAX_WINDOW,
+                    needed,
+                    ..
+                }) if needed > most && needed < self.window => most = needed,
+                // Nor shorter: or there would be too many dispatches.
+                Err(_) => return None,
+            }
+        }
     }
+}
 
-    /// The budget that windows of so many bytes of src need.
-    pub fn budget(&self, window: u64) -> u64 {
-        let elements = window.div_ceil(self.element.max(1)).saturating_add(AROUND);
-        let windows = elements.saturating_mul(self.window_bits).div_ceil(8);
-        self.resident.saturating_add(windows)
+/// The plan with about the largest windows that a budget has room for. `plan` makes it in windows of so many bytes at most.
+///
+/// Which windows are tried first does not depend on the budget, so that all budgets from the one that an error names on are
+/// enough. The shortest windows need not take the least memory: the sums of what is cut take some, too.
+pub(super) fn within(
+    budget: u64,
+    plan: impl Fn(u64) -> Result<Plan, Error>,
+) -> Result<Planned, Error> {
+    let mut planned = Planned::new(plan(u64::MAX)?);
+    let mut least = planned.memory;
+    let mut too_large = planned.window;
+    while planned.memory > budget {
+        too_large = planned.window;
+        planned = planned.in_shorter_windows(&plan).ok_or(Error::Budget {
+            expected: least,
+            got: budget,
+        })?;
+        least = least.min(planned.memory);
     }
+    for _ in 0..4 {
+        let between = planned.window.midpoint(too_large);
+        match plan(between).map(Planned::new) {
+            Ok(longer) if longer.memory <= budget && longer.window > planned.window => {
+                planned = longer;
+            }
+            _ => too_large = between,
+        }
+    }
+    Ok(planned)
+}
+
+/// Bytes of buffers and of chunks on the host.
+fn memory(plan: &Plan, pieces: &[Piece]) -> u64 {
+    let tensors = plan.tensors.iter().filter(|r| r.tensor != Tensor::Sums);
+    let of_tensor = |requirement: &Requirement| {
+        let tensor = requirement.tensor;
+        if !is_streamed(tensor) {
+            return requirement.padded_bytes();
+        }
+        let on_device = u64::from(!is_over_diff_dst(plan, tensor));
+        // Two pieces on their way there, and one that wgpu has not let go of yet; or two on their way back, and what the
+        // next one repeats.
+        let (on_the_way, carried) = match plan.writes(tensor) {
+            true => (2, largest_overlap(pieces, tensor)),
+            false => (3, 0),
+        };
+        largest_window(pieces, tensor)
+            .saturating_mul(on_device + on_the_way)
+            .saturating_add(carried)
+    };
+    let kept = plan.workspace_bytes.saturating_add(4 * CHUNK);
+    tensors
+        .map(of_tensor)
+        .fold(kept, |all, bytes| all.saturating_add(bytes))
+}
+
+/// Bytes of the largest window of a tensor.
+pub(super) fn largest_window(pieces: &[Piece], tensor: Tensor) -> u64 {
+    let windows = pieces.iter().filter_map(|piece| piece.window(tensor));
+    let bytes = windows.map(|bytes| bytes.end.saturating_sub(bytes.start));
+    bytes.max().unwrap_or(0)
+}
+
+/// Bytes of a tensor, at most, that a piece repeats of the one before it.
+pub(super) fn largest_overlap(pieces: &[Piece], tensor: Tensor) -> u64 {
+    let overlaps = (1..pieces.len()).map(|index| overlap(pieces, index, tensor).unwrap_or(0));
+    overlaps.max().unwrap_or(0)
 }
 
 /// Whether a tensor lies over diff_dst on the device.
 pub(super) fn is_over_diff_dst(plan: &Plan, tensor: Tensor) -> bool {
     tensor == Tensor::DiffSrc && plan.requirement(Tensor::DiffDst).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+    use super::*;
+    use crate::{
+        BackwardOperands, DType, DataFormat, GroupNormOptions, LayerNormForwardOperands,
+        LayerNormOptions, Profile, RmsNormOptions, Tuning, export,
+    };
+
+    /// The budget that an error names, which is enough, as are all larger ones, and 1 % less is not.
+    fn named<P: Into<export::Plan>>(plan: impl Fn(&Profile) -> Result<P, Error>) -> u64 {
+        let plan = |max_window| {
+            let profile = Profile {
+                max_window,
+                long_words: true,
+                subgroup_size: 8,
+                tuning: Tuning::SOFTWARE,
+                ..Profile::usual()
+            };
+            Ok(plan(&profile)?.into().into_plan())
+        };
+        let started = std::time::Instant::now();
+        let Err(Error::Budget { expected, .. }) = within(0, plan) else {
+            panic!("a stream without memory");
+        };
+        println!("{expected} bytes, in {:?}", started.elapsed());
+        let refused = within(expected / 100 * 99, plan).unwrap_err();
+        assert!(matches!(refused, Error::Budget { expected: again, .. } if again == expected));
+        for more in [0, 1, 1_000_000, 30_000_000, 1 << 30] {
+            let planned = within(expected + more, plan).unwrap();
+            assert!(planned.memory <= expected + more);
+            println!(
+                "{more} more: {} bytes in {} pieces",
+                planned.memory,
+                planned.pieces.len()
+            );
+        }
+        expected
+    }
+
+    const F32: (DType, DType) = (DType::F32, DType::F32);
+
+    #[test]
+    fn what_an_error_names_is_enough_and_not_much_more() {
+        // One row: whole, it takes less than the sums of its pieces do.
+        let rms = RmsNormOptions::default();
+        let row = named(|profile| rms.plan_backward(profile, &[1, 1_813_050], F32, true));
+        assert!(row <= 91_692_837, "{row}");
+        let group = GroupNormOptions {
+            data_format: DataFormat::Ncx,
+            ..GroupNormOptions::new(32)
+        };
+        let operands = BackwardOperands {
+            gamma: true,
+            beta: false,
+            mask: false,
+        };
+        let shape = [2048, 1024, 1024];
+        named(|profile| group.plan_backward(profile, &shape, F32, operands));
+        let layer = LayerNormOptions::default();
+        let operands = LayerNormForwardOperands {
+            residual: true,
+            beta: true,
+            keep_statistics: true,
+        };
+        named(|profile| layer.plan_forward(profile, &[1 << 20, 1024], F32, operands));
+    }
 }

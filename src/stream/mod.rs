@@ -64,9 +64,7 @@ mod run;
 use crate::export;
 use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::profile::MAX_WINDOW;
 use crate::{Error, GpuContext, Profile};
-use budget::Memory;
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 
@@ -125,54 +123,14 @@ impl Stream {
         budget: u64,
         plan: impl Fn(&Profile) -> Result<P, Error>,
     ) -> Result<Self, Error> {
-        let within = |max_window| -> Result<Plan, Error> {
+        let planned = budget::within(budget, |max_window| {
             let profile = Profile {
                 max_window,
                 ..gpu.profile().clone()
             };
             Ok(plan(&profile)?.into().into_plan())
-        };
-        let mut memory = Memory::of(&within(u64::MAX)?);
-        let mut window = memory.window(budget);
-        let mut is_smallest = false;
-        loop {
-            let plan = match within(window) {
-                // Some kernel's tensors cannot be cut so short.
-                Err(Error::Limit {
-                    limit: MAX_WINDOW,
-                    needed,
-                    ..
-                }) if needed > window => {
-                    (window, is_smallest) = (needed, true);
-                    continue;
-                }
-                plan => plan?,
-            };
-            let pieces = pieces::pieces(&plan);
-            memory = Memory::of(&plan);
-            let needed = memory.budget(largest_window(&pieces));
-            if needed <= budget {
-                return Self::made_of(gpu, plan, pieces, needed);
-            }
-            // Smaller windows may have taken another algorithm, and that a larger workspace.
-            let smaller = memory.window(budget);
-            if is_smallest || smaller >= window {
-                return Err(Error::Budget {
-                    expected: needed,
-                    got: budget,
-                });
-            }
-            window = smaller;
-        }
-    }
-
-    fn made_of(
-        gpu: &GpuContext,
-        plan: Plan,
-        pieces: Vec<Piece>,
-        memory: u64,
-    ) -> Result<Self, Error> {
-        if let Some(tensor) = pieces::out_of_order(&plan, &pieces) {
+        })?;
+        if let Some(tensor) = pieces::out_of_order(&planned.plan, &planned.pieces) {
             return Err(Error::Gpu {
                 operation: "planning a stream".to_owned(),
                 message: format!("{} is not written in order", tensor.name()),
@@ -180,9 +138,9 @@ impl Stream {
         }
         Ok(Self {
             gpu: gpu.clone(),
-            plan,
-            pieces,
-            memory,
+            plan: planned.plan,
+            pieces: planned.pieces,
+            memory: planned.memory,
         })
     }
 
@@ -229,12 +187,4 @@ impl Stream {
     pub async fn run<S: Storage>(&self, storage: &mut S) -> Result<(), S::Error> {
         run::run(self, storage).await
     }
-}
-
-/// Bytes of the largest window of a tensor of src's type. A mask's may be of some more elements, for which there is room.
-fn largest_window(pieces: &[Piece]) -> u64 {
-    let windows = pieces.iter().flat_map(|piece| &piece.windows);
-    let windows = windows.filter(|(tensor, _)| *tensor != Tensor::Mask);
-    let bytes = windows.map(|(_, bytes)| bytes.end.saturating_sub(bytes.start));
-    bytes.max().unwrap_or(0)
 }

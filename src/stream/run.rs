@@ -1,6 +1,6 @@
 //! Runs a stream: while the device works on a piece, the one before it is written and the one after it is read.
 
-use super::budget::{CHUNK, is_over_diff_dst};
+use super::budget::{CHUNK, is_over_diff_dst, largest_overlap, largest_window};
 use super::pieces::{Piece, is_streamed, overlap};
 use super::{Storage, Stream};
 use crate::bound::PieceBinder;
@@ -84,9 +84,7 @@ impl StreamBuffers {
                 all.resident.push(create(tensor, bytes, on_device)?);
                 continue;
             }
-            let windows = stream.pieces.iter().filter_map(|p| p.window(tensor));
-            let bytes = windows.map(|w| w.end.saturating_sub(w.start)).max();
-            let bytes = bytes.unwrap_or(0);
+            let bytes = largest_window(&stream.pieces, tensor);
             if is_over_diff_dst(plan, tensor) {
                 let buffer = find(&all.windows, Tensor::DiffDst)?.clone();
                 all.windows.push((tensor, buffer));
@@ -94,9 +92,7 @@ impl StreamBuffers {
                 all.windows.push(create(tensor, bytes, on_device)?);
             }
             if plan.writes(tensor) {
-                let carried = (1..stream.pieces.len())
-                    .map(|index| overlap(&stream.pieces, index, tensor).unwrap_or(0));
-                let carried = carried.max().unwrap_or(0);
+                let carried = largest_overlap(&stream.pieces, tensor);
                 let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::COPY_SRC;
                 all.carried.push(create(tensor, carried, usage)?);
                 let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;

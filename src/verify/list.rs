@@ -63,8 +63,12 @@ layer_norm_backward/70x3/f32/rows_read_twice/{gpu,tiny/in_place}
 layer_norm_backward/5x1002/f32/rows_read_twice/software
 layer_norm_backward/{9x37,15x72}/f16-f32/rows_read_twice/{gpu,software}
 layer_norm_backward/{5x42,7x1}/bf16/rows_read_twice/{gpu,software}
-# Rows that share words.
-layer_norm_backward/{5x1,301x3,301x5,9x67}/{f16,bf16-f32}/in_place
+# Rows that share words: each stores its half.
+layer_norm_backward/{5x1,301x3,301x5,9x67}/{f16,bf16-f32}/{rows_in_registers,rows_read_twice}/in_place
+{layer,rms}_norm_forward/{5x1,301x3,300x7,9x67}/residual/{f16,bf16-f32}/rows_in_registers{,/tiny}
+layer_norm_backward/{5x7,9x1}/{f16,bf16-f32}/rows_in_registers/{exact,pooled,exact/in_place,nan}
+rms_norm_{backward,forward}/{9001x3,1x9}/bf16/rows_in_registers/software/tile=1024,window_unit=4096,max_workgroups=255
+layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
@@ -87,6 +91,9 @@ batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
+batch_norm_{backward,forward}/{2x3x30003/ncx/channels_first,50011x3/nxc/channels_last}/relu/residual/{f32,f16}/window_unit=4096/alignment={512,65536}/windows=196608
+batch_norm_backward/1x701x200/ncx/relu/residual/f32/fused_channels_first/alignment=2048/windows=131072
+group_norm_{backward,forward}/{2x12x5003/ncx,9x700x32/nxc}/groups_4/relu/residual/f32/window_unit=4096/alignment=2048/windows=131072
 batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
 batch_norm_forward/{64x128,61x3}/nxc/{relu,residual,relu/residual}/running/{f32,f16}{,/tiny}
 batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu,relu/residual}/f32/general
@@ -180,6 +187,15 @@ layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
 layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
 layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
+# Rows and samples whose workspace does not fit a binding: some at a time.
+{layer,rms}_norm_backward/{9000x3,20001x1}/f16/max_binding=65536
+layer_norm_backward/{9001x5/f32/rows_read_twice,20001x7/f32/rows_in_registers,9000x6/bf16-f32/rows_read_twice/in_place}/max_binding=65536
+layer_norm_backward/30001x5/f32/rows_read_twice/frozen/max_binding=32768/exact
+{layer,rms}_norm_forward/{20001x1/f16,9001x5/residual/f16-f16-f32,20000x3/f32/rows_read_twice,9001x7/residual/bf16}/max_binding=65536
+group_norm_{backward,forward,inference}/{5001x12/groups_4,3000x6x3/groups_2,4000x8x5/groups_8}/ncx/f32/max_binding=65536
+group_norm_{backward,forward}/{4001x12x3/groups_4/relu/residual/max_binding=262144,3000x6x20/groups_3/silu/max_binding=65536,4000x5x3/groups_1/max_binding=65536}/ncx/f16-f32
+group_norm_{backward,forward,inference}/{3000x3x12/groups_4/max_binding=65536,3000x5x6/groups_2/relu/residual/max_binding=262144}/nxc/f32
+group_norm_{backward,forward}/3001x6x3/groups_2/ncx/f32/max_binding=65536/{exact,repeats}
 
 # Batch norm in training, by each algorithm.
 batch_norm_forward/{4x6x20,5x33x27}/ncx/running_unbiased/f32/channels_first/gpu

@@ -32,13 +32,16 @@ impl Preset {
     }
 }
 
-/// Lowers a limit.
+/// Makes a limit narrower.
 type Lower = fn(&mut Profile, u32);
 
-/// Limits that can be lowered, by their names in a case's ID: those of [`Profile`]'s fields.
-const LIMITS: [(&str, Lower); 8] = [
+/// Limits that can be made narrower, by their names in a case's ID: those of [`Profile`]'s fields.
+const LIMITS: [(&str, Lower); 9] = [
     ("max_binding", |profile, value| {
         profile.max_binding = value.into();
+    }),
+    ("alignment", |profile, value| {
+        profile.alignment = profile.alignment.max(value.into());
     }),
     ("max_workgroups", |profile, value| {
         profile.max_workgroups = value;

@@ -1,0 +1,121 @@
+//! Rows or samples that a binding has no room for at once, with what the workspace keeps of them: some at a time.
+//!
+//! A slice of them is planned as a tensor of its own, whose operands are bound from the slice's place on. All slices use the
+//! same workspace, one after another. What is added up over all of them has a place before it, where each slice's sums are
+//! added in order: so how many slices there are, which follows from the shape and the profile, is part of which bits come out.
+
+use super::rounds::{ROUNDS, RunningSums};
+use super::tensors::Tensors;
+use super::windows::alignment;
+use super::workspace::Workspace;
+use super::{Dispatch, Plan, Planner, Requirement, div_ceil};
+use crate::Error;
+use crate::kernels::Tensor;
+use crate::profile::MAX_BINDING;
+
+/// Rows or samples, and how many of them are planned at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slices {
+    lines: u64,
+    at_once: u64,
+}
+
+impl Slices {
+    /// Whether there are several.
+    pub fn several(&self) -> bool {
+        self.at_once < self.lines
+    }
+
+    fn count(&self) -> u64 {
+        div_ceil(self.lines, self.at_once).max(1)
+    }
+}
+
+/// Bits that a row or a sample takes of a tensor; 0 of one that all of them have in common.
+fn bits_of_a_line(tensors: &Tensors, tensor: &Requirement, lines: u64) -> u64 {
+    let of_a_line = |elements: u64| elements / lines.max(1);
+    match tensor.tensor {
+        Tensor::Mask => of_a_line(tensors.src.elements),
+        by_line if by_line.is_data() || by_line.is_statistic() => {
+            of_a_line(tensor.elements) * 8 * tensor.dtype.size()
+        }
+        _ => 0,
+    }
+}
+
+impl Planner<'_> {
+    /// A plan of so many rows or samples: of all at once, or where they do not fit a binding, of as few slices as do.
+    pub fn in_slices(
+        &self,
+        lines: u64,
+        tensors: &Tensors,
+        plan: impl Fn(Slices) -> Result<Plan, Error>,
+    ) -> Result<Plan, Error> {
+        // So many begin at aligned places of all tensors.
+        let bits = 8 * alignment(self.profile);
+        let all = tensors.all();
+        let is_aligned = |lines_of_a_slice: &u64| {
+            let mut each = all
+                .iter()
+                .map(|tensor| bits_of_a_line(tensors, tensor, lines));
+            each.all(|of_a_line| (of_a_line * lines_of_a_slice).is_multiple_of(bits))
+        };
+        let mut powers = (0..=bits.ilog2()).map(|power| 1 << power);
+        let unit = powers.find(is_aligned).unwrap_or(bits);
+        let mut at_once = lines;
+        loop {
+            match plan(Slices { lines, at_once }) {
+                Err(Error::Limit { limit, .. })
+                    if at_once > unit && [MAX_BINDING, ROUNDS].contains(&limit) =>
+                {
+                    at_once = at_once.div_ceil(2).next_multiple_of(unit)
+                }
+                planned => return planned,
+            }
+        }
+    }
+
+    /// The dispatches of all slices; `plan` gives those of one of so many rows or samples.
+    pub fn each_slice(
+        &self,
+        slices: Slices,
+        tensors: &Tensors,
+        workspace: &mut Workspace,
+        mut plan: impl FnMut(u64, &mut Workspace) -> Result<Vec<Dispatch>, Error>,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let all = tensors.all();
+        let before = workspace.clone();
+        let mut dispatches = Vec::new();
+        for slice in 0..slices.count() {
+            let first = slice * slices.at_once;
+            let mut own = before.clone();
+            let mut of_slice = plan(slices.at_once.min(slices.lines - first), &mut own)?;
+            workspace.grow_to(&own);
+            for binding in of_slice.iter_mut().flat_map(|d| &mut d.bindings) {
+                let tensor = all.iter().find(|r| r.tensor == binding.tensor);
+                let bits = tensor.map_or(0, |r| bits_of_a_line(tensors, r, slices.lines));
+                let skipped = first * bits / 8;
+                binding.bytes = binding.bytes.start + skipped..binding.bytes.end + skipped;
+            }
+            dispatches.extend(of_slice);
+        }
+        Ok(dispatches)
+    }
+
+    /// A place for what the slices' sums of so many channels add up to, if there are several.
+    pub fn sums_of_slices(
+        &self,
+        slices: Slices,
+        channels: u32,
+        workspace: &mut Workspace,
+    ) -> Result<Option<RunningSums>, Error> {
+        match slices.several() {
+            true => Ok(Some(self.running_sums(
+                channels,
+                slices.count(),
+                workspace,
+            )?)),
+            false => Ok(None),
+        }
+    }
+}
