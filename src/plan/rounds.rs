@@ -126,10 +126,10 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let (mut dispatches, partials) = self.group(partials, workspace)?;
-        let begun = sums.done % MAX_SERIAL > 0;
+        let begun = !sums.done.is_multiple_of(MAX_SERIAL);
         dispatches.push(self.add_to(&partials, sums.of_block, begun)?);
         sums.done += 1;
-        let ends = sums.done % MAX_SERIAL == 0 || sums.done == sums.count;
+        let ends = sums.done.is_multiple_of(MAX_SERIAL) || sums.done == sums.count;
         if sums.count > MAX_SERIAL && ends {
             let block = self.groups(sums.of_block, sums.channels, 1);
             dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SERIAL)?);
