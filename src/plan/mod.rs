@@ -21,7 +21,7 @@ mod rows_fused;
 mod rows_split;
 mod tensors;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod windows;
 mod workspace;
 
