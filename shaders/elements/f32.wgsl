@@ -14,5 +14,6 @@ fn at_most_zero(value: real4) -> vec4<bool> {
 fn nan_unless_finite(value: real4) -> real4 {
     let bits = bitcast<vec4<u32>>(value);
     let infinity = vec4(0x7f800000u);
-    return bitcast<real4>(select(bits, bits | vec4(0x00400000u), (bits & infinity) == infinity));
+    // Not `select`, which GLSL before 4.50 has not for integers.
+    return bitcast<real4>(bits | (vec4<u32>((bits & infinity) == infinity) << vec4(22u)));
 }

@@ -2,344 +2,26 @@
 //! make of their texts. Everything here goes through [`Kernel::ALL`]: a new entry is tested by itself.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod asked;
 mod directx;
 mod mesa;
 mod planned;
 
 use super::describe::Value;
-use super::source::{MASK_UNIT, SHARES_WORDS, Target, VECTOR_VEC4S};
-use super::{Access, Body, Constant, Ending, Entry, Kernel, Tensor, Uniforms, Variant, parts};
-use crate::{Activation, DType, DTypes};
+use super::source::{SHARES_WORDS, Target};
+use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
+use crate::DType;
+use asked::{asked, traits};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
 use naga::{AddressSpace, ArraySize, Module, Scalar, ShaderStage, StorageAccess, TypeInner};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-
-/// Storage bindings that a kernel may have: what every adapter allows, and for the fused kernels, which
-/// are only chosen where there are as many, what WebGPU's default limits allow.
-fn storage_bindings(kernel: Kernel, ending: Ending) -> usize {
-    // beta; or mask and diff_residual; or the residual.
-    let more = match kernel {
-        Kernel::PackStatistics | Kernel::Finish | Kernel::FlatApply => 0,
-        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 0,
-        _ => 2 * usize::from(ending.is_masked()) + usize::from(ending != Ending::default()),
-    };
-    more + match kernel {
-        Kernel::FlatApply => 5,
-        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => 8,
-        Kernel::RowsFused => 8,
-        // Four without the optional ones.
-        Kernel::RowsReduce => 6,
-        Kernel::RowsApply => 7,
-        Kernel::PackStatistics => 5,
-        Kernel::Finish => 8,
-        _ => 4,
-    }
-}
-
-/// Of the constants that choose files of the text every subset is true; with each, of the others none, each alone, all
-/// together.
-fn choices(entry: &Entry) -> Vec<Vec<&'static str>> {
-    let flags = entry.constants.iter();
-    let flags = flags.filter(|(_, value)| matches!(value, Constant::Flag(_)));
-    let chooses = |name: &str| {
-        let mut needs = parts::needs(entry.text);
-        needs.any(|need| need.condition.is_some_and(|(constant, _)| constant == name))
-    };
-    let (choosing, others): (Vec<_>, Vec<_>) =
-        flags.map(|&(name, _)| name).partition(|name| chooses(name));
-    let mut some = vec![vec![], others.clone()];
-    some.extend(others.iter().map(|&constant| vec![constant]));
-    let with = |chosen: Vec<_>| some.iter().map(move |some| [&chosen[..], some].concat());
-    subsets(&choosing).into_iter().flat_map(with).collect()
-}
-
-impl Kernel {
-    /// Every variant of a kernel: bodies, element types, optional tensors, in place or not, pooled or not,
-    /// every access, constants alone and together. More than any plan asks for.
-    fn variants(self) -> Vec<Variant> {
-        let bodies = Body::ALL.into_iter().filter(|body| body.fits(self));
-        bodies
-            .flat_map(|body| {
-                let endings = endings(self, body).into_iter();
-                endings.flat_map(move |ending| self.variants_with(body, ending))
-            })
-            .collect()
-    }
-
-    fn variants_with(self, body: Body, ending: Ending) -> Vec<Variant> {
-        let entry = self.entry();
-        let tensors = entry.tensors(body, ending);
-        let optional = entry.optional(body, ending);
-        let in_place = [Tensor::DiffDst, Tensor::DiffSrc];
-        let writes_statistics = tensors.iter().any(|t| t.is_statistic() && body.writes(*t));
-        let can_be_in_place = in_place.iter().all(|tensor| tensors.contains(tensor));
-        let mut variants = Vec::new();
-        let mut labels = HashSet::new();
-        for (types, few) in types_with(body, ending) {
-            for absent in some_absent(&optional) {
-                for enabled in choices(entry) {
-                    for choice in 0..27usize {
-                        // All that is there, or nothing that is optional; read and written in one way or the other.
-                        let rest = [0, optional.len()].contains(&absent.len()) && choice % 4 == 0;
-                        if few && !rest {
-                            continue;
-                        }
-                        let [in_place, pooled] = [0, 1].map(|bit| choice >> bit & 1 == 1);
-                        // None exact, all, the data alone, the parameters alone.
-                        let (access, is_exact): (_, fn(&Tensor) -> bool) = match choice {
-                            0..4 => (Access::Vec4, |_| false),
-                            4..8 => (Access::LongWords, |_| false),
-                            8..12 => (Access::Vec4, |_| true),
-                            12..14 => (Access::LongWords, |_| true),
-                            14 => (Access::Vec4, |tensor| tensor.is_data()),
-                            15 | 16 => (Access::LongWords, |tensor| tensor.is_data()),
-                            17 => (Access::LongWords, |tensor| !tensor.is_data()),
-                            18..22 => (Access::Vec4, |_| false),
-                            22..26 => (Access::LongWords, |_| false),
-                            // What no plan has: a tensor in vectors of two vec4s has room for them.
-                            _ => (Access::Vec4, |_| true),
-                        };
-                        let wide = choice >= 18;
-                        let mut constants = entry.constants.iter();
-                        let vectors = constants.any(|(name, _)| *name == VECTOR_VEC4S);
-                        let unaligned = self == Self::RowsFused && !enabled.contains(&"aligned");
-                        if wide && (!vectors || unaligned) {
-                            continue;
-                        }
-                        // In place means that diff_src is wanted.
-                        if in_place && (!can_be_in_place || absent.contains(&Tensor::DiffSrc)) {
-                            continue;
-                        }
-                        // What is written of a row goes to its own tensors or to the workspace, never to both.
-                        let stored = enabled.contains(&"stored");
-                        let kept_elsewhere = |tensor: &Tensor| match tensor {
-                            _ if self != Self::RowsFused || !writes_statistics => false,
-                            Tensor::Workspace => stored,
-                            tensor => !stored && tensor.is_statistic(),
-                        };
-                        let left_out = |tensor: &Tensor| {
-                            absent.contains(tensor)
-                                || kept_elsewhere(tensor)
-                                || (in_place && *tensor == Tensor::DiffSrc)
-                        };
-                        let bound = tensors.iter().copied();
-                        let bound: Vec<_> = bound.filter(|t| !left_out(t)).collect();
-                        // An activation may ask for more: plans with so many are for devices that allow them.
-                        let fused =
-                            [Self::ChannelsFirstFused, Self::ChannelsLastFused].contains(&self);
-                        if fused && bound.len() > storage_bindings(self, ending) {
-                            continue;
-                        }
-                        // One statistic at a time is stored of 32 bits at least.
-                        let stores_one = |t: &Tensor| t.is_statistic() && body.writes(*t);
-                        if self == Self::RowsFused
-                            && types.statistics.size() < 4
-                            && bound.iter().any(stores_one)
-                        {
-                            continue;
-                        }
-                        let scratch = |t: &&Tensor| t.is_scratch();
-                        let ends = bound.iter().filter(|t| !scratch(t) && is_exact(t));
-                        let mask_unit = bound.contains(&Tensor::Mask);
-                        let mask_unit = mask_unit.then_some((MASK_UNIT, Constant::Size(2048)));
-                        let variant = Variant {
-                            kernel: self,
-                            body,
-                            data: types.data,
-                            params: types.params,
-                            statistics: types.statistics,
-                            exact: ends.copied().collect(),
-                            bound,
-                            in_place,
-                            pooled,
-                            access,
-                            // Small, usual, large; every size occurs with every element type.
-                            workgroup_size: [64, 8, 256][variants.len() % 3],
-                            constants: entry
-                                .constants
-                                .iter()
-                                .map(|&(name, value)| {
-                                    let value = match (name, value) {
-                                        (_, Constant::Flag(_)) => {
-                                            Constant::Flag(enabled.contains(&name))
-                                        }
-                                        (VECTOR_VEC4S, _) => Constant::Size(1 + u32::from(wide)),
-                                        _ => Constant::Size([1, 8, 4][variants.len() % 3]),
-                                    };
-                                    (name, value)
-                                })
-                                .chain(mask_unit)
-                                .collect(),
-                            ending,
-                        };
-                        let variant = variant.normalized();
-                        if labels.insert(variant.label()) {
-                            variants.push(variant);
-                        }
-                    }
-                }
-            }
-        }
-        variants
-    }
-}
-
-/// The element types that operators accept.
-fn dtypes() -> Vec<DTypes> {
-    let mut all = Vec::new();
-    for data in DType::ALL {
-        for params in DType::ALL {
-            if data.accepts_params(params) {
-                let types = DTypes::from((data, params)).with_statistics(params);
-                all.push(types);
-                if params != params.accumulator() {
-                    all.push(types.with_statistics(DType::F32));
-                }
-            }
-        }
-    }
-    all
-}
-
-/// What may follow a layer in a kernel: of those that touch no element nothing, of `flat_apply` what a mask is of.
-fn endings(kernel: Kernel, body: Body) -> Vec<Ending> {
-    let ending = |activation, residual, gamma_ignored| Ending {
-        activation,
-        residual,
-        gamma_ignored,
-    };
-    let masked = ending(Activation::Relu, true, false);
-    let channels = [
-        Kernel::ChannelsFirstReduce,
-        Kernel::ChannelsFirstApply,
-        Kernel::ChannelsFirstFused,
-        Kernel::ChannelsLastReduce,
-        Kernel::ChannelsLastApply,
-        Kernel::ChannelsLastFused,
-    ];
-    let activations = [Activation::Relu, Activation::Silu].map(|of| ending(of, false, false));
-    let mut all = vec![Ending::default()];
-    match kernel {
-        Kernel::FlatApply => return vec![masked],
-        Kernel::PackStatistics if body.is_gradient() => all.extend(activations),
-        Kernel::CombineGroups if body.is_gradient() => {
-            all.push(ending(Activation::Relu, false, true));
-        }
-        kernel if !channels.contains(&kernel) || body == Body::RmsForward => {}
-        _ if body.is_gradient() => {
-            all.extend(activations);
-            all.extend([ending(Activation::Relu, false, true), masked]);
-        }
-        Kernel::ChannelsFirstReduce | Kernel::ChannelsLastReduce => {}
-        Kernel::ChannelsFirstFused | Kernel::ChannelsLastFused => all.extend(activations),
-        _ => {
-            all.extend(activations);
-            all.extend([ending(Activation::None, true, false), masked]);
-        }
-    }
-    all
-}
-
-/// The element types that a body is tried with, and whether with few variants of a kernel only. It does not touch storage:
-/// with the gradient all are tried, with the others each type of data, and with few variants those of parameters and
-/// statistics.
-fn types_with(body: Body, ending: Ending) -> Vec<(DTypes, bool)> {
-    let all = dtypes().into_iter();
-    let chosen = all.filter_map(|types| {
-        let usual = types.statistics == types.params;
-        let plain = types == DTypes::from(types.data.accumulator());
-        if ending != Ending::default() {
-            // WGSL has no exponential of f64; an activation does not touch storage, masks and residuals do.
-            let known = ending.activation != Activation::Silu || types.data != DType::F64;
-            let few = plain || (ending.residual && usual && types.params == types.data);
-            return (known && few).then_some((types, true));
-        }
-        match body {
-            Body::Gradient => Some((types, !usual)),
-            Body::RmsGradient => plain.then_some((types, true)),
-            _ => Some((types, true)),
-        }
-    });
-    chosen.collect()
-}
-
-/// Which optional tensors are left out: of up to three every subset, else none, all, each alone.
-fn some_absent(optional: &[Tensor]) -> Vec<Vec<Tensor>> {
-    if optional.len() <= 3 {
-        return subsets(optional);
-    }
-    let each = optional.iter().map(|&tensor| vec![tensor]);
-    [vec![], optional.to_vec()]
-        .into_iter()
-        .chain(each)
-        .collect()
-}
-
-fn subsets<T: Copy>(of: &[T]) -> Vec<Vec<T>> {
-    (0..1u32 << of.len())
-        .map(|bits| {
-            let chosen = of.iter().enumerate().filter(|(i, _)| bits >> i & 1 == 1);
-            chosen.map(|(_, &item)| item).collect()
-        })
-        .collect()
-}
-
-fn variants() -> Vec<Variant> {
-    Kernel::ALL.into_iter().flat_map(Kernel::variants).collect()
-}
-
-/// All variants where `WGPU_NORM_TEST_EVERY` is set, one in 5 where `WGPU_NORM_TEST_ALL` is, else one in 29; of every kernel
-/// with every body, its types and what follows it, one at least.
-fn share(mut variants: Vec<Variant>) -> Vec<Variant> {
-    let asks = |variable| std::env::var_os(variable).is_some_and(|value| !value.is_empty());
-    let one_in = match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(asks) {
-        [true, _] => 1,
-        [_, true] => 5,
-        _ => 29,
-    };
-    let mut kinds = HashSet::new();
-    let mut count = 0..;
-    variants.retain(|v| {
-        let of_its_turn = count
-            .next()
-            .is_some_and(|n: usize| n.is_multiple_of(one_in));
-        kinds.insert((v.kernel, v.body, v.ending, v.data, v.params, v.statistics)) || of_its_turn
-    });
-    variants
-}
-
-/// The text with the same sizes for all.
-fn text_of_any_size(variant: &Variant) -> String {
-    let mut variant = variant.clone();
-    variant.workgroup_size = 4;
-    for (name, value) in &mut variant.constants {
-        if let (false, Constant::Size(size)) = (*name == VECTOR_VEC4S, value) {
-            *size = 4;
-        }
-    }
-    variant.wgsl()
-}
-
-/// A share of the variants whose texts differ by more than sizes: a type's name that no binding has changes none.
-fn distinct_texts() -> Vec<Variant> {
-    let mut seen = HashSet::new();
-    let mut variants = share(variants());
-    // Their hashes, for the texts themselves take gigabytes.
-    variants.retain(|variant| {
-        let mut hasher = DefaultHasher::new();
-        text_of_any_size(variant).hash(&mut hasher);
-        seen.insert(hasher.finish())
-    });
-    variants
-}
 
 /// Runs a check on every variant, on all cores, and fails with all complaints at once.
 fn check_all(variants: &[Variant], check: impl Fn(&Variant) -> Result<(), String> + Sync) {
@@ -401,29 +83,32 @@ impl Parsed {
     }
 }
 
+/// By all but the sizes in their texts.
 #[test]
 fn variants_are_told_apart_by_their_labels() {
-    let variants = variants();
-    let labels: HashSet<_> = variants.iter().map(Variant::label).collect();
-    assert_eq!(labels.len(), variants.len());
+    let mut labels = HashMap::new();
+    for variant in asked() {
+        let traits = traits(variant);
+        let known = labels
+            .entry(variant.label())
+            .or_insert_with(|| traits.clone());
+        assert_eq!(*known, traits, "{}", variant.label());
+    }
     let kernels = Kernel::ALL.iter().map(|k| k.entry().name);
     assert_eq!(kernels.collect::<HashSet<_>>().len(), Kernel::ALL.len());
 }
 
-#[test]
-fn bindings_uniforms_and_constants_are_as_the_manifest_says() {
-    check_all(&share(variants()), |variant| {
-        let parsed = Parsed::new(variant)?;
-        check_constants(variant, &parsed)?;
-        check_bindings(variant, &parsed)?;
-        check_uniforms(variant, &parsed.module)?;
-        check_structs(&parsed.module)?;
-        ensure(!variant.wgsl().contains("arrayLength"), || {
-            "sizes come from the uniform, not from arrayLength: a binding may be longer or, in a \
-             window, shorter than its tensor"
-                .to_owned()
-        })
-    });
+/// Bindings, uniforms and constants.
+fn check_manifest(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
+    check_constants(variant, parsed)?;
+    check_bindings(variant, parsed)?;
+    check_uniforms(variant, &parsed.module)?;
+    check_structs(&parsed.module)?;
+    ensure(!variant.wgsl().contains("arrayLength"), || {
+        "sizes come from the uniform, not from arrayLength: a binding may be longer or, in a \
+         window, shorter than its tensor"
+            .to_owned()
+    })
 }
 
 /// FXC, which compiles for DirectX where DXC is not at hand, cannot index them in loops.
@@ -475,10 +160,6 @@ fn check_constants(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
 }
 
 fn check_bindings(variant: &Variant, parsed: &Parsed) -> Result<(), String> {
-    ensure(
-        variant.bound.len() <= storage_bindings(variant.kernel, variant.ending),
-        || format!("{} storage bindings", variant.bound.len()),
-    )?;
     let module = &parsed.module;
     let use_of = parsed.info.get_entry_point(0);
     let mut found = BTreeSet::new();
@@ -783,13 +464,13 @@ fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
 }
 
 #[test]
-fn every_variant_translates_to_its_targets() {
+fn every_variant_is_as_the_manifest_says_and_translates_to_its_targets() {
     let has_spirv_val = installed("spirv-val");
     let has_glslang_validator = installed("glslangValidator");
-    let variants = distinct_texts();
     let glsl = Mutex::new(Vec::new());
-    check_all(&variants, |variant| {
+    check_all(asked(), |variant| {
         let parsed = Parsed::new(variant)?;
+        check_manifest(variant, &parsed)?;
         let targets = variant.targets();
         for &target in targets {
             let complain = |error: String| format!("{target:?}: {error}");
@@ -822,13 +503,15 @@ fn every_variant_translates_to_its_targets() {
 
 /// For `tools/tint/run.sh target/wgsl`: every variant that has no types of 64 bits, as WGSL proper has none.
 #[test]
+#[ignore = "writes files for tools/tint; scripts/test.sh --all"]
 fn writes_every_variant_for_tint() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/wgsl");
     // What an earlier manifest left there is not to be checked.
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("target is writable");
-    let mut variants = distinct_texts();
-    variants.retain(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
+    let variants = asked().iter();
+    let variants =
+        variants.filter(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
     for variant in variants {
         let settings = format!(
             r#"{{"entry_point": "{}", "constants": {{}}}}"#,
@@ -926,7 +609,11 @@ fn whole_text(entry: &Entry, body: &'static str) -> Vec<&'static str> {
 fn every_part_is_of_a_kernel() {
     let files = files("shaders/parts");
     for (name, text) in &files {
-        let used = |kernel: &Kernel| whole_text(kernel.entry(), "").contains(&text.as_str());
+        let used = |kernel: &Kernel| {
+            let fitting = Body::ALL.into_iter().filter(|body| body.fits(*kernel));
+            let mut texts = fitting.flat_map(|body| whole_text(kernel.entry(), body.text()));
+            texts.any(|part| part == text)
+        };
         assert!(Kernel::ALL.iter().any(used), "{name}");
     }
     let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
@@ -1064,12 +751,10 @@ fn headers_name_the_bindings() {
         let words: Vec<_> = bindings
             .split(|c: char| !c.is_alphanumeric() && c != '_')
             .collect();
-        for body in Body::ALL.into_iter().filter(|body| body.fits(kernel)) {
-            let endings = endings(kernel, body).into_iter();
-            for tensor in endings.flat_map(|ending| entry.tensors(body, ending)) {
-                let tensor = tensor.name();
-                assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
-            }
+        let own = asked().iter().filter(|variant| variant.kernel == kernel);
+        for tensor in own.flat_map(|variant| &variant.bound) {
+            let tensor = tensor.name();
+            assert!(words.contains(&tensor), "{name}: the header lacks {tensor}");
         }
     }
     let rest: Vec<_> = kernels.iter().map(|kernel| kernel.entry().name).collect();

@@ -22,7 +22,7 @@ mod rows_split;
 mod slices;
 mod tensors;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod windows;
 mod workspace;
 

@@ -12,10 +12,10 @@ use crate::{Activation, DataFormat, ParamGrads, Shards, Statistics, Tuning};
 use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
-struct Random(u64);
+pub(crate) struct Random(pub u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,25 +23,25 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    fn below(&mut self, end: u64) -> u64 {
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end.max(1)
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len() as u64) as usize]
     }
 
     /// From 1 to `most`, small numbers as often as large ones.
-    fn size(&mut self, most: u64) -> u64 {
+    pub fn size(&mut self, most: u64) -> u64 {
         let bits = self.below(u64::from(most.ilog2()) + 1);
         (1 + self.below(2 << bits)).min(most)
     }
 
-    fn grid(&mut self) -> Grid {
+    pub fn grid(&mut self) -> Grid {
         self.grid_of(MAX_ELEMENTS)
     }
 
-    fn grid_of(&mut self, most: u64) -> Grid {
+    pub fn grid_of(&mut self, most: u64) -> Grid {
         let mut left = most;
         let mut sizes = [1; 3];
         let first = self.below(3) as usize;
@@ -57,7 +57,7 @@ impl Random {
         }
     }
 
-    fn profile(&mut self) -> Profile {
+    pub fn profile(&mut self) -> Profile {
         let preset = self.of(&[Tuning::SOFTWARE, Tuning::GPU]);
         let tuning = match self.below(3) {
             0 => preset,
@@ -78,7 +78,7 @@ impl Random {
         }
     }
 
-    fn types(&mut self) -> DTypes {
+    pub fn types(&mut self) -> DTypes {
         use DType::{Bf16, F16, F32, F64};
         let types = self.of(&[(F32, F32), (F16, F32), (F16, F16), (Bf16, F32), (F64, F64)]);
         let types = DTypes::from(types);
@@ -88,7 +88,7 @@ impl Random {
         }
     }
 
-    fn batch_norm(&mut self) -> BatchNormProblem {
+    pub fn batch_norm(&mut self) -> BatchNormProblem {
         BatchNormProblem {
             layout: self.grid().into(),
             types: self.types(),
@@ -100,7 +100,7 @@ impl Random {
         }
     }
 
-    fn small_batch_norm(&mut self) -> BatchNormProblem {
+    pub fn small_batch_norm(&mut self) -> BatchNormProblem {
         let mut grid = self.grid_of(1 << 20);
         if self.below(3) == 0 {
             grid.inner = 1;
@@ -113,7 +113,7 @@ impl Random {
         }
     }
 
-    fn small_layer_norm(&mut self) -> LayerNormProblem {
+    pub fn small_layer_norm(&mut self) -> LayerNormProblem {
         let grid = self.grid_of(1 << 20);
         let data = self.of(&[DType::F32, DType::F32, DType::F16]);
         LayerNormProblem {
@@ -124,7 +124,7 @@ impl Random {
         }
     }
 
-    fn general(&mut self) -> BatchNormProblem {
+    pub fn general(&mut self) -> BatchNormProblem {
         let rank = 3 + self.below(6) as usize;
         let mut left = 1 << 25; // general axes are bound at once
         let shape: Vec<usize> = (0..rank)
@@ -141,7 +141,7 @@ impl Random {
         }
     }
 
-    fn activated(&mut self) -> Activated {
+    pub fn activated(&mut self) -> Activated {
         let activation = self.of(&Activation::ALL);
         Activated {
             activation,
@@ -150,7 +150,7 @@ impl Random {
         }
     }
 
-    fn after(&mut self) -> After {
+    pub fn after(&mut self) -> After {
         let activation = self.of(&Activation::ALL);
         After {
             activation,
@@ -158,7 +158,7 @@ impl Random {
         }
     }
 
-    fn layer_norm(&mut self) -> LayerNormProblem {
+    pub fn layer_norm(&mut self) -> LayerNormProblem {
         let grid = self.grid();
         LayerNormProblem {
             body: self.of(&[Body::Gradient, Body::RmsGradient]),
@@ -171,11 +171,11 @@ impl Random {
         }
     }
 
-    fn flag(&mut self) -> bool {
+    pub fn flag(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    fn shards(&mut self) -> Shards {
+    pub fn shards(&mut self) -> Shards {
         let count = self.of(&[1, 1, 2, 3, 8, 64]);
         Shards {
             count,
@@ -184,7 +184,7 @@ impl Random {
     }
 
     /// Forward, of a gradient's tensors.
-    fn forward(&mut self, of: &BatchNormProblem) -> BatchNormForward {
+    pub fn forward(&mut self, of: &BatchNormProblem) -> BatchNormForward {
         let update = RunningUpdate {
             weight: 0.1,
             variance: self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]),
@@ -201,7 +201,7 @@ impl Random {
         }
     }
 
-    fn inference(&mut self, of: &BatchNormProblem) -> BatchNormInference {
+    pub fn inference(&mut self, of: &BatchNormProblem) -> BatchNormInference {
         BatchNormInference {
             layout: of.layout,
             types: of.types,
@@ -213,7 +213,7 @@ impl Random {
     }
 
     /// Group norm of a shape, by any pass.
-    fn group_norm(&mut self, grid: Grid, format: DataFormat) -> GroupNormProblem {
+    pub fn group_norm(&mut self, grid: Grid, format: DataFormat) -> GroupNormProblem {
         let [n, c, x] = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
         let shape = match format {
             DataFormat::Ncx => [n, c, x],
@@ -245,7 +245,7 @@ impl Random {
         }
     }
 
-    fn rows_forward(&mut self, of: &LayerNormProblem) -> RowsForward {
+    pub fn rows_forward(&mut self, of: &LayerNormProblem) -> RowsForward {
         let body = self.of(&[Body::Forward, Body::RmsForward]);
         RowsForward {
             body,
@@ -272,14 +272,15 @@ fn allowed_workspace(plan: &Plan, groups: u64) -> u64 {
     src.bytes() + a_group * groups + (4 << 20)
 }
 
-fn is_set(variable: &str) -> bool {
+pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 fn cases() -> u64 {
-    match is_set("WGPU_NORM_TEST_EVERY") {
-        true => 2_000_000,
-        false => 20_000,
+    match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
+        [true, _] => 2_000_000,
+        [_, true] => 20_000,
+        _ => 4_000,
     }
 }
 

@@ -1,0 +1,266 @@
+//! The variants that plans ask for, gathered from thousands of random operations: of the many that differ in texts, enough
+//! that everything a text depends on is there.
+//!
+//! That is a variant's traits: its types, whether a tensor is bound, the value of a constant. `scripts/test.sh` checks each
+//! trait of every kernel with every body; with `--all` each two that a plan asks for together.
+
+use crate::geometry::MAX_ELEMENTS;
+use crate::kernels::source::VECTOR_VEC4S;
+use crate::kernels::{Access, Body, Constant, Ending, Kernel, Tensor, Variant};
+use crate::plan::tests::{Random, is_set};
+use crate::plan::{self, Dispatch, Plan};
+use crate::{Activation, Algorithm, DType, DTypes, DataFormat};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::OnceLock;
+
+/// Something that a text depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Trait {
+    Ending(Ending),
+    /// Of data, parameters and statistics.
+    Types([DType; 3]),
+    Access(Access),
+    InPlace(bool),
+    Pooled(bool),
+    Bound(Tensor, bool),
+    Exact(Tensor, bool),
+    Constant(&'static str, Constant),
+}
+
+/// All but the sizes, which the texts have as constants.
+pub fn traits(variant: &Variant) -> Vec<Trait> {
+    let mut traits = vec![
+        Trait::Ending(variant.ending),
+        Trait::Types([variant.data, variant.params, variant.statistics]),
+        Trait::Access(variant.access),
+        Trait::InPlace(variant.in_place),
+        Trait::Pooled(variant.pooled),
+    ];
+    for tensor in variant.kernel.entry().tensors(variant.body, variant.ending) {
+        let bound = variant.bound.contains(&tensor);
+        traits.push(Trait::Bound(tensor, bound));
+        if bound {
+            traits.push(Trait::Exact(tensor, variant.exact.contains(&tensor)));
+        }
+    }
+    let constants = variant.constants.iter();
+    let constants = constants
+        .filter(|(name, value)| matches!(value, Constant::Flag(_)) || *name == VECTOR_VEC4S);
+    traits.extend(constants.map(|&(name, value)| Trait::Constant(name, value)));
+    traits
+}
+
+/// The variants to check.
+pub fn asked() -> &'static [Variant] {
+    static ASKED: OnceLock<Vec<Variant>> = OnceLock::new();
+    ASKED.get_or_init(|| {
+        let (operations, depth) = match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
+            [true, _] => (8192, Depth::Texts),
+            [_, true] => (32_768, Depth::Pairs),
+            _ => (8192, Depth::Traits),
+        };
+        let mut seen = Seen::default();
+        let mut asked = Vec::new();
+        operations_ask_for(71, operations, |variant| {
+            if seen.is_new(&variant, depth) {
+                asked.push(variant);
+            }
+        });
+        asked
+    })
+}
+
+/// What has to be new in a variant that is checked.
+#[derive(Clone, Copy, PartialEq)]
+enum Depth {
+    Traits,
+    /// Two of its traits together.
+    Pairs,
+    /// Its text, but for sizes.
+    Texts,
+}
+
+/// The variants that were seen; by their hashes, for they are many.
+#[derive(Default)]
+struct Seen {
+    texts: HashSet<u64>,
+    traits: HashSet<(u64, u64)>,
+}
+
+impl Seen {
+    fn is_new(&mut self, variant: &Variant, depth: Depth) -> bool {
+        let hash = |part: &dyn Fn(&mut DefaultHasher)| {
+            let mut hasher = DefaultHasher::new();
+            (variant.kernel, variant.body).hash(&mut hasher);
+            part(&mut hasher);
+            hasher.finish()
+        };
+        let traits = traits(variant);
+        if !self.texts.insert(hash(&|hasher| traits.hash(hasher))) || depth == Depth::Texts {
+            return depth == Depth::Texts;
+        }
+        let traits: Vec<_> = traits.iter().map(|own| hash(&|h| own.hash(h))).collect();
+        let mut is_new = false;
+        for (index, &own) in traits.iter().enumerate() {
+            is_new |= self.traits.insert((own, own));
+            if depth == Depth::Pairs {
+                for &other in &traits[..index] {
+                    is_new |= self.traits.insert((own, other));
+                }
+            }
+        }
+        is_new
+    }
+}
+
+/// The element types that operators accept.
+pub fn dtypes() -> Vec<DTypes> {
+    let mut all = Vec::new();
+    for data in DType::ALL {
+        for params in DType::ALL.into_iter().filter(|&p| data.accepts_params(p)) {
+            let types = DTypes::from((data, params)).with_statistics(params);
+            all.push(types);
+            if params != params.accumulator() {
+                all.push(types.with_statistics(DType::F32));
+            }
+        }
+    }
+    all
+}
+
+/// What so many of each kind of random operation ask for, whatever the profile and wherever the tensors are.
+pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Variant)) {
+    let mut random = Random(seed);
+    let all_types = dtypes();
+    for _ in 0..operations {
+        let mut profile = random.profile();
+        if random.flag() {
+            profile.algorithm = Some(random.of(&Algorithm::ALL));
+        }
+        let types = random.of(&all_types);
+        let mut batch_norm = match random.below(4) {
+            0 => random.general(),
+            _ => random.batch_norm(),
+        };
+        batch_norm.types = types;
+        // Some kernels are for small tensors alone.
+        if random.below(3) == 0 {
+            batch_norm.layout = random.grid_of(1 << 16).into();
+        }
+        let training = random.forward(&batch_norm);
+        let inference = random.inference(&batch_norm);
+        let mut layer_norm = random.layer_norm();
+        layer_norm.types = types;
+        let rows = random.rows_forward(&layer_norm);
+        let most = random.of(&[MAX_ELEMENTS, 1 << 16]);
+        let grid = random.grid_of(most);
+        let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
+        let mut group_norm = random.group_norm(grid, format);
+        group_norm.types = types;
+        let plans = [
+            plan::batch_norm(&profile, &batch_norm),
+            plan::batch_norm_forward(&profile, &training),
+            plan::batch_norm_inference(&profile, &inference),
+            plan::layer_norm(&profile, &layer_norm),
+            plan::rows_forward(&profile, &rows),
+            plan::group_norm(&profile, &group_norm),
+        ];
+        for plan in plans.iter().flatten() {
+            for (_, dispatch) in &plan.dispatches {
+                // Operators refuse it: WGSL has no exponential of f64.
+                let silu = dispatch.ending.activation == Activation::Silu;
+                if silu && plan.types.data == DType::F64 {
+                    continue;
+                }
+                for _ in 0..4 {
+                    take(somewhere(&mut random, plan, dispatch));
+                }
+            }
+        }
+    }
+}
+
+/// A dispatch's variant with its tensors anywhere: in buffers that end with them or not, in one, in place.
+fn somewhere(random: &mut Random, plan: &Plan, dispatch: &Dispatch) -> Variant {
+    let binds = |tensor| dispatch.bindings.iter().any(|b| b.tensor == tensor);
+    let in_place = binds(Tensor::DiffDst) && binds(Tensor::DiffSrc) && random.flag();
+    let bound = dispatch.bindings.iter();
+    let bound: Vec<_> = bound
+        .filter(|binding| !in_place || binding.tensor != Tensor::DiffSrc)
+        .collect();
+    let ends = random.of(&[0, 1, 2]);
+    let exact = bound.iter().filter(|binding| {
+        let own = plan.requirement(binding.tensor);
+        let ends_inside = own.is_some_and(|own| binding.bytes.end > own.bytes());
+        ends_inside && (ends == 2 || ends == 1 && random.flag())
+    });
+    let exact = exact.map(|binding| binding.tensor).collect();
+    let variant = Variant {
+        in_place,
+        exact,
+        pooled: random.below(3) == 0,
+        ..dispatch.variant(plan.types, plan.access(), &bound)
+    };
+    variant.normalized()
+}
+
+/// Of every kernel all bodies that fit it, every constant both ways, every operand, and those that are optional left out.
+#[test]
+fn all_that_a_kernel_offers_is_asked_for() {
+    let (mut seen, mut bodies) = (HashSet::new(), HashSet::new());
+    for variant in asked() {
+        bodies.insert((variant.kernel, variant.body));
+        let own = traits(variant).into_iter();
+        seen.extend(own.map(|own| (variant.kernel, own)));
+    }
+    for kernel in Kernel::ALL {
+        let entry = kernel.entry();
+        let is_seen = |own| seen.contains(&(kernel, own));
+        for &(name, value) in entry.constants {
+            // Of a text that it shares with `RowsApply`: a gradient has no beta.
+            if (kernel, name) == (Kernel::RowsReduce, "offset") {
+                continue;
+            }
+            let values = match value {
+                Constant::Flag(_) => [true, false].map(Constant::Flag),
+                Constant::Size(_) if name == VECTOR_VEC4S => [1, 2].map(Constant::Size),
+                Constant::Size(_) => continue,
+            };
+            for value in values {
+                let there = is_seen(Trait::Constant(name, value));
+                assert!(there, "{kernel:?}: {name} is never {value:?}");
+            }
+        }
+        let fitting = Body::ALL.into_iter().filter(|body| body.fits(kernel));
+        for body in fitting.clone() {
+            assert!(bodies.contains(&(kernel, body)), "{kernel:?} {body:?}");
+        }
+        for (operands, bound) in [(entry.operands, true), (entry.optional, false)] {
+            for operand in operands {
+                let tensors = fitting.clone();
+                let mut tensors = tensors.flat_map(|body| operand.tensors(body, Ending::default()));
+                // Some are there with an activation or a residual alone.
+                let none = tensors.clone().next().is_none();
+                let is_there = tensors.any(|tensor| is_seen(Trait::Bound(tensor, bound)));
+                assert!(none || is_there, "{kernel:?} {operand:?} bound: {bound}");
+            }
+        }
+    }
+}
+
+/// What is asked for but seldom is asked for by the operations above, too.
+#[test]
+fn other_operations_ask_for_nothing_else() {
+    let mut checked = HashSet::new();
+    for variant in asked() {
+        let own = traits(variant).into_iter();
+        checked.extend(own.map(|own| (variant.kernel, variant.body, own)));
+    }
+    operations_ask_for(1234, 500, |variant| {
+        for own in traits(&variant) {
+            let own = (variant.kernel, variant.body, own);
+            assert!(checked.contains(&own), "{own:?} of {}", variant.label());
+        }
+    });
+}
