@@ -132,8 +132,8 @@ pub enum Error {
         /// What is available.
         available: u64,
     },
-    /// A stream's memory budget is too small for the smallest pieces that the tensors can be cut into, beside what has to
-    /// stay in memory.
+    /// A stream's memory budget is too small for any pieces that the tensors can be cut into, beside what has to stay in
+    /// memory.
     #[error("memory budget: expected at least {expected} bytes for these tensors, got {got}")]
     Budget {
         /// Bytes needed.

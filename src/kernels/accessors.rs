@@ -312,8 +312,8 @@ fn store_halves_{tensor}(index: u32, word: u32, own: u32) {{
     if own == 0xffffffffu {{
         atomicStore(&{array}[index], word);
     }} else {{
-        atomicAnd(&{array}[index], ~own);
-        atomicOr(&{array}[index], word);
+        // The own half changes by no other.
+        atomicXor(&{array}[index], (atomicLoad(&{array}[index]) ^ word) & own);
     }}
 }}
 ",

@@ -64,11 +64,20 @@ impl Planner<'_> {
         let unit = powers.find(is_aligned).unwrap_or(bits);
         let mut at_once = lines;
         loop {
-            match plan(Slices { lines, at_once }) {
+            // Two of them tell whether they fit.
+            let some = lines.min(2 * at_once);
+            let mut planned = plan(Slices {
+                lines: some,
+                at_once,
+            });
+            if planned.is_ok() && some < lines {
+                planned = plan(Slices { lines, at_once });
+            }
+            match planned {
                 Err(Error::Limit { limit, .. })
                     if at_once > unit && [MAX_BINDING, ROUNDS].contains(&limit) =>
                 {
-                    at_once = at_once.div_ceil(2).next_multiple_of(unit)
+                    at_once = at_once.div_ceil(2).next_multiple_of(unit);
                 }
                 planned => return planned,
             }

@@ -76,6 +76,7 @@ pub trait Storage {
     /// Fills `to` with the bytes of a tensor from `offset` on, a MiB at most at a time. A tensor of src's shape is read from
     /// its start to its end once for each pass of the operator over it: once, or twice where a reduction goes before the
     /// elementwise pass, or more where the adapter binds few buffers. In a pass, pieces may overlap by some hundred bytes.
+    /// Of so many rows or samples that they are taken some at a time, these go through all passes before the next ones.
     fn read(
         &mut self,
         tensor: Tensor,
