@@ -81,36 +81,39 @@ batch_norm_backward/{64x128,70x12}/nxc/relu/{f32,f16}/fused_channels_last
 batch_norm_backward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6}/{relu,relu/residual,silu}/f32/general
 batch_norm_backward/{4x6x20,5x33x27,3x8x40}/ncx/relu/{no_gamma,no_beta,constant,constant/frozen,neither,frozen}/f32
 batch_norm_backward/{61x3,40x12}/nxc/{relu,relu/residual}/{constant,constant/frozen,neither}/f32
-batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/residual/{f32,f16,bf16-f32,f64}/channels_first
+batch_norm_backward/{3x8x40/ncx/f32,4x6x20/ncx/f32,5x33x27/ncx/f32,61x3x3/ncx/f32,3x8x40/ncx/f16,5x33x27/ncx/f16,61x3x3/ncx/bf16-f32,4x6x20/ncx/f64}/relu/residual/channels_first
 batch_norm_backward/{3x8x40,4x6x20,1x301x7}/ncx/relu/residual/{f32,f16,f64}/fused_channels_first
 batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/residual/{f32/channels_last,f16/channels_last}/in_place
 batch_norm_backward/{64x128,9x132}/nxc/relu/residual/{f32,bf16}/fused_channels_last
 batch_norm_backward/{3x8x40/ncx,300x7/nxc}/silu/{f32,f16-f32}
 batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/f32/two_shards
-batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/{exact,pooled}
+batch_norm_backward/{3x5x7/ncx,9x7/nxc}/{relu/f32/exact,relu/f16/pooled,relu/residual/f16/exact,relu/residual/f32/pooled}
+batch_norm_backward/9x12/nxc/{relu/f16/exact,relu/residual/f32/pooled}
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_{backward,forward}/{2x3x30003/ncx/channels_first,50011x3/nxc/channels_last}/relu/residual/{f32,f16}/window_unit=4096/alignment={512,65536}/windows=196608
 batch_norm_backward/1x701x200/ncx/relu/residual/f32/fused_channels_first/alignment=2048/windows=131072
 group_norm_{backward,forward}/{2x12x5003/ncx,9x700x32/nxc}/groups_4/relu/residual/f32/window_unit=4096/alignment=2048/windows=131072
-batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
-batch_norm_forward/{64x128,61x3}/nxc/{relu,residual,relu/residual}/running/{f32,f16}{,/tiny}
+batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu/f32,silu/bf16-f32/software,residual/bf16-f32,relu/residual/f32/software,relu/residual/bf16-f32}
+batch_norm_forward/{64x128,61x3}/nxc/{relu/f32,relu/f16/tiny,residual/f16,relu/residual/f32/tiny,relu/residual/f16}/running
 batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu,relu/residual}/f32/general
-batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32,f16}/{exact,pooled,nan}
+batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32/exact,f16/pooled,f32/nan}
 batch_norm_forward/{7x5x27/ncx,70x12/nxc}/relu/residual/f32/halves
 batch_norm_forward/{6x33x729/ncx,50011x3/nxc}/relu/residual/f32/software/window_unit=4096/windows=131072
-batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu,silu,residual,relu/residual}/{f32,f16}
-group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,5x12x3/groups_12}/ncx/{relu,silu,relu/residual}/{f32,f16-f32}
-group_norm_{backward,forward}/{3x50x8/groups_2,3x7x5/groups_5,2x30x6/groups_3}/nxc/{relu,silu,relu/residual}/{f32,bf16-f32}
-group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu,relu/residual,silu}/{neither,frozen,no_gamma,no_beta}/f32
+batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu/f32,silu/f16,residual/f16,relu/residual/f32}
+group_norm_{backward,forward}/{3x8x40/groups_2/relu,2x6x27/groups_3/silu,5x12x3/groups_12/relu/residual}/ncx/f32
+group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/relu,5x12x3/groups_12/silu}/ncx/f16-f32
+group_norm_{backward,forward}/{3x50x8/groups_2/relu,3x7x5/groups_5/silu,2x30x6/groups_3/relu/residual}/nxc/f32
+group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu,2x30x6/groups_3/silu}/nxc/bf16-f32
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/neither,relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/neither,relu/residual/no_gamma}/f32
 group_norm_inference/{2x6x27/groups_3/ncx,3x7x5/groups_5/nxc}/{relu,silu,residual,relu/residual}/f32
 instance_norm_{backward,forward}/{3x5x27/ncx,2x9x5/nxc}/{relu,silu,relu/residual}/f32
 
 # Buffers: ends, one for all, diff_src over diff_dst.
-batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
+batch_norm_backward/{3x5x7,4x3x8}/ncx/channels_first/{f32/gpu/exact,f16/software/exact,f16/gpu/pooled,f32/software/pooled,f32/software/exact/in_place,f16/gpu/exact/in_place}
 batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
-batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
+batch_norm_backward/{5x7,9x12}/nxc/channels_last/{f32/gpu/exact,bf16-f32/software/exact,bf16-f32/gpu/pooled/in_place,f32/software/pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
 layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place}/rows_in_registers
@@ -295,7 +298,7 @@ group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_3/{frozen,neither,no_gamma}/
 group_norm_backward/4x6x20/ncx/groups_3/{frozen,no_gamma}/f32/channels_first
 group_norm_forward/4x6x20/ncx/groups_3/{no_gamma,no_beta,no_gamma/no_beta}/f32/{channels_first,fused_channels_first}
 group_norm_{backward,forward,inference}/{4x6x20/ncx,3x20x12/nxc}/groups_3/f32/max_storage_buffers=4
-group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32,f16}/{exact,pooled}
+group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32/exact,f16/pooled}
 group_norm_backward/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc}/groups_3/{f32,f16}/exact/in_place
 # Numbers that nearly cancel, long sums, windows, what is not a number, the same bits again, empty tensors.
 group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc}/groups_3/f32/{huge_mean,equal}
@@ -313,6 +316,28 @@ instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
 
 /// The others.
 const FULL: &str = "
+# What the lines above take in turns.
+batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/residual/{f32,f16,bf16-f32,f64}/channels_first
+batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/{exact,pooled}
+batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
+batch_norm_forward/{64x128,61x3}/nxc/{relu,residual,relu/residual}/running/{f32,f16}{,/tiny}
+batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32,f16}/{exact,pooled,nan}
+batch_norm_inference/{3x8x40/ncx,61x3/nxc,3x4x5x6/params_1x4x1x6}/{relu,silu,residual,relu/residual}/{f32,f16}
+group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_3,5x12x3/groups_12}/ncx/{relu,silu,relu/residual}/{f32,f16-f32}
+group_norm_{backward,forward}/{3x50x8/groups_2,3x7x5/groups_5,2x30x6/groups_3}/nxc/{relu,silu,relu/residual}/{f32,bf16-f32}
+group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu,relu/residual,silu}/{neither,frozen,no_gamma,no_beta}/f32
+batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{exact,pooled,exact/in_place}
+batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
+group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32,f16}/{exact,pooled}
+
+# The shapes that people run, with every type.
+batch_norm_backward/{1x16x1,32x128x10,32x27x7,1x3x1x1,1x256x28x28,1x257x28x28,2x128x2x2,4x200x17x16,1x16x12x12x12,1x24x14x14,3x5x1x1x1x1x1x2}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}
+batch_norm_backward/{1x1x16,32x10x128,32x7x27,1x28x28x256,1x28x28x257,2x2x2x128,4x17x16x200,3x1x1x1x1x1x2x5}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}
+layer_norm_backward/{2x3x5/axis_1,1000x2,33x28,6x2x8x33/axis_2}/{,frozen,neither}/{f32,f16,f16-f32,bf16,bf16-f32,f64}
+layer_norm_backward/{21x129,3x5,70x2}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/{in_place,exact/in_place}
+layer_norm_backward/{60x5000,300x1001,1100x256,3x300001/no_gamma}/f32/max_binding=1048576
+batch_norm_backward/1x1x60001/ncx/{f32,f16,bf16-f32,f64}/{repeats,checked}
+
 # Shapes of every kind by every algorithm that can do them.
 batch_norm_backward/{1x32x30,5x27x7,9x128x1,1x1x1,3x2x517,1x23x1,2x3x71x71,999x3x1,17x33x8}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}
 batch_norm_backward/{1x19x4x6x6,13x8x3,1x40x11,5x12x10,3x4x84,3x5x3}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{gpu,software,tiny}

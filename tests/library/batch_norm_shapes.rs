@@ -1,43 +1,12 @@
-//! Batch norm against the reference: the shapes that people run, both layouts, every pair of element
-//! types, and random small shapes. Every kernel whatever the shape: verify.rs.
+//! Batch norm's gradient against the reference: which shapes take one dispatch, and random small shapes and tunings. Every
+//! kernel whatever the shape: verify.rs.
 
-use crate::common::data::{Case, FORMATS, Random, all_choices, in_format, options_in};
-use crate::common::{Subject, every_pair, random_cases, subjects, takes, takes_all};
+use crate::common::data::{Case, Random, options_in};
+use crate::common::{Subject, random_cases, subjects};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::{BatchNormOptions, DataFormat, Element, GpuBatchNorm, ParamOf, Profile, Tuning};
-
-/// N × C × spatial.
-const SHAPES: &[&[usize]] = &[
-    &[1, 16, 1],
-    &[1, 32, 30],
-    &[32, 128, 10],
-    &[32, 27, 7],
-    &[9, 128, 1],
-    &[1, 1, 1, 1],
-    &[1, 3, 1, 1],
-    &[1, 256, 28, 28],
-    &[1, 257, 28, 28],
-    &[1, 1024, 28, 17],
-    &[2, 128, 2, 2],
-    &[1, 16, 40, 40, 40],
-    &[1, 23],
-    &[1, 32, 32],
-    &[5, 33, 27],
-    &[4, 200, 17, 16],
-    &[1, 16, 12, 12, 12],
-    &[1, 19, 4, 6, 6],
-    &[2, 251, 28, 28],
-    &[2, 64, 56, 56],
-    &[8, 322, 16, 16],
-    &[12, 4, 8, 8],
-    &[1, 24, 14, 14],
-    &[2, 192, 71, 71],
-    &[70000, 1],
-    &[1, 70000],
-    &[3, 5, 1, 1, 1, 1, 1, 2],
-];
 
 /// Runs a case on every subject.
 fn on_all<'a, T: Element, P: ParamOf<T>>(
@@ -57,64 +26,6 @@ fn on_all<'a, T: Element, P: ParamOf<T>>(
 fn describe<T: Element, P: Element>(shape: &[usize], options: &BatchNormOptions) -> String {
     format!("{shape:?} {}/{} {options:?}", T::DTYPE, P::DTYPE)
 }
-
-fn correctness_set<T: Element, P: ParamOf<T>>() {
-    for (seed, shape) in SHAPES.iter().enumerate() {
-        if !takes_all() && !takes::<T, P>(seed) {
-            continue;
-        }
-        for data_format in FORMATS {
-            let options = BatchNormOptions {
-                data_format,
-                ..BatchNormOptions::new(match shape {
-                    [2, 192, 71, 71] => 0.0625,
-                    _ => 1e-5,
-                })
-            };
-            let case = Case::<T, P>::random(&in_format(shape, data_format), options, seed as u64);
-            on_all(&case, &describe::<T, P>(shape, &options), subjects());
-        }
-    }
-}
-
-every_pair!(correctness_set);
-
-/// Every choice of statistics and parameter gradients, with and without gamma.
-fn every_choice<T: Element, P: ParamOf<T>>() {
-    let shapes = [
-        &[4, 7, 33][..],
-        &[5, 6, 3],
-        &[1, 9, 70, 10],
-        &[300, 4],
-        // Every other plane begins in the middle of eight elements, which a pass may load at a time.
-        &[4, 6, 44],
-    ];
-    for (seed, shape) in shapes.into_iter().enumerate() {
-        for data_format in FORMATS {
-            for (choice, (statistics, param_grads)) in all_choices().into_iter().enumerate() {
-                if !takes::<T, P>(seed + choice) {
-                    continue;
-                }
-                for with_gamma in [true, false] {
-                    let options = BatchNormOptions {
-                        statistics,
-                        param_grads,
-                        ..options_in(data_format)
-                    };
-                    let shape = in_format(shape, data_format);
-                    let mut case = Case::<T, P>::random(&shape, options, seed as u64);
-                    if !with_gamma {
-                        case.gamma = None;
-                    }
-                    let what = describe::<T, P>(&shape, &options);
-                    on_all(&case, &format!("{what} gamma: {with_gamma}"), subjects());
-                }
-            }
-        }
-    }
-}
-
-every_pair!(every_choice);
 
 #[test]
 fn small_tensors_with_the_channels_last_take_one_dispatch() {

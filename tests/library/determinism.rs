@@ -1,5 +1,4 @@
-//! The same bits: run after run, from several threads, with and without shader checks, in windows and
-//! whole, in padded and in exact buffers. And tensors beyond an adapter's limits.
+//! The same bits from several threads, in windows and whole. And tensors beyond an adapter's limits.
 
 use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
 use crate::common::{Subject, every_pair, one, subjects};
@@ -20,37 +19,6 @@ const SHAPES: &[&[usize]] = &[
     &[1, 1, 60_001],
     &[70, 132], // small, with the channels last
 ];
-
-fn run_to_run_checked_and_unchecked<T: Element, P: ParamOf<T>>() {
-    for (seed, shape) in SHAPES.iter().enumerate() {
-        for data_format in FORMATS {
-            let options = options_in(data_format);
-            let case = Case::<T, P>::random(&in_format(shape, data_format), options, seed as u64);
-            // Checked and unchecked subjects of an adapter follow each other.
-            for adapter in subjects().chunk_by(Subject::is_on_the_adapter_of) {
-                let checked = adapter.last().unwrap();
-                assert!(!adapter[0].checked && (checked.checked || adapter.len() == 1));
-                if !adapter[0].takes::<T>() {
-                    continue;
-                }
-                let first = bits(&case.run(&adapter[0]).unwrap());
-                for subject in [&adapter[0], checked, checked] {
-                    let again = bits(&case.run(subject).unwrap());
-                    assert!(
-                        first == again,
-                        "{shape:?} {data_format} {}/{}: {} and {} differ",
-                        T::DTYPE,
-                        P::DTYPE,
-                        adapter[0].name,
-                        subject.name
-                    );
-                }
-            }
-        }
-    }
-}
-
-every_pair!(run_to_run_checked_and_unchecked);
 
 #[test]
 fn several_threads_on_one_context() {
@@ -239,7 +207,7 @@ fn windows_give_the_bits_of_the_whole<T: Element, P: ParamOf<T>>() {
     }
 }
 
-every_pair!(windows_give_the_bits_of_the_whole);
+every_pair!(windows_give_the_bits_of_the_whole: f32 f32 f32, bf16_f32 bf16 f32);
 
 #[test]
 fn what_cannot_be_cut_is_an_error() {

@@ -95,7 +95,7 @@ fn exact_and_padded_buffers<T: Element, P: ParamOf<T>>() {
     }
 }
 
-every_pair!(exact_and_padded_buffers);
+every_pair!(exact_and_padded_buffers: f32 f32 f32, bf16_f32 bf16 f32);
 
 /// Buffers of exactly the sizes that a plan tells, for batch norm and for layer norm.
 fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
@@ -272,7 +272,7 @@ fn one_pooled_buffer<T: Element, P: ParamOf<T>>() {
     }
 }
 
-every_pair!(one_pooled_buffer);
+every_pair!(one_pooled_buffer: f32 f32 f32, f16 f16 f16);
 
 fn run_pooled<T: Element, P: ParamOf<T>>(
     subject: &Subject,
@@ -383,7 +383,7 @@ fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
     }
 }
 
-every_pair!(two_shards_on_two_devices);
+every_pair!(two_shards_on_two_devices: f32 f32 f32, f64 f64 f64);
 
 /// Rows 0..2 and 2.. of a batch, with the statistics of the whole.
 fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case<T, P>) {
