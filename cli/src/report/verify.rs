@@ -23,7 +23,7 @@ pub struct Verdict {
 
 /// Runs the default cases as far as the budget reaches.
 pub fn measure(gpu: &GpuContext, budget: Budget, progress: &Progress) -> Result<Verdict, Failure> {
-    let summary = verify::measure(gpu, &cases(false), progress, || !budget.is_over())?;
+    let summary = verify::measure(gpu, &[], &cases(false), progress, || !budget.is_over())?;
     Ok(Verdict {
         passed: summary.failed() == 0,
         words: summary.verdict(),

@@ -11,6 +11,8 @@ use crate::progress::Progress;
 use crate::stdout;
 use clap::Args;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use wgpu_norm::verify::{Case, cases};
 use wgpu_norm::{Error, GpuContext};
@@ -40,8 +42,8 @@ pub fn run(command: &Verify, args: &GpuArgs) -> Result<(), Failure> {
     let one = command.case.as_ref();
     let listed = one.map_or_else(|| cases(command.full), |case| vec![case.clone()]);
     let mut summaries = Vec::new();
-    for gpu in &contexts {
-        let summary = measure(gpu, &listed, &progress, || true)?;
+    for (gpu, more) in &contexts {
+        let summary = measure(gpu, more, &listed, &progress, || true)?;
         progress.suspend(|| summary.print(args.profile.as_deref()))?;
         summaries.push(summary);
     }
@@ -56,10 +58,20 @@ pub fn run(command: &Verify, args: &GpuArgs) -> Result<(), Failure> {
     }
 }
 
-/// The adapters to run on.
-fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<GpuContext>, Failure> {
+/// A context of each adapter to run on, and more of them to run on side by side.
+fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<(GpuContext, Vec<GpuContext>)>, Failure> {
+    let devices = |adapter: &wgpu::Adapter| {
+        let open = || pollster::block_on(args.open_on(adapter));
+        let more = match command.case {
+            Some(_) => 0,
+            None => more_devices(&adapter.get_info()),
+        };
+        let first = open()?;
+        Ok::<_, Error>((first, (0..more).map(|_| open()).collect::<Result<_, _>>()?))
+    };
+    let chosen = || pollster::block_on(args.options().adapter());
     if !command.all_adapters {
-        return Ok(vec![args.open()?]);
+        return Ok(vec![devices(&chosen()?)?]);
     }
     let backends = args.options().chosen_backends()?;
     let wanted = args.adapter.as_deref().unwrap_or_default().to_lowercase();
@@ -72,42 +84,71 @@ fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<GpuContext>, Failure> {
                 let backend = info.backend;
                 stdout::line(format_args!("{} ({backend}): not run: {reason}", info.name))?;
             }
-            None => contexts.push(pollster::block_on(args.open_on(&adapter))?),
+            None => contexts.push(devices(&adapter)?),
         }
     }
     match contexts.is_empty() {
         // Says what there is.
-        true => Ok(vec![args.open()?]),
+        true => Ok(vec![devices(&chosen()?)?]),
         false => Ok(contexts),
     }
 }
 
-/// Runs cases as long as there is time.
+/// Devices that pay beside one: where the driver runs on this machine's processors, it compiles a device's kernels one after
+/// another, which takes most of the time.
+fn more_devices(info: &wgpu::AdapterInfo) -> usize {
+    let is_software = info.device_type == wgpu::DeviceType::Cpu;
+    match is_software && info.backend != wgpu::Backend::Gl {
+        true => std::thread::available_parallelism().map_or(0, |count| count.get().min(4) - 1),
+        false => 0,
+    }
+}
+
+/// Runs cases as long as there is time, on all of these contexts of one adapter.
 pub fn measure(
     gpu: &GpuContext,
+    more: &[GpuContext],
     cases: &[Case],
     progress: &Progress,
-    is_time: impl Fn() -> bool,
+    is_time: impl Fn() -> bool + Sync,
 ) -> Result<Summary, Failure> {
-    let mut summary = Summary::new(gpu);
-    for (index, case) in cases.iter().enumerate() {
-        if !is_time() {
-            summary.out_of_time = cases.len() - index;
-            break;
+    let summary = Mutex::new(Summary::new(gpu));
+    let next = AtomicUsize::new(0);
+    let work = |gpu: &GpuContext| {
+        for turn in 1.. {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(case) = cases.get(index).filter(|_| is_time()) else {
+                break;
+            };
+            // On a software driver each pipeline takes a megabyte or two, and a full list has thousands.
+            if turn % 128 == 0 {
+                gpu.forget_pipelines();
+            }
+            progress.step(&format!("{} of {} {case}", index + 1, cases.len()));
+            let begun = Instant::now();
+            let outcome = pollster::block_on(case.run(gpu));
+            if let Err(error @ Error::DeviceLost { .. }) = outcome {
+                next.store(cases.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+            let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
+            let seconds = begun.elapsed().as_secs_f64();
+            if let Some(fault) = summary.add(index, case, outcome, seconds) {
+                progress.note(&format!("failed: {case}: {fault}"));
+            }
         }
-        // On a software driver each pipeline takes a megabyte or two, and a full list has thousands.
-        if index % 128 == 127 {
-            gpu.forget_pipelines();
-        }
-        progress.step(&format!("{} of {} {case}", index + 1, cases.len()));
-        let begun = Instant::now();
-        let fault = match pollster::block_on(case.run(gpu)) {
-            Err(error @ Error::DeviceLost { .. }) => return Err(error.into()),
-            outcome => summary.add(case, outcome, begun.elapsed().as_secs_f64()),
-        };
-        if let Some(fault) = fault {
-            progress.note(&format!("failed: {case}: {fault}"));
-        }
+        Ok(())
+    };
+    let results: Vec<_> = std::thread::scope(|scope| {
+        let contexts = [gpu].into_iter().chain(more);
+        let workers = contexts.map(|gpu| scope.spawn(|| work(gpu)));
+        let workers: Vec<_> = workers.collect();
+        workers.into_iter().map(|worker| worker.join()).collect()
+    });
+    for result in results {
+        result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
     }
+    let mut summary = summary.into_inner().unwrap_or_else(PoisonError::into_inner);
+    summary.finish(cases.len());
     Ok(summary)
 }

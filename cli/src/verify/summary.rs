@@ -5,6 +5,7 @@ use crate::stdout;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::time::Instant;
 use wgpu_norm::verify::{Case, Outcome};
 use wgpu_norm::{Algorithm, Error, GpuContext};
 
@@ -13,15 +14,18 @@ pub struct Summary {
     adapter: String,
     driver: String,
     backend: String,
+    begun: Instant,
     /// How long they took.
     seconds: f64,
     ran: Vec<Ran>,
-    unsupported: Vec<(Case, String)>,
+    unsupported: Vec<(usize, Case, String)>,
     /// Cases that there was no time for.
-    pub out_of_time: usize,
+    out_of_time: usize,
 }
 
 struct Ran {
+    /// Its place in the list.
+    index: usize,
     case: Case,
     /// None where it failed before.
     algorithm: Option<Algorithm>,
@@ -46,6 +50,7 @@ impl Summary {
             adapter: info.name,
             driver: driver.trim().to_owned(),
             backend: info.backend.to_string(),
+            begun: Instant::now(),
             seconds: 0.0,
             ran: Vec::new(),
             unsupported: Vec::new(),
@@ -56,15 +61,15 @@ impl Summary {
     /// Takes a case's outcome. Gives what was wrong, if anything was.
     pub fn add(
         &mut self,
+        index: usize,
         case: &Case,
         outcome: Result<Outcome, Error>,
         seconds: f64,
     ) -> Option<&str> {
-        self.seconds += seconds;
         let case = case.clone();
         let (algorithm, error, fault) = match outcome {
             Ok(Outcome::Unsupported { reason }) => {
-                self.unsupported.push((case, reason));
+                self.unsupported.push((index, case, reason));
                 return None;
             }
             Ok(Outcome::Ran {
@@ -76,6 +81,7 @@ impl Summary {
             Err(error) => (None, f64::INFINITY, Some(error.to_string())),
         };
         self.ran.push(Ran {
+            index,
             case,
             algorithm,
             error,
@@ -83,6 +89,14 @@ impl Summary {
             seconds,
         });
         self.ran.last()?.fault.as_deref()
+    }
+
+    /// After the last case of so many: in the list's order.
+    pub fn finish(&mut self, listed: usize) {
+        self.seconds = self.begun.elapsed().as_secs_f64();
+        self.out_of_time = listed.saturating_sub(self.ran.len() + self.unsupported.len());
+        self.ran.sort_by_key(|ran| ran.index);
+        self.unsupported.sort_by_key(|(index, ..)| *index);
     }
 
     /// How many cases failed.
@@ -106,7 +120,7 @@ impl Summary {
     /// Why cases did not run, with how many.
     fn reasons(&self) -> BTreeMap<&str, usize> {
         let mut reasons = BTreeMap::new();
-        for (_, reason) in &self.unsupported {
+        for (_, _, reason) in &self.unsupported {
             *reasons.entry(reason.as_str()).or_default() += 1;
         }
         reasons
@@ -189,7 +203,7 @@ impl Summary {
         let unsupported = self
             .unsupported
             .iter()
-            .map(|(case, reason)| json!({"case": case.to_string(), "unsupported": reason}));
+            .map(|(_, case, reason)| json!({"case": case.to_string(), "unsupported": reason}));
         json!({
             "adapter": self.adapter,
             "driver": self.driver,
