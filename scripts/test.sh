@@ -1,9 +1,12 @@
 #!/bin/sh
 # Installs the software drivers that the tests run on, where that is possible, and runs the tests.
 #
-#   scripts/test.sh         a share of the cases: all element types on one adapter, f32 on the others
-#   scripts/test.sh --all   all of them, and every other check: formatting, lints, documentation, benches
-#                           (once, untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
+#   scripts/test.sh             whether it works on this machine: every operator and algorithm on one adapter, and a share
+#                               of that on the others
+#   scripts/test.sh --all       all cases, and every other check: formatting, lints, documentation, benches (once,
+#                               untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
+#   scripts/test.sh --release   besides, every element type with every kernel on every adapter, every text that a kernel
+#                               has, millions of random plans, and verify's full list: hours
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of
@@ -11,8 +14,6 @@
 #                               all three can be installed, if it is not set yet
 #   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
 #                               here where apt can install them
-#   WGPU_NORM_TEST_EVERY        if set, --all tests every element type with every kernel on every adapter, and
-#                               verify's full list
 #   CI=true                     nothing is skipped: what a skipped step would need must be there
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,8 +22,12 @@ all=no
 case "${1-}" in
     '') ;;
     --all) all=yes ;;
+    --release)
+        all=yes
+        export WGPU_NORM_TEST_EVERY=1
+        ;;
     *)
-        echo "usage: $0 [--all]" >&2
+        echo "usage: $0 [--all | --release]" >&2
         exit 2
         ;;
 esac
@@ -97,16 +102,10 @@ cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$((2 * cores))}"
 
 failed=no
-# A process for each module of the library's program: what drivers have compiled stays in a process's memory.
-run_tests() {
-    cargo test --no-run --lib --bins --test library --test integration
-    with_drivers cargo test --lib --no-fail-fast || failed=yes
-    modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
-    [ -n "$modules" ] || failed=yes
-    for module in $modules; do
-        with_drivers cargo test --test library -- "$module::" || failed=yes
-    done
-    with_drivers cargo test --test integration || failed=yes
+run_tests() { # arguments of the library's own tests
+    cargo test --no-run --lib --test library --test integration
+    with_drivers cargo test --lib --no-fail-fast -- "$@" || failed=yes
+    with_drivers cargo test --test library --test integration --no-fail-fast || failed=yes
 }
 finish() {
     if [ $failed = yes ]; then
@@ -145,8 +144,9 @@ heading "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 heading "tests"
-rm -rf target/wgsl # the tests write every kernel there, for Tint
-run_tests
+rm -rf target/wgsl # the tests write kernels there, for Tint
+# Those that only write files for tools, too.
+run_tests --include-ignored
 with_drivers cargo test --examples --no-fail-fast || failed=yes
 with_drivers cargo test --doc || failed=yes
 

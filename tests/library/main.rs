@@ -1,5 +1,4 @@
-//! The library's tests, on every adapter found. `scripts/test.sh` runs each module in a process of its own, since compiled
-//! kernels fill a process's memory.
+//! The library's tests, on every adapter found.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod activation;

@@ -3,6 +3,8 @@
 use crate::common::{every_subject, one, subjects, takes_all, takes_every_one};
 use pollster::block_on;
 use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::verify::{Case, Outcome, cases};
 use wgpu_norm::{Algorithm, DType, Error};
 
@@ -16,7 +18,8 @@ fn every_case() {
     let taken = listed
         .filter(|(index, _)| *index < of_default || takes_every_one() || index.is_multiple_of(24));
     let cases: Vec<_> = taken.map(|(_, case)| case).collect();
-    for subject in every_subject().iter().filter(|subject| !subject.checked) {
+    let subjects = every_subject().iter().enumerate();
+    for (index, subject) in subjects.filter(|(_, subject)| !subject.checked) {
         let mut algorithms = BTreeSet::new();
         let mut unsupported = Vec::new();
         let mut faults = Vec::new();
@@ -29,8 +32,22 @@ fn every_case() {
             true => cases.iter().collect(),
             false => share.collect(),
         };
-        for case in taken {
-            match block_on(case.run(&subject.gpu)) {
+        // Side by side, each thread on devices of its own.
+        let next = AtomicUsize::new(0);
+        let outcomes = Mutex::new(Vec::new());
+        std::thread::scope(|scope| {
+            for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+                scope.spawn(|| {
+                    let subject = &every_subject()[index];
+                    while let Some(case) = taken.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        let outcome = block_on(case.run(&subject.gpu));
+                        outcomes.lock().unwrap().push((case, outcome));
+                    }
+                });
+            }
+        });
+        for (case, outcome) in outcomes.into_inner().unwrap() {
+            match outcome {
                 Ok(Outcome::Ran {
                     algorithm, fault, ..
                 }) => {

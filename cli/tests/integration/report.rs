@@ -79,6 +79,9 @@ fn measures_all_parts_and_draws_them_again() {
         "batch-norm,layer-norm",
         "--part",
         "adapters,around,verify,bench",
+        // A quarter of it for verify, which takes longer.
+        "--minutes",
+        "1",
     ];
     let output = run(&folder, &[&TINY[..], &operators].concat());
     assert_exit(&output, 0, &[]);

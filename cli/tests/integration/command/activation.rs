@@ -355,7 +355,9 @@ fn a_mask_goes_from_the_forward_pass_to_the_gradient() {
 #[test]
 fn every_pair_of_element_types_is_checked() {
     fn pair<T: Element, P: Element>() {
-        for layer in LAYERS {
+        // Types go the same way in all of them.
+        let is_f32 = T::DTYPE == DType::F32;
+        for layer in if is_f32 { &LAYERS[..] } else { &LAYERS[..1] } {
             let name = |what: &str| format!("{what}-{}-{}", T::DTYPE, P::DTYPE);
             let relu = ["--activation", "relu"];
             let plain = layer.draft::<T, P>();
