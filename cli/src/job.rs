@@ -72,6 +72,13 @@ impl Job {
         }
     }
 
+    /// Says how many elements of a result are not finite, and what that may come from.
+    pub fn warn_of_lost(&self, tensor: &str, how_many: impl Display) {
+        self.warn(format_args!(
+            "{tensor}: {how_many} elements are not finite: inputs are not, or a square, a sum or a result overflows its type"
+        ));
+    }
+
     /// Reports the comparison, if there is one, then writes the results unless it failed.
     pub fn finish(
         self,

@@ -171,15 +171,13 @@ fn outputs<'a, T: Element>(
     results.map(move |(name, values)| output::Tensor::new(name, shape, values))
 }
 
-/// Says where results are not finite: f16 overflows, and inputs may not be finite themselves.
+/// Says where results are not finite.
 fn warn_of_lost_numbers<T: Element>(job: &Job, results: &Named<T>) {
     for (tensor, values) in results {
         let lost = lost_numbers(values);
         if lost > 0 {
             let all = values.len();
-            job.warn(format_args!(
-                "{tensor}: {lost} of {all} elements are not finite"
-            ));
+            job.warn_of_lost(tensor, format_args!("{lost} of {all}"));
         }
     }
 }

@@ -147,7 +147,7 @@ impl<O: Operator> Work<'_, O> {
             ],
         };
         for (tensor, lost) in results.lost_numbers(group)? {
-            job.warn(format_args!("{tensor}: {lost} elements are not finite"));
+            job.warn_of_lost(tensor, lost);
         }
         let described = results.described();
         let mut parts = group.all(open(&job, &described, group))?;

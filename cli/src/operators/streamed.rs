@@ -64,10 +64,7 @@ pub fn run<O: Operator>(
         ));
     }
     for tensor in lost {
-        job.warn(format_args!(
-            "{}: some elements are not finite",
-            tensor.name()
-        ));
+        job.warn_of_lost(tensor.name(), "some");
     }
     let names: Vec<_> = results.iter().map(Described::name).collect();
     job.finish_parts(parts, &names, gpu, &arguments.src, &operator.attributes())
