@@ -534,7 +534,7 @@ group_norm_{backward,forward}/{2x256x32x32/groups_32/ncx,2x32x32x256/groups_32/n
 group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{relu,relu/residual}/{f32,f64}/general/software/windows=131072
 ";
 
-/// The list of cases: a share that takes under a minute on a software driver and seconds on a GPU, or the `full` one.
+/// The list of cases: a share that takes about a minute, or the `full` one.
 pub fn cases(full: bool) -> Vec<Case> {
     let more = if full { FULL } else { "" };
     let lines = [DEFAULT, more].into_iter().flat_map(str::lines);

@@ -19,7 +19,7 @@ use wgpu_norm::{Error, GpuContext};
 
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Run every case, not only a share that takes under a minute on a software driver and seconds on a GPU
+    /// Run every case, not only a share that takes about a minute
     #[arg(long)]
     pub full: bool,
     /// Run on every adapter of the backends, not only the chosen one
@@ -94,13 +94,12 @@ fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<(GpuContext, Vec<GpuCont
     }
 }
 
-/// Devices that pay beside one: where the driver runs on this machine's processors, it compiles a device's kernels one after
-/// another, which takes most of the time.
+/// Devices that pay beside one: a driver compiles a device's kernels one after another, which takes most of the time. Those
+/// of GL wait for each other.
 fn more_devices(info: &wgpu::AdapterInfo) -> usize {
-    let is_software = info.device_type == wgpu::DeviceType::Cpu;
-    match is_software && info.backend != wgpu::Backend::Gl {
-        true => std::thread::available_parallelism().map_or(0, |count| count.get().min(4) - 1),
-        false => 0,
+    match info.backend {
+        wgpu::Backend::Gl => 0,
+        _ => std::thread::available_parallelism().map_or(0, |count| count.get().min(4) - 1),
     }
 }
 
