@@ -39,7 +39,14 @@ fn every_case() {
             for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
                 scope.spawn(|| {
                     let subject = &every_subject()[index];
-                    while let Some(case) = taken.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    for turn in 1.. {
+                        let Some(case) = taken.get(next.fetch_add(1, Ordering::Relaxed)) else {
+                            break;
+                        };
+                        // Each takes a megabyte or two.
+                        if turn % 64 == 0 {
+                            subject.gpu.forget_pipelines();
+                        }
                         let outcome = block_on(case.run(&subject.gpu));
                         outcomes.lock().unwrap().push((case, outcome));
                     }
