@@ -6,7 +6,7 @@
 #   scripts/test.sh --all       all cases, and every other check: formatting, lints, documentation, benches (once,
 #                               untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
 #   scripts/test.sh --release   besides, every element type with every kernel on every adapter, every text that a kernel
-#                               has, millions of random plans, and verify's full list: hours
+#                               has, a hundred thousand random plans, and verify's full list: hours
 #
 # Environment:
 #   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of

@@ -278,9 +278,9 @@ pub(crate) fn is_set(variable: &str) -> bool {
 
 fn cases() -> u64 {
     match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
-        [true, _] => 2_000_000,
-        [_, true] => 20_000,
-        _ => 4_000,
+        [true, _] => 100_000,
+        [_, true] => 5_000,
+        _ => 1_500,
     }
 }
 
