@@ -14,5 +14,5 @@ fn activation_gradient(y: real4, diff: real4) -> real4 {
     let smaller = (t * t) * larger;
     let negative = y < real4();
     let slope = real4(1.0) + y * select(smaller, larger, negative);
-    return select(diff, (diff * t) * t, negative) * slope * larger;
+    return select(diff * slope, ((diff * t) * slope) * t, negative) * larger;
 }
