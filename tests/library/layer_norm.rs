@@ -279,7 +279,7 @@ fn wide_workgroups_write_few_sums_of_columns() {
             (1 << 20, 64, 1 << 9, 1 << 10),
             (65_536, 768, 1 << 9, 1 << 10),
             (32_768, 1024, 1 << 9, 1 << 10),
-            (2048, 4096, 1 << 8, 1 << 8),
+            (2048, 4096, 1 << 7, 1 << 8),
             (512, 4096, 1 << 7, 1 << 7),
         ] {
             let plan = layer.plan_backward(&[rows, columns], (DType::F32, DType::F32));
