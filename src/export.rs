@@ -7,8 +7,8 @@
 //! 3. Its dispatches: [`Plan::dispatches`].
 //!
 //! ```
-//! use wgpu_norm::export::{Plan, Tensor};
-//! use wgpu_norm::{BatchNormOptions, DType, Profile};
+//! use wgpu_norm::export::Plan;
+//! use wgpu_norm::{BatchNormOptions, DType, Profile, Tensor};
 //!
 //! let options = BatchNormOptions::new(1e-5);
 //! let profile = Profile::webgpu("a GPU");
@@ -25,10 +25,8 @@
 //! # Ok::<(), wgpu_norm::Error>(())
 //! ```
 
-pub use crate::kernels::Tensor;
-
 use crate::kernels::Variant;
-use crate::{Bound, BufferRange, Error, GpuContext, bound, plan};
+use crate::{Bound, BufferRange, Error, GpuContext, Tensor, bound, plan};
 
 /// A plan of any layer, for code that does not care which.
 #[derive(Clone, Debug, PartialEq)]

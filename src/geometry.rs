@@ -300,15 +300,8 @@ pub(crate) fn layer_norm_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(
     let rank = shape.len();
     check_rank("src", 1..=MAX_RANK, rank)?;
     elements("src", shape)?;
-    let axis = match begin_norm_axis {
-        axis if axis < 0 => axis.checked_add(rank as i64),
-        axis => Some(axis),
-    };
-    let axis = axis.and_then(|axis| usize::try_from(axis).ok());
-    let Some((rows, columns)) = axis
-        .filter(|&axis| axis < rank)
-        .map(|axis| shape.split_at(axis))
-    else {
+    let axis = first_row_axis(rank, begin_norm_axis);
+    let Some((rows, columns)) = axis.map(|axis| shape.split_at(axis)) else {
         return Err(Error::Argument {
             argument: "begin_norm_axis",
             expected: format!("an axis from -{rank} to {}", rank - 1),
@@ -316,6 +309,15 @@ pub(crate) fn layer_norm_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(
         });
     };
     Ok((product(rows)?, product(columns)?))
+}
+
+/// An axis that may be counted from the end, counted from the start; none if there is no such axis.
+pub(crate) fn first_row_axis(rank: usize, axis: i64) -> Option<usize> {
+    let axis = match axis {
+        axis if axis < 0 => axis.checked_add(rank as i64)?,
+        axis => axis,
+    };
+    usize::try_from(axis).ok().filter(|&axis| axis < rank)
 }
 
 fn product(dims: &[usize]) -> Result<u32, Error> {

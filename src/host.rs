@@ -2,9 +2,11 @@
 
 use crate::bound::{self, BufferRange};
 use crate::context::{Held, Transfers, Watch};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Bound, DType, Element, Error, GpuContext, ParamOf, memory};
+use crate::{
+    Access, Bound, DType, Element, Error, GpuContext, Operation, ParamOf, Tensor, TensorUse,
+    geometry, memory,
+};
 
 /// variance + epsilon must be above 0 and finite in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel. By an infinite variance gradients would be 0, as if there were nothing to learn.
@@ -14,23 +16,31 @@ pub(crate) fn check_variance<P: Element>(
     variance: &[P],
     epsilon: f64,
 ) -> Result<(), Error> {
-    let bad = |value: &P| {
+    check_variances(tensor, group, variance.iter().copied(), epsilon)
+}
+
+fn check_variances<P: Element>(
+    tensor: Tensor,
+    group: &'static str,
+    variances: impl Iterator<Item = P>,
+    epsilon: f64,
+) -> Result<(), Error> {
+    for (channel, value) in variances.enumerate() {
         let sum = match P::DTYPE.accumulator() {
             DType::F64 => value.to_f64() + epsilon,
             _ => f64::from(value.to_f64() as f32 + epsilon as f32),
         };
-        sum <= 0.0 || sum.is_infinite()
-    };
-    match variance.iter().position(bad) {
-        None => Ok(()),
-        Some(channel) => Err(Error::Variance {
-            argument: tensor.name(),
-            group,
-            channel,
-            variance: variance.get(channel).map_or(f64::NAN, |v| v.to_f64()),
-            epsilon,
-        }),
+        if sum <= 0.0 || sum.is_infinite() {
+            return Err(Error::Variance {
+                argument: tensor.name(),
+                group,
+                channel,
+                variance: value.to_f64(),
+                epsilon,
+            });
+        }
     }
+    Ok(())
 }
 
 /// A tensor that the caller gives.
@@ -124,6 +134,170 @@ pub(crate) async fn run(
     };
     let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
     gpu.submit_and_read(watch, &transfers, record, take).await
+}
+
+/// The one slice that is named for a tensor.
+fn find_slice<'s>(
+    mut named: impl Iterator<Item = (Tensor, &'s [u8])>,
+    tensor: Tensor,
+) -> Result<Option<&'s [u8]>, Error> {
+    let found = named.find(|(name, _)| *name == tensor);
+    match named.any(|(name, _)| name == tensor) {
+        true => Err(refused(tensor, "one slice", "two")),
+        false => Ok(found.map(|(_, bytes)| bytes)),
+    }
+}
+
+fn refused(tensor: Tensor, expected: impl Into<String>, got: impl Into<String>) -> Error {
+    Error::Argument {
+        argument: tensor.name(),
+        expected: expected.into(),
+        got: got.into(),
+    }
+}
+
+/// An error if a slice has another length than its tensor.
+fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
+    let size = used.element_size();
+    match (bytes.len() as u64).is_multiple_of(size) {
+        true => {
+            let got = bytes.len() as u64 / size;
+            let got = usize::try_from(got).unwrap_or(usize::MAX);
+            geometry::check_length(used.tensor.name(), used.len(), got)
+        }
+        false => Err(refused(
+            used.tensor,
+            format!("{} elements of {size} bytes", used.len()),
+            format!("{} bytes", bytes.len()),
+        )),
+    }
+}
+
+impl Operation {
+    /// Checks, uploads, runs, and reads results into the slices given, with no copy beside the transfers. Tensors that are
+    /// read and written, running statistics, stand in `outputs`, whose contents are read first. A result that is not named is
+    /// not read back.
+    ///
+    /// Bytes are those of elements in storage order, in the machine's byte order.
+    ///
+    /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a software driver;
+    /// the wait for the GPU that follows does not block the executor; the last poll copies the results out.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{DType, Error, Forward, GpuContext, Norm, Operation, Tensor, bytemuck};
+    ///
+    /// # let gpu = match GpuContext::new().await {
+    /// #     Ok(gpu) => gpu,
+    /// #     Err(Error::NoAdapter { .. }) => return Ok(()),
+    /// #     Err(error) => return Err(error),
+    /// # };
+    /// let norm = Norm::Rms { begin_axis: -1 };
+    /// let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32).with_params(false, false);
+    /// let src = [3.0_f32, 3.0, 4.0, -4.0];
+    /// let mut dst = [0.0_f32; 4];
+    /// let inputs = [(Tensor::Src, bytemuck::cast_slice(&src))];
+    /// let mut outputs = [(Tensor::Dst, bytemuck::cast_slice_mut(&mut dst))];
+    /// operation.run_into(&gpu, &inputs, &mut outputs).await?;
+    /// assert!((dst[0] - 1.0).abs() < 1e-5 && (dst[3] + 1.0).abs() < 1e-5);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan); slices that are missing, named twice, given in vain or of another length; variance +
+    /// epsilon not above 0 or infinite, naming the channel, group or row; memory or device lost. Nothing is uploaded before
+    /// all arguments are checked.
+    pub async fn run_into(
+        &self,
+        gpu: &GpuContext,
+        inputs: &[(Tensor, &[u8])],
+        outputs: &mut [(Tensor, &mut [u8])],
+    ) -> Result<(), Error> {
+        let plan = self.plan(gpu.profile())?;
+        let tensors = self.tensors()?;
+        let named = inputs.iter().map(|(tensor, _)| *tensor);
+        let mut named = named.chain(outputs.iter().map(|(tensor, _)| *tensor));
+        if let Some(vain) = named.find(|name| tensors.iter().all(|used| used.tensor != *name)) {
+            return Err(refused(vain, "none", "a slice"));
+        }
+        // What is read before it is written: some numbers of each channel.
+        let mut in_place: Vec<(Tensor, Vec<u8>)> = Vec::new();
+        for used in &tensors {
+            let input = find_slice(inputs.iter().map(|(t, bytes)| (*t, *bytes)), used.tensor)?;
+            let output = find_slice(outputs.iter().map(|(t, bytes)| (*t, &**bytes)), used.tensor)?;
+            let (slice, other, role) = match used.access {
+                Access::In => (input, output, "a slice among the inputs"),
+                Access::Out | Access::InOut => (output, input, "a slice among the outputs"),
+            };
+            match (slice, other) {
+                (_, Some(_)) => return Err(refused(used.tensor, role, "one among the others")),
+                (None, None) if used.access.reads() => {
+                    return Err(refused(used.tensor, role, "none"));
+                }
+                _ => {}
+            }
+            let Some(bytes) = slice else { continue };
+            check_bytes(used, bytes)?;
+            match used.access {
+                Access::In => self.check_statistic(used, bytes)?,
+                Access::InOut => {
+                    let copied = memory::collect("running statistics", bytes.iter().copied())?;
+                    in_place.push((used.tensor, copied));
+                }
+                Access::Out => {}
+            }
+        }
+        let inputs = inputs.iter().map(|(tensor, bytes)| (*tensor, *bytes));
+        let in_place = in_place.iter().map(|(tensor, bytes)| (*tensor, &**bytes));
+        let inputs: Vec<_> = inputs.chain(in_place).collect();
+        let plan = plan.inner();
+        let watch = watch(gpu, plan);
+        let whole = OnDevice::new(gpu, plan, &[], false)?;
+        let wanted = |tensor| outputs.iter().any(|(name, _)| *name == tensor);
+        let transfers = Transfers {
+            uploads: inputs
+                .iter()
+                .filter_map(|(tensor, bytes)| Some((*tensor, whole.buffer_of(*tensor)?, *bytes)))
+                .collect(),
+            downloads: whole.downloads(wanted),
+        };
+        let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
+        gpu.submit_and_read(watch, &transfers, record, |tensor, bytes| {
+            let mut outputs = outputs.iter_mut();
+            if let Some((_, to)) = outputs.find(|(name, _)| *name == tensor)
+                && to.len() == bytes.len()
+            {
+                to.copy_from_slice(bytes);
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// An error if given statistics hold a variance, or a mean of squares, by which there is no result.
+    fn check_statistic(&self, used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
+        let is_variance = [Tensor::Variance, Tensor::MeanSquare].contains(&used.tensor);
+        if !is_variance {
+            return Ok(());
+        }
+        fn check<S: Element>(
+            operation: &Operation,
+            tensor: Tensor,
+            bytes: &[u8],
+        ) -> Result<(), Error> {
+            let values = bytes.chunks_exact(size_of::<S>());
+            let values = values.map(bytemuck::pod_read_unaligned::<S>);
+            let (unit, epsilon) = (operation.norm.unit(), operation.epsilon);
+            check_variances(tensor, unit, values, epsilon)
+        }
+        match self.types.statistics {
+            DType::F16 => check::<half::f16>(self, used.tensor, bytes),
+            DType::Bf16 => check::<half::bf16>(self, used.tensor, bytes),
+            DType::F32 => check::<f32>(self, used.tensor, bytes),
+            DType::F64 => check::<f64>(self, used.tensor, bytes),
+        }
+    }
 }
 
 /// A plan with two halves, bound to buffers of its own.

@@ -147,14 +147,17 @@ mod kernels;
 mod layer_norm;
 mod memory;
 mod operands;
+mod operation;
 pub mod operators;
 mod options;
 mod plan;
+mod planned;
 mod profile;
 pub mod reference;
 mod rms_norm;
 pub mod stream;
 pub mod synchronized;
+mod tensor;
 mod tuning;
 pub mod verify;
 
@@ -186,15 +189,18 @@ pub use layer_norm::{
     LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
     LayerNormOutput,
 };
+pub use operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
 pub use options::{
     Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics,
 };
+pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
 pub use rms_norm::{
     GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,
     RmsNormBackwardSizes, RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands,
     RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
 };
+pub use tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
 pub use tuning::Tuning;
 
 /// The crates whose types stand in signatures here, in the versions that these use.

@@ -78,7 +78,7 @@ macro_rules! operands {
             }
 
             fn sizes_by(&self, bytes: fn(&$crate::plan::Requirement) -> u64) -> $Sizes {
-                use $crate::kernels::Tensor;
+                use $crate::Tensor;
                 $Sizes {
                     $($field: $crate::operands::operand!(bytes $given self.plan, Tensor::$tensor, bytes),)*
                     workspace: self.workspace_size(),
@@ -118,7 +118,7 @@ macro_rules! operands {
                 gpu: &$crate::GpuContext,
                 buffers: &$Buffers<'_>,
             ) -> Result<$crate::Bound, $crate::Error> {
-                use $crate::kernels::Tensor;
+                use $crate::Tensor;
                 $crate::bound::bind(
                     gpu,
                     &self.plan,

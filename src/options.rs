@@ -2,6 +2,7 @@
 
 use crate::{DType, Error};
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 /// Where the channel axis stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -114,7 +115,7 @@ pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
 
 /// Which variance of a batch goes into the running variance. Documents differ: PyTorch, candle and cuDNN take the unbiased
 /// one, ONNX, oneDNN and Burn the biased one. dst and the gradient take the biased one in any case.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunningVariance {
     /// Σ(src − mean)² / m.
     #[default]
@@ -124,7 +125,7 @@ pub enum RunningVariance {
 }
 
 /// How running statistics take in those of a batch: (1 − weight) · old + weight · batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct RunningUpdate {
     /// The batch's weight, from 0 to 1: PyTorch's `momentum`, 1 − ONNX's and oneDNN's. For PyTorch's cumulative average
     /// (`momentum=None`) it is 1 / (number of batches so far, this one included).
@@ -133,9 +134,44 @@ pub struct RunningUpdate {
     pub variance: RunningVariance,
 }
 
+impl PartialEq for RunningUpdate {
+    fn eq(&self, other: &Self) -> bool {
+        self.weight.to_bits() == other.weight.to_bits() && self.variance == other.variance
+    }
+}
+
+impl Eq for RunningUpdate {}
+
+impl Hash for RunningUpdate {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.weight.to_bits(), self.variance).hash(state);
+    }
+}
+
+impl RunningUpdate {
+    /// An error if it cannot be, of channels with so many elements, if that is known.
+    pub(crate) fn check(&self, count: Option<u64>) -> Result<(), Error> {
+        if !(0.0..=1.0).contains(&self.weight) {
+            return Err(Error::Argument {
+                argument: "running weight",
+                expected: "the batch's weight, a number from 0 to 1".to_owned(),
+                got: self.weight.to_string(),
+            });
+        }
+        if self.variance == RunningVariance::Unbiased && count == Some(1) {
+            return Err(Error::Argument {
+                argument: "running variance",
+                expected: "channels of two elements at least, for the unbiased variance".to_owned(),
+                got: "channels of one".to_owned(),
+            });
+        }
+        Ok(())
+    }
+}
+
 /// A batch that is spread over several devices, each with a part of the samples: how many parts there are, and which one
 /// a plan is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shards {
     /// How many parts.
     pub count: u32,

@@ -256,17 +256,8 @@ impl Profile {
     }
 
     pub(crate) fn check_dtypes(&self, types: DTypes) -> Result<(), Error> {
-        let DTypes {
-            data,
-            params,
-            statistics,
-        } = types;
-        if !data.accepts_params(params) {
-            return Err(Error::ParamDType { data, params });
-        }
-        if statistics != params && !(statistics == DType::F32 && data.accepts_params(statistics)) {
-            return Err(Error::StatisticsDType { params, statistics });
-        }
+        types.check()?;
+        let data = types.data;
         if !self.supports(data) {
             return Err(Error::UnsupportedDType {
                 dtype: data,

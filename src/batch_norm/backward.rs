@@ -3,10 +3,9 @@
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
-use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{self, Activated, BatchNormProblem};
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, host};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]

@@ -3,12 +3,9 @@
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
-use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{self, After, BatchNormForward};
-use crate::{
-    DTypes, Element, Error, ParamOf, Profile, RunningUpdate, RunningVariance, Shards, host,
-};
+use crate::{DTypes, Element, Error, ParamOf, Profile, RunningUpdate, Shards, Tensor, host};
 
 /// Tensors of batch norm in training, in host memory.
 #[derive(Debug)]
@@ -325,7 +322,7 @@ impl BatchNormOptions {
             // Of a batch that is spread over devices, this one's part says little.
             let counts = shards.count == 1 && layout.grid.channels > 0;
             let count = counts.then(|| layout.grid.count());
-            check_update(update, count)?;
+            update.check(count)?;
         }
         if shards.index >= shards.count || shards.count > MOST_SHARDS {
             return Err(Error::Argument {
@@ -355,24 +352,6 @@ impl BatchNormOptions {
 
 /// Parts of a batch, whose statistics an invocation merges one after another, at most.
 const MOST_SHARDS: u32 = 4096;
-
-fn check_update(update: RunningUpdate, count: Option<u64>) -> Result<(), Error> {
-    if !(0.0..=1.0).contains(&update.weight) {
-        return Err(Error::Argument {
-            argument: "running weight",
-            expected: "the batch's weight, a number from 0 to 1".to_owned(),
-            got: update.weight.to_string(),
-        });
-    }
-    if update.variance == RunningVariance::Unbiased && count == Some(1) {
-        return Err(Error::Argument {
-            argument: "running variance",
-            expected: "channels of two elements at least, for the unbiased variance".to_owned(),
-            got: "channels of one".to_owned(),
-        });
-    }
-    Ok(())
-}
 
 /// Elements read back are as many as were given: their number was checked.
 fn copy<S: Element>(to: &mut [S], from: &[S]) {

@@ -3,10 +3,9 @@
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
 use crate::geometry::{self, Layout};
-use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{self, After, BatchNormInference};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, host};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, Tensor, host};
 
 /// Tensors of batch norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]

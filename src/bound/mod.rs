@@ -6,9 +6,8 @@ mod steps;
 pub use places::BufferRange;
 
 use crate::context::Held;
-use crate::kernels::Tensor;
 use crate::plan::{Phases, Plan};
-use crate::{Error, GpuContext};
+use crate::{Error, GpuContext, Tensor};
 use places::{Given, Place, Places, find};
 use steps::{Binder, Step, UniformBuffer};
 

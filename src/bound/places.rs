@@ -1,8 +1,7 @@
 //! A caller's buffers, checked against what a plan needs of them.
 
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Error, GpuContext};
+use crate::{Error, GpuContext, Tensor};
 
 /// A caller's buffer, or a part of one.
 ///

@@ -1,9 +1,9 @@
 //! One dispatch's pipeline and bind group.
 
 use super::places::{Place, Places};
-use crate::kernels::{Access, Tensor, Variant};
+use crate::kernels::{Access, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
-use crate::{Error, GpuContext};
+use crate::{Error, GpuContext, Tensor};
 
 /// The uniforms of all dispatches, one after another.
 #[derive(Debug)]

@@ -14,8 +14,8 @@ pub(crate) use readback::{Submitted, Transfers};
 pub(crate) use scope::Watch;
 pub(crate) use turn::Held;
 
-use crate::kernels::{Tensor, Variant};
-use crate::{DType, Error, Profile};
+use crate::kernels::Variant;
+use crate::{DType, Error, Profile, Tensor};
 use pipelines::Pipelines;
 use poller::Poller;
 use std::future::Future;

@@ -2,8 +2,7 @@
 
 use super::scope::Watch;
 use super::{GpuContext, mapped};
-use crate::Error;
-use crate::kernels::Tensor;
+use crate::{Error, Tensor};
 use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
 use std::future::Future;
 use std::ops::Range;

@@ -2,10 +2,9 @@
 
 use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
-use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::GroupNormPass;
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, host};
+use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
 
 /// Tensors of a group-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]

@@ -2,10 +2,9 @@
 
 use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
-use crate::kernels::Tensor;
 use crate::operands::operands;
 use crate::plan::{After, GroupNormPass};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, host};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, Tensor, host};
 
 /// Tensors of group norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]

@@ -16,11 +16,10 @@ pub use inference::{
     GroupNormInferenceSizes,
 };
 
-use crate::kernels::Tensor;
 use crate::options::check_epsilon;
 use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
 use crate::{
-    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, Profile,
+    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, Profile, Tensor,
     geometry, host,
 };
 

@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::Kernel;
-use super::Tensor;
+use crate::Tensor;
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

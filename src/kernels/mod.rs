@@ -104,7 +104,7 @@ mod rows_fused;
 mod rows_reduce;
 mod source;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod uniforms;
 
 pub(crate) use bodies::Body;
@@ -132,137 +132,9 @@ pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use source::{Access, MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 
+#[cfg(test)]
+use crate::Tensor;
 use describe::Kind;
-
-/// A tensor or scratch area that a kernel binds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Tensor {
-    /// The layer's input.
-    Src,
-    /// Gradient with respect to the layer's output.
-    DiffDst,
-    /// Mean of what is normalized together.
-    Mean,
-    /// Biased variance of it.
-    Variance,
-    /// Mean of its squares: RMS norm's statistic.
-    MeanSquare,
-    /// What is added: before layer and RMS norm, after the others.
-    Residual,
-    /// Scale.
-    Gamma,
-    /// Shift.
-    Beta,
-    /// What passed an activation, a bit for each element.
-    Mask,
-    /// Running mean, read and written.
-    RunningMean,
-    /// Running variance, read and written.
-    RunningVariance,
-    /// Gradient with respect to src.
-    DiffSrc,
-    /// Gradient with respect to the residual.
-    DiffResidual,
-    /// Gradient with respect to gamma.
-    DiffGamma,
-    /// Gradient with respect to beta.
-    DiffBeta,
-    /// The layer's output.
-    Dst,
-    /// src and residual added, before layer and RMS norm.
-    Sum,
-    /// What two halves meet at.
-    Sums,
-    /// Scratch memory.
-    Workspace,
-}
-
-impl Tensor {
-    pub(crate) const ALL: [Self; 19] = [
-        Self::Src,
-        Self::DiffDst,
-        Self::Mean,
-        Self::Variance,
-        Self::MeanSquare,
-        Self::Residual,
-        Self::Gamma,
-        Self::Beta,
-        Self::Mask,
-        Self::RunningMean,
-        Self::RunningVariance,
-        Self::DiffSrc,
-        Self::DiffResidual,
-        Self::DiffGamma,
-        Self::DiffBeta,
-        Self::Dst,
-        Self::Sum,
-        Self::Sums,
-        Self::Workspace,
-    ];
-
-    /// Its name, as buffers and the command have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Src => "src",
-            Self::DiffDst => "diff_dst",
-            Self::Mean => "mean",
-            Self::Variance => "variance",
-            Self::MeanSquare => "mean_square",
-            Self::Residual => "residual",
-            Self::Gamma => "gamma",
-            Self::Beta => "beta",
-            Self::Mask => "mask",
-            Self::RunningMean => "running_mean",
-            Self::RunningVariance => "running_variance",
-            Self::DiffSrc => "diff_src",
-            Self::DiffResidual => "diff_residual",
-            Self::DiffGamma => "diff_gamma",
-            Self::DiffBeta => "diff_beta",
-            Self::Dst => "dst",
-            Self::Sum => "sum",
-            Self::Sums => "sums",
-            Self::Workspace => "workspace",
-        }
-    }
-
-    /// Whether it has the data's element type.
-    pub(crate) const fn is_data(self) -> bool {
-        matches!(
-            self,
-            Self::Src
-                | Self::DiffDst
-                | Self::Residual
-                | Self::DiffSrc
-                | Self::DiffResidual
-                | Self::Dst
-                | Self::Sum
-        )
-    }
-
-    /// Whether it is none of the caller's operands.
-    pub(crate) const fn is_scratch(self) -> bool {
-        matches!(self, Self::Sums | Self::Workspace)
-    }
-
-    /// Whether it has the parameters' element type.
-    pub(crate) const fn is_param(self) -> bool {
-        matches!(
-            self,
-            Self::Gamma | Self::Beta | Self::DiffGamma | Self::DiffBeta
-        )
-    }
-
-    /// Whether there is one of it for each group of elements that are normalized together.
-    pub(crate) const fn is_statistic(self) -> bool {
-        matches!(self, Self::Mean | Self::Variance | Self::MeanSquare) || self.is_running()
-    }
-
-    /// Whether it is read and written in its place.
-    pub(crate) const fn is_running(self) -> bool {
-        matches!(self, Self::RunningMean | Self::RunningVariance)
-    }
-}
 
 /// What a kernel binds, whatever its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Accessors, Storage};
-use super::{Body, Constant, Ending, Kernel, Tensor, ending, parts};
+use super::{Body, Constant, Ending, Kernel, ending, parts};
 #[cfg(test)]
 use crate::Activation;
-use crate::DType;
+use crate::{DType, Tensor};
 
 /// A language that naga translates kernels to.
 #[cfg(test)]

@@ -9,8 +9,8 @@ mod planned;
 
 use super::describe::Value;
 use super::source::{SHARES_WORDS, Target};
-use super::{Access, Body, Constant, Entry, Kernel, Tensor, Uniforms, Variant, parts};
-use crate::DType;
+use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant, parts};
+use crate::{DType, Tensor};
 use asked::{asked, traits};
 use naga::back;
 use naga::valid::{Capabilities, GlobalUse, ModuleInfo, ValidationFlags, Validator};
@@ -81,6 +81,19 @@ impl Parsed {
             .map_err(|error| error.emit_to_string(&text))?;
         Ok(Self { module, info })
     }
+}
+
+/// A variant's SPIR-V without names.
+pub fn spirv(variant: &Variant) -> Vec<u32> {
+    let Parsed { module, info } = Parsed::new(variant).unwrap();
+    let options = back::spv::Options {
+        lang_version: (1, 3),
+        flags: back::spv::WriterFlags::empty(),
+        zero_initialize_workgroup_memory: back::spv::ZeroInitializeWorkgroupMemoryMode::None,
+        force_loop_bounding: false,
+        ..Default::default()
+    };
+    back::spv::write_vec(&module, &info, &options, None).unwrap()
 }
 
 /// By all but the sizes in their texts.

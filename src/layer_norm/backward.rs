@@ -4,10 +4,10 @@ use super::forward::check_affine;
 use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
 use crate::geometry;
-use crate::kernels::{Body, Tensor};
+use crate::kernels::Body;
 use crate::operands::operands;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
+use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
 
 /// Tensors of a layer-norm gradient, in host memory.
 ///

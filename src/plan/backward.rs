@@ -8,8 +8,8 @@ use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Phases, Plan, Planner, word};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Body, Ending, Scalars, Tensor};
-use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Statistics};
+use crate::kernels::{Body, Ending, Scalars};
+use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Statistics, Tensor};
 
 /// A batch-norm gradient, folded.
 #[derive(Clone, Copy, Debug)]

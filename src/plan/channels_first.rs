@@ -344,7 +344,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::Tensor;
+    use crate::Tensor;
     use crate::{DType, Profile, Tuning};
 
     #[test]

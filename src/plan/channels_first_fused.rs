@@ -5,9 +5,9 @@ use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Part;
 use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
-use crate::Error;
 use crate::geometry::{Grid, Groups, Layout};
-use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars, Tensor};
+use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
+use crate::{Error, Tensor};
 
 /// Elements from which on planes are fused whatever `SHORT_PLANE` says, where each is a channel of its own: read as
 /// columns, every element would have a partial sum (measured on software drivers: 1.4 to 2.8 times the time).

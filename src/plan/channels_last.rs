@@ -527,8 +527,8 @@ impl Planner<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::Tensor;
     use crate::geometry::group_norm_layout;
-    use crate::kernels::Tensor;
     use crate::{DType, DataFormat, Profile};
 
     /// Samples of channels last, whose elements are whole vec4s, are rows of whole vectors; these are cut anywhere.

@@ -5,8 +5,8 @@ use super::tensors::{Applied, Tensors};
 use super::workspace::Workspace;
 use super::{Dispatch, Phases, Plan, Planner};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Scalars, Tensor};
-use crate::{Algorithm, DTypes, Error};
+use crate::kernels::Scalars;
+use crate::{Algorithm, DTypes, Error, Tensor};
 
 /// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: of a small
 /// tensor, or of planes of 8 elements and more that are channels of their own.

@@ -3,9 +3,9 @@
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
-use crate::Error;
 use crate::Shards;
-use crate::kernels::{Finish, FinishUniforms, Scalars, Tensor};
+use crate::kernels::{Finish, FinishUniforms, Scalars};
+use crate::{Error, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's part p is record
 /// c · channel_stride + split · part_stride + k · channels · inner + i of `part`, with

@@ -8,9 +8,9 @@ use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Plan, Planner, word};
 use crate::geometry::{Grid, Layout};
-use crate::kernels::{Body, Ending, Scalars, Tensor};
+use crate::kernels::{Body, Ending, Scalars};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{Activation, Algorithm, DTypes, Error, Profile, Shards};
+use crate::{Activation, Algorithm, DTypes, Error, Profile, Shards, Tensor};
 
 /// Batch norm in training, folded.
 #[derive(Clone, Copy, Debug)]

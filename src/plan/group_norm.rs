@@ -24,8 +24,8 @@ use super::tensors::{self, Applied, Tensors, mask, of};
 use super::workspace::{Part, Workspace};
 use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
 use crate::geometry::Groups;
-use crate::kernels::{Body, Ending, Scalars, Tensor};
-use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile};
+use crate::kernels::{Body, Ending, Scalars};
+use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Tensor};
 
 /// A group norm, folded.
 #[derive(Clone, Copy, Debug)]

@@ -36,11 +36,10 @@ pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
 use crate::geometry::{self, Grid, Layout};
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Tensor, Uniforms,
-    Variant,
+    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Uniforms, Variant,
 };
 use crate::profile::MAX_BINDING;
-use crate::{Algorithm, DType, DTypes, Error, Profile};
+use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.

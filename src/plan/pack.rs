@@ -4,11 +4,11 @@ use super::combine_groups::group_sizes;
 use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
-use crate::Error;
 use crate::geometry::Groups;
 use crate::kernels::{
-    GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms, Tensor,
+    GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms,
 };
+use crate::{Error, Tensor};
 
 /// Invocations of a workgroup where each has work of its own and shares nothing.
 pub(super) const PACK_WORKGROUP: u32 = 64;

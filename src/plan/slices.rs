@@ -9,9 +9,8 @@ use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
 use super::{Dispatch, Plan, Planner, Requirement, div_ceil};
-use crate::Error;
-use crate::kernels::Tensor;
 use crate::profile::MAX_BINDING;
+use crate::{Error, Tensor};
 
 /// Rows or samples, and how many of them are planned at a time.
 #[derive(Clone, Copy, Debug)]

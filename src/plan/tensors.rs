@@ -3,8 +3,7 @@
 use super::windows::Window;
 use super::workspace::Part;
 use super::{Binding, Requirement};
-use crate::DType;
-use crate::kernels::Tensor;
+use crate::{DType, Tensor};
 
 /// Of a mask of so many elements: words of 32 bits, as f32 has them.
 pub(super) fn mask(elements: u64) -> Requirement {

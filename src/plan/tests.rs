@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod counted;
+mod dump;
 mod statistics;
 
 use super::*;
@@ -124,7 +125,8 @@ impl Random {
         }
     }
 
-    pub fn general(&mut self) -> BatchNormProblem {
+    /// A shape and its parameters' shape.
+    pub fn general_shape(&mut self) -> (Vec<usize>, Vec<usize>) {
         let rank = 3 + self.below(6) as usize;
         let mut left = 1 << 25; // general axes are bound at once
         let shape: Vec<usize> = (0..rank)
@@ -134,7 +136,12 @@ impl Random {
                 size as usize
             })
             .collect();
-        let params: Vec<usize> = shape.iter().map(|&size| self.of(&[1, size])).collect();
+        let params = shape.iter().map(|&size| self.of(&[1, size])).collect();
+        (shape, params)
+    }
+
+    pub fn general(&mut self) -> BatchNormProblem {
+        let (shape, params) = self.general_shape();
         BatchNormProblem {
             layout: broadcast_layout(&shape, &params).unwrap(),
             ..self.batch_norm()

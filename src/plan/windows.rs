@@ -126,7 +126,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::DType;
-    use crate::kernels::Tensor;
+    use crate::Tensor;
 
     #[test]
     fn windows_cover_every_unit_once_and_fit() {

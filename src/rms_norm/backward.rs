@@ -3,10 +3,10 @@
 use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
 use crate::geometry;
-use crate::kernels::{Body, Tensor};
+use crate::kernels::Body;
 use crate::operands::operands;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, host};
+use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
 
 /// Tensors of an RMS-norm gradient, in host memory.
 ///

@@ -3,10 +3,10 @@
 use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
 use crate::geometry;
-use crate::kernels::{Body, Tensor};
+use crate::kernels::Body;
 use crate::operands::operands;
 use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, Profile, host};
+use crate::{DTypes, Element, Error, ParamOf, Profile, Tensor, host};
 
 /// Tensors of an RMS norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]

@@ -1,10 +1,9 @@
 //! What a stream keeps in memory, and how large its windows may be. Pure.
 
 use super::pieces::{Piece, is_streamed, overlap, pieces};
-use crate::Error;
-use crate::kernels::Tensor;
 use crate::plan::{Plan, Requirement};
 use crate::profile::MAX_WINDOW;
+use crate::{Error, Tensor};
 
 /// Bytes that are read or written at once.
 pub(super) const CHUNK: u64 = 1 << 20;

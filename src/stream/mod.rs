@@ -3,8 +3,7 @@
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::stream::{Storage, Stream};
-//! use wgpu_norm::export::Tensor;
-//! use wgpu_norm::{BatchNormOptions, DType, Error, GpuContext};
+//! use wgpu_norm::{BatchNormOptions, DType, Error, GpuContext, Tensor};
 //!
 //! /// Tensors in host memory, to be short; files are alike.
 //! struct Tensors {
@@ -62,9 +61,8 @@ mod pieces;
 mod run;
 
 use crate::export;
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Error, GpuContext, Profile};
+use crate::{Error, GpuContext, Profile, Tensor};
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 

@@ -1,6 +1,6 @@
 //! From a plan's dispatches to the pieces of tensors that are on the device at a time. Pure.
 
-use crate::kernels::Tensor;
+use crate::Tensor;
 use crate::plan::{Dispatch, Phases, Plan};
 use std::ops::Range;
 

@@ -5,9 +5,8 @@ use super::pieces::{Piece, is_streamed, overlap};
 use super::{Storage, Stream};
 use crate::bound::PieceBinder;
 use crate::context::Held;
-use crate::kernels::Tensor;
 use crate::plan::{Plan, Requirement};
-use crate::{Error, GpuContext, memory};
+use crate::{Error, GpuContext, Tensor, memory};
 use std::future::Future;
 use std::ops::Range;
 

@@ -52,13 +52,12 @@ mod records;
 
 use crate::element::types;
 use crate::host::{self, Halves, Input};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     BackwardOperands, BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs,
     BatchNormForwardOperands, BatchNormForwardPlan, BatchNormOptions, BatchNormOutput, DTypes,
     DataFormat, Element, Error, GpuBatchNorm, GpuContext, Grads, ParamGrads, ParamOf,
-    RunningStatistics, RunningVariance, memory,
+    RunningStatistics, RunningVariance, Tensor, memory,
 };
 use exchange::{Call, Exchange};
 use records::{Merged, Sums};

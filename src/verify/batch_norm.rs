@@ -9,11 +9,10 @@ use super::expected::{Expected, gradients};
 use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::values::{Counts, Values, gradient_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     BackwardOperands, BatchNormOptions, DTypes, Error, GpuBatchNorm, GpuContext, ParamGrads,
-    Shards, Statistics, reference,
+    Shards, Statistics, Tensor, reference,
 };
 use std::ops::Range;
 

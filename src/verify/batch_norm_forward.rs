@@ -10,11 +10,10 @@ use super::expected::{Expected, forward};
 use super::numbers::Numbers;
 use super::problem::{Records, of_tensor};
 use super::values::{ForwardCounts, Values, forward_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     BatchNormForwardOperands, DType, DTypes, Error, GpuBatchNorm, GpuContext, RunningUpdate,
-    RunningVariance, Shards, reference,
+    RunningVariance, Shards, Tensor, reference,
 };
 use std::ops::Range;
 

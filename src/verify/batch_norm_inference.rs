@@ -9,9 +9,8 @@ use super::expected::{Expected, forward};
 use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::values::{ForwardCounts, Values, forward_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DTypes, Error, GpuBatchNorm, GpuContext, InferenceOperands, reference};
+use crate::{DTypes, Error, GpuBatchNorm, GpuContext, InferenceOperands, Tensor, reference};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BatchNormInference {

@@ -4,11 +4,10 @@
 use super::expected::Expected;
 use super::numbers::Numbers;
 use super::problem::of_tensor;
-use crate::kernels::Tensor;
 use crate::reference::{
     Forward, Gradients, SUM_ULPS, through_activation, through_activation_scale,
 };
-use crate::{Activation, DTypes, Error};
+use crate::{Activation, DTypes, Error, Tensor};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Ending {

@@ -1,9 +1,8 @@
 //! What a case's results are held against.
 
 use super::numbers::{decode, size_of};
-use crate::kernels::Tensor;
 use crate::reference::{Forward, Gradients, SUM_ULPS, scaled_error};
-use crate::{DType, DTypes, Element, ParamGrads};
+use crate::{DType, DTypes, Element, ParamGrads, Tensor};
 use half::{bf16, f16};
 
 /// A result of a case, by the float64 reference.

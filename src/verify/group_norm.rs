@@ -9,11 +9,10 @@ use super::groups::Groups;
 use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::values::{Counts, Values, gradient_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     BackwardOperands, DTypes, Error, GpuContext, GpuGroupNorm, GpuInstanceNorm,
-    InstanceNormOptions, ParamGrads, reference,
+    InstanceNormOptions, ParamGrads, Tensor, reference,
 };
 
 #[derive(Clone, Debug, PartialEq)]

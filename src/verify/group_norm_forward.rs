@@ -9,11 +9,10 @@ use super::groups::Groups;
 use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::values::{ForwardCounts, Values, forward_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     DTypes, Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardOperands,
-    InferenceOperands, InstanceNormOptions, ParamGrads, reference,
+    InferenceOperands, InstanceNormOptions, ParamGrads, Tensor, reference,
 };
 
 #[derive(Clone, Debug, PartialEq)]

@@ -8,9 +8,10 @@ use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::rows::Rows;
 use super::values::{Counts, Values, gradient_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DTypes, Error, GpuContext, GpuLayerNorm, LayerNormOptions, ParamGrads, reference};
+use crate::{
+    DTypes, Error, GpuContext, GpuLayerNorm, LayerNormOptions, ParamGrads, Tensor, reference,
+};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LayerNormBackward {

@@ -4,9 +4,8 @@ use super::case::Memory;
 use super::numbers::size_of;
 use crate::bound::{self, BufferRange};
 use crate::context::Transfers;
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Bound, Error, GpuContext, memory};
+use crate::{Bound, Error, GpuContext, Tensor, memory};
 use std::ops::Range;
 
 /// Fills what is around inputs, as numbers a NaN: what reads it shows.

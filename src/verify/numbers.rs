@@ -1,7 +1,6 @@
 //! Numbers that are the same in every run and on every platform, and their bytes.
 
-use crate::kernels::Tensor;
-use crate::{DType, Element};
+use crate::{DType, Element, Tensor};
 use half::{bf16, f16};
 
 /// A small generator of random numbers (SplitMix64).

@@ -13,9 +13,8 @@ use super::numbers::Numbers;
 use super::rms_norm::RmsNormBackward;
 use super::rms_norm_forward::RmsNormForward;
 use super::values::Values;
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DTypes, Error, GpuContext, Shards};
+use crate::{DTypes, Error, GpuContext, Shards, Tensor};
 use std::ops::Range;
 
 /// What the cases need to know of an operator.

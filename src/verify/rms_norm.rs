@@ -8,9 +8,8 @@ use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::rows::Rows;
 use super::values::{Counts, Values, gradient_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{DTypes, Error, GpuContext, GpuRmsNorm, ParamGrads, RmsNormOptions, reference};
+use crate::{DTypes, Error, GpuContext, GpuRmsNorm, ParamGrads, RmsNormOptions, Tensor, reference};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RmsNormBackward {

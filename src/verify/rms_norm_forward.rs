@@ -8,11 +8,10 @@ use super::numbers::Numbers;
 use super::problem::of_tensor;
 use super::rows::Rows;
 use super::values::{ForwardCounts, Values, forward_inputs};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
 use crate::{
     DTypes, Error, GpuContext, GpuRmsNorm, ParamGrads, RmsNormForwardOperands, RmsNormOptions,
-    reference,
+    Tensor, reference,
 };
 
 #[derive(Clone, Debug, PartialEq)]

@@ -5,9 +5,8 @@ use super::expected::Expected;
 use super::memory::Buffers;
 use super::numbers::{Numbers, decode, encode, size_of};
 use super::problem::{Problem, Records};
-use crate::kernels::Tensor;
 use crate::plan::Plan;
-use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext, Shards};
+use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext, Shards, Tensor};
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,7 @@
 //! What the tensors of a case hold.
 
 use super::numbers::{Numbers, Random, patterns, roundings};
-use crate::kernels::Tensor;
-use crate::{DType, DTypes};
+use crate::{DType, DTypes, Tensor};
 
 /// A choice of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

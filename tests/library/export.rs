@@ -4,7 +4,8 @@
 use crate::common::data::{Case, FORMATS, bits, in_format, options_in};
 use crate::common::{Subject, subjects};
 use std::collections::HashMap;
-use wgpu_norm::export::{Dispatch, Kernel, Plan, Tensor};
+use wgpu_norm::Tensor;
+use wgpu_norm::export::{Dispatch, Kernel, Plan};
 use wgpu_norm::{BatchNormOptions, DType, DTypes, Error, Grads, LayerNormOptions, Profile};
 
 const SHAPES: &[&[usize]] = &[

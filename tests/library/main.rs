@@ -14,6 +14,7 @@ mod export;
 mod forward;
 mod forward_operators;
 mod group_norm;
+mod imports;
 mod layer_norm;
 mod operators;
 mod oracles;

@@ -4,7 +4,8 @@ use crate::common::data::Random;
 use crate::common::{Subject, subjects, takes_all};
 use pollster::block_on;
 use std::collections::HashMap;
-use wgpu_norm::export::{Plan, Tensor};
+use wgpu_norm::Tensor;
+use wgpu_norm::export::Plan;
 use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::stream::{Storage, Stream};
 use wgpu_norm::{

@@ -10,7 +10,7 @@ use crate::output::{Described, Parts};
 use crate::ranks::Group;
 use half::{bf16, f16};
 use std::path::Path;
-use wgpu_norm::export::Tensor;
+use wgpu_norm::Tensor;
 use wgpu_norm::{DType, DTypes, Element, Error, GpuContext, ParamOf};
 
 /// Runs an operator on tensors whose shapes were checked.

@@ -7,7 +7,8 @@ use crate::input::Input;
 use crate::job::Job;
 use crate::output::{Described, Parts};
 use crate::progress::Progress;
-use wgpu_norm::export::{Tensor, TensorUse};
+use wgpu_norm::Tensor;
+use wgpu_norm::export::TensorUse;
 use wgpu_norm::stream::{Storage, Stream};
 use wgpu_norm::{DType, DTypes, GpuContext};
 

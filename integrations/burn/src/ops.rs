@@ -11,7 +11,7 @@ use burn::backend::tensor::{FloatTensor, IntTensor};
 use burn::backend::wgpu::{CubeBackend, CubeTensor};
 use burn::backend::{AutodiffBackend, Backend, ExtensionType, backend_extension};
 use burn::tensor::{DType, Shape};
-use wgpu_norm::export::Tensor;
+use wgpu_norm::Tensor;
 
 /// A tensor that a layer may lack.
 #[derive(ExtensionType, Debug, Clone)]

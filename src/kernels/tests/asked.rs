@@ -6,10 +6,10 @@
 
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::source::VECTOR_VEC4S;
-use crate::kernels::{Access, Body, Constant, Ending, Kernel, Tensor, Variant};
+use crate::kernels::{Access, Body, Constant, Ending, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
 use crate::plan::{self, Dispatch, Plan};
-use crate::{Activation, Algorithm, DType, DTypes, DataFormat};
+use crate::{Activation, Algorithm, DType, DTypes, DataFormat, Tensor};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;

@@ -2,9 +2,9 @@
 
 use super::{Random, is_set};
 use crate::geometry::Grid;
-use crate::kernels::{Access, Constant, Kernel, Tensor, Value, Variant};
+use crate::kernels::{Access, Constant, Kernel, Value, Variant};
 use crate::plan::{BatchNormForward, Dispatch, batch_norm_forward};
-use crate::{Algorithm, DType, DeviceOptions, GpuContext, Profile, Shards, Tuning};
+use crate::{Algorithm, DType, DeviceOptions, GpuContext, Profile, Shards, Tensor, Tuning};
 
 /// A partial sum, as the kernels write it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -15,7 +15,7 @@ use cubecl::client::Client;
 use cubecl::server::Handle;
 use submission::context;
 use wgpu_norm::Error;
-use wgpu_norm::export::Tensor;
+use wgpu_norm::Tensor;
 
 /// A tensor of a plan, and what it is in.
 pub type Bound = (Tensor, CubeTensor);

@@ -7,7 +7,8 @@ use burn::backend::CubeDevice;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wgpu_norm::Error;
-use wgpu_norm::export::{Dispatch, Plan, Tensor};
+use wgpu_norm::export::{Dispatch, Plan};
+use wgpu_norm::Tensor;
 
 /// Bytes that may be bound of each tensor's buffer.
 type Rooms = Vec<(Tensor, u64)>;

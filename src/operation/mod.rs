@@ -1,0 +1,403 @@
+//! An operation: one pass of a layer over tensors of given shapes and types, as a value.
+//!
+//! Everything that needs to know which tensors there are asks it: plans, buffers, files, checks.
+
+mod norm;
+mod pass;
+
+pub use norm::{Channels, Norm};
+pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
+
+use crate::options::check_epsilon;
+use crate::{
+    Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Statistics,
+    Tensor, TensorUse,
+};
+use std::fmt;
+use std::hash::{Hash, Hasher};
+
+/// One pass of a layer over tensors of given shapes and types.
+///
+/// It is a plain value: two are equal where they compute the same of equal tensors, and it can be a key.
+///
+/// ```
+/// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, ParamGrads, Tensor};
+///
+/// let norm = Norm::Layer { begin_axis: -1 };
+/// let forward = Operation::new(norm, Forward::default(), &[64, 768], DType::F32).with_epsilon(1e-6);
+/// let backward = forward.gradient(ParamGrads::Both)?;
+/// assert_eq!(backward.pass, Backward::default().into());
+/// let written = backward.tensors()?.into_iter().filter(|used| used.access == Access::Out);
+/// let written: Vec<_> = written.map(|used| (used.tensor, used.shape)).collect();
+/// assert_eq!(written[0], (Tensor::DiffSrc, vec![64, 768]));
+/// assert_eq!(written[1], (Tensor::DiffGamma, vec![768]));
+/// # Ok::<(), wgpu_norm::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Operation {
+    /// The layer.
+    pub norm: Norm,
+    /// What is computed of it.
+    pub pass: Pass,
+    /// The shape of src, and of all tensors that have its elements.
+    pub shape: Vec<usize>,
+    /// The element types.
+    pub types: DTypes,
+    /// Added to the variance, or to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
+    pub epsilon: f64,
+    /// Whether the layer has gamma; without it gamma is 1.
+    pub gamma: bool,
+    /// Whether the layer has beta; without it beta is 0. RMS norm has none, and layer norm none without gamma. A gradient
+    /// reads it only where it computes the layer's output once more, for an activation without a mask.
+    pub beta: bool,
+    /// The residual and the activation, those of the forward pass.
+    pub epilogue: Epilogue,
+}
+
+impl PartialEq for Operation {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for Operation {}
+
+impl Hash for Operation {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.key().hash(state);
+    }
+}
+
+/// Parts of a batch, whose statistics an invocation merges one after another, at most.
+const MOST_SHARDS: u32 = 4096;
+
+fn refused(argument: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Error {
+    Error::Argument {
+        argument,
+        expected: expected.into(),
+        got: got.to_string(),
+    }
+}
+
+impl Operation {
+    /// A pass of a layer over src of a shape, with gamma and beta (RMS norm with gamma), epsilon 1e-5, and nothing else
+    /// computed with it.
+    pub fn new(
+        norm: Norm,
+        pass: impl Into<Pass>,
+        shape: &[usize],
+        types: impl Into<DTypes>,
+    ) -> Self {
+        Self {
+            beta: !matches!(norm, Norm::Rms { .. }),
+            norm,
+            pass: pass.into(),
+            shape: shape.to_vec(),
+            types: types.into(),
+            epsilon: 1e-5,
+            gamma: true,
+            epilogue: Epilogue::default(),
+        }
+    }
+
+    /// The same with another epsilon.
+    #[must_use]
+    pub fn with_epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// The same with gamma and beta, or without.
+    #[must_use]
+    pub fn with_params(self, gamma: bool, beta: bool) -> Self {
+        Self {
+            gamma,
+            beta,
+            ..self
+        }
+    }
+
+    /// The same with a residual and an activation.
+    #[must_use]
+    pub fn with_epilogue(self, epilogue: Epilogue) -> Self {
+        Self { epilogue, ..self }
+    }
+
+    /// Its layer and pass: `batch_norm_backward`.
+    pub fn name(&self) -> String {
+        format!("{}_{}", self.norm.name(), self.pass.name())
+    }
+
+    /// What makes it, comparable to the bit.
+    fn key(&self) -> impl Hash + PartialEq + '_ {
+        (
+            (&self.norm, self.pass, &self.shape, self.types),
+            self.epsilon.to_bits(),
+            (self.gamma, self.beta, self.epilogue),
+        )
+    }
+
+    /// The tensors that a pass of a layer may have, in the order of [`tensors`](Self::tensors), before shapes and types are
+    /// known.
+    pub fn slots(norm: &Norm, pass: &Pass) -> Vec<Slot> {
+        use Access::{In, InOut, Out};
+        use Need::{Always, Given, Options};
+        let rows = norm.is_over_rows();
+        let has_beta = !matches!(norm, Norm::Rms { .. });
+        let mut slots = Vec::new();
+        let mut add = |there: bool, tensors: &[Tensor], access, need| {
+            let slot = |&tensor: &Tensor| Slot {
+                tensor,
+                access,
+                need,
+            };
+            slots.extend(tensors.iter().filter(|_| there).map(slot));
+        };
+        let statistics = norm.statistics();
+        add(true, &[Tensor::Src], In, Always);
+        match pass {
+            Pass::Backward(_) => {
+                add(true, &[Tensor::DiffDst], In, Always);
+                add(!rows, &[Tensor::Mask], In, Options);
+                add(true, statistics, In, Always);
+                add(true, &[Tensor::Gamma], In, Given);
+                add(!rows, &[Tensor::Beta], In, Options);
+                add(true, &[Tensor::DiffSrc], Out, Always);
+                add(!rows, &[Tensor::DiffResidual], Out, Options);
+                add(true, &[Tensor::DiffGamma], Out, Options);
+                add(has_beta, &[Tensor::DiffBeta], Out, Options);
+            }
+            Pass::Forward(_) | Pass::Inference => {
+                let is_given = matches!(pass, Pass::Inference);
+                let is_batch = matches!(norm, Norm::Batch(_));
+                let running = [Tensor::RunningMean, Tensor::RunningVariance];
+                add(true, &[Tensor::Residual], In, Given);
+                add(is_given, statistics, In, Always);
+                add(true, &[Tensor::Gamma], In, Given);
+                add(has_beta, &[Tensor::Beta], In, Given);
+                add(is_batch && !is_given, &running, InOut, Options);
+                add(true, &[Tensor::Dst], Out, Always);
+                add(rows, &[Tensor::Sum], Out, Options);
+                add(!rows && !is_given, &[Tensor::Mask], Out, Options);
+                let kept = if rows { Options } else { Always };
+                add(!is_given, statistics, Out, kept);
+            }
+        }
+        slots
+    }
+
+    /// Whether it has a tensor that its pass of its layer may have.
+    fn has(&self, slot: &Slot) -> bool {
+        let is_written = slot.access == Access::Out;
+        match (slot.tensor, &self.pass) {
+            (Tensor::Residual, _) => self.epilogue.residual != Residual::None,
+            (Tensor::Sum, _) => self.epilogue.residual == Residual::Before,
+            (Tensor::Mask | Tensor::DiffResidual, _) => self.epilogue.is_masked(),
+            (Tensor::Gamma, _) => self.gamma,
+            (Tensor::Beta, Pass::Backward(_)) => self.beta && self.epilogue.is_recomputed(),
+            (Tensor::Beta, _) => self.beta,
+            (Tensor::RunningMean | Tensor::RunningVariance, Pass::Forward(forward)) => {
+                forward.running.is_some()
+            }
+            (Tensor::DiffGamma | Tensor::DiffBeta, Pass::Backward(backward)) => {
+                let computed = self.gamma || !self.norm.is_over_rows();
+                computed && backward.param_grads == ParamGrads::Both
+            }
+            (tensor, Pass::Forward(forward)) if is_written && tensor.is_statistic() => {
+                forward.keep_statistics
+            }
+            _ => true,
+        }
+    }
+
+    /// The tensors that it reads and writes. They depend on no adapter.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with shape, types or options, whatever the adapter.
+    pub fn tensors(&self) -> Result<Vec<TensorUse>, Error> {
+        self.check()?;
+        let slots = Self::slots(&self.norm, &self.pass).into_iter();
+        let there = slots.filter(|slot| self.has(slot));
+        Ok(there.map(|slot| self.used(&slot)).collect())
+    }
+
+    fn used(&self, slot: &Slot) -> TensorUse {
+        let Slot { tensor, access, .. } = *slot;
+        let types = self.types;
+        let (shape, dtype, ranks) = if tensor.is_param() {
+            let ranks = match access {
+                Access::In => Ranks::Same,
+                _ => Ranks::Added,
+            };
+            (self.norm.params_shape(&self.shape), types.params, ranks)
+        } else if tensor.is_statistic() {
+            let ranks = match access {
+                _ if self.norm.is_of_samples(&self.shape) => Ranks::Split,
+                Access::In => Ranks::Same,
+                _ => Ranks::Merged,
+            };
+            let shape = self.norm.statistics_shape(&self.shape);
+            (shape, types.statistics, ranks)
+        } else {
+            (self.shape.clone(), types.data, Ranks::Split)
+        };
+        TensorUse {
+            tensor,
+            access,
+            format: match tensor {
+                Tensor::Mask => Format::Bits,
+                _ => Format::Elements(dtype),
+            },
+            shape,
+            ranks,
+        }
+    }
+
+    /// The backward pass that belongs to this forward pass: through the batch's statistics, or after inference by constant
+    /// ones. With a residual before the layer its src is the forward pass's sum.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with this operation; [`Error::Argument`] where it is a gradient itself, does not keep its statistics, or
+    /// is inference of another layer than batch norm.
+    pub fn gradient(&self, param_grads: ParamGrads) -> Result<Self, Error> {
+        self.check()?;
+        let through = match &self.pass {
+            Pass::Forward(forward) if forward.keep_statistics => Statistics::Batch,
+            Pass::Forward(_) => {
+                let expected = "true, for a gradient takes the statistics";
+                return Err(refused("keep_statistics", expected, false));
+            }
+            Pass::Inference => Statistics::Constant,
+            Pass::Backward(_) => return Err(refused("pass", "a forward pass", "a gradient")),
+        };
+        let backward = Backward {
+            through,
+            param_grads,
+        };
+        let gradient = Self {
+            pass: backward.into(),
+            epilogue: Epilogue {
+                residual: match self.epilogue.is_masked() {
+                    true => Residual::After,
+                    false => Residual::None,
+                },
+                ..self.epilogue
+            },
+            ..self.clone()
+        };
+        gradient.check()?;
+        Ok(gradient)
+    }
+
+    /// An error if there is no such operation, on any adapter.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        self.norm.check(&self.shape)?;
+        self.types.check()?;
+        check_epsilon(self.epsilon, self.types.data)?;
+        self.check_params()?;
+        self.check_epilogue()?;
+        match &self.pass {
+            Pass::Forward(forward) => self.check_forward(forward),
+            Pass::Inference if self.norm.is_over_rows() => Err(refused(
+                "pass",
+                "forward, for layer and RMS norm take the statistics of src in inference, too",
+                self.pass.name(),
+            )),
+            Pass::Inference => Ok(()),
+            Pass::Backward(backward) => match (&self.norm, backward.through) {
+                (Norm::Batch(_), _) | (_, Statistics::Batch) => Ok(()),
+                _ => Err(refused(
+                    "statistics",
+                    "those of src, for batch norm alone takes constant ones",
+                    "constants",
+                )),
+            },
+        }
+    }
+
+    fn check_params(&self) -> Result<(), Error> {
+        match (&self.norm, self.beta) {
+            (Norm::Layer { .. }, true) if !self.gamma => {
+                Err(refused("beta", "none without gamma", "one"))
+            }
+            (Norm::Rms { .. }, true) => Err(refused("beta", "none, for RMS norm has none", "one")),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_epilogue(&self) -> Result<(), Error> {
+        let Epilogue {
+            residual,
+            activation,
+        } = self.epilogue;
+        let is_gradient = matches!(self.pass, Pass::Backward(_));
+        let misplaced = |expected| Err(refused("residual", expected, "one"));
+        match (residual, self.norm.is_over_rows()) {
+            _ if activation != Activation::None && self.norm.is_over_rows() => Err(refused(
+                "activation",
+                "none after layer and RMS norm",
+                activation,
+            )),
+            (Residual::Before, false) => misplaced("none before the layer, but after it"),
+            (Residual::After, true) => misplaced("none after the layer, but before it"),
+            (Residual::Before, true) if is_gradient => {
+                misplaced("none in a gradient, whose src is the forward pass's sum")
+            }
+            (Residual::After, false) if is_gradient && activation == Activation::None => {
+                misplaced("none without an activation: diff_dst is its gradient")
+            }
+            _ => activation.check(self.types.data, residual == Residual::After),
+        }
+    }
+
+    fn check_forward(&self, forward: &Forward) -> Result<(), Error> {
+        let Forward {
+            keep_statistics,
+            running,
+            shards,
+        } = *forward;
+        let is_batch = matches!(self.norm, Norm::Batch(_));
+        if !keep_statistics && !self.norm.is_over_rows() {
+            let expected = "true, for layer and RMS norm alone can do without";
+            return Err(refused("keep_statistics", expected, keep_statistics));
+        }
+        if running.is_some() && !is_batch {
+            return Err(refused("running", "none but for batch norm", "one"));
+        }
+        if let Some(update) = running {
+            // Of a batch that is spread over devices, this one's part says little.
+            update.check((shards.count == 1).then(|| self.elements_of_a_channel()))?;
+        }
+        if shards != Shards::default() && !is_batch {
+            return Err(refused(
+                "shards",
+                "one part but for batch norm",
+                shards.count,
+            ));
+        }
+        if shards.index >= shards.count || shards.count > MOST_SHARDS {
+            return Err(refused(
+                "shards",
+                format!("an index below the count, and that at most {MOST_SHARDS}"),
+                format_args!("{} of {}", shards.index, shards.count),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Of batch norm; 0 where there are no channels.
+    fn elements_of_a_channel(&self) -> u64 {
+        let product = |sizes: &[usize]| sizes.iter().map(|&size| size as u64).product::<u64>();
+        let channels = product(&self.norm.params_shape(&self.shape));
+        product(&self.shape).checked_div(channels).unwrap_or(0)
+    }
+}
+
+/// For logs: `layer_norm_forward of f32 [64, 768]`.
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} {:?}", self.name(), self.types.data, self.shape)
+    }
+}

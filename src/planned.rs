@@ -1,0 +1,330 @@
+//! An operation's plan: what to bind, and what to dispatch.
+
+use crate::export::{self, Dispatch};
+use crate::geometry;
+use crate::kernels::Body;
+use crate::plan::{
+    self, Activated, After, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass,
+    GroupNormProblem, LayerNormProblem, RowsForward,
+};
+use crate::{
+    Access, Algorithm, Backward, Bound, BufferRange, Channels, Error, Forward, GpuContext, Norm,
+    Operation, Pass, Profile, Residual, Tensor,
+};
+
+/// What to dispatch for an operation on an adapter: the first of three stages.
+///
+/// 1. [`Operation::plan`], once for an operation: pure, no GPU object is made.
+/// 2. [`Plan::bind`], once for a set of buffers: checks everything, makes bind groups.
+/// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
+///
+/// variance + epsilon is not checked then, for nothing is read back: a channel, group or row where it is not above 0 becomes
+/// NaN or infinite.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{Backward, DType, Error, GpuContext, Norm, Operation, Tensor, wgpu};
+///
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()),
+/// #     Err(error) => return Err(error),
+/// # };
+/// let norm = Norm::Layer { begin_axis: -1 };
+/// let operation = Operation::new(norm, Backward::default(), &[64, 30], DType::F32);
+/// let plan = operation.plan(gpu.profile())?;
+/// let buffer = |size| {
+///     gpu.device().create_buffer(&wgpu::BufferDescriptor {
+///         label: None,
+///         size,
+///         usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
+///         mapped_at_creation: false,
+///     })
+/// };
+/// let uses = plan.buffers().into_iter().filter(|used| used.tensor != Tensor::Workspace);
+/// let made: Vec<_> = uses.map(|used| (used.tensor, buffer(used.padded_bytes))).collect();
+/// let buffers: Vec<_> = made.iter().map(|(tensor, buffer)| (*tensor, buffer.into())).collect();
+/// let bound = plan.bind(&gpu, &buffers)?; // makes its own workspace
+/// let mut encoder = gpu.device().create_command_encoder(&Default::default());
+/// bound.record(&mut encoder); // every step
+/// gpu.queue().submit([encoder.finish()]);
+/// # Ok(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[must_use]
+pub struct Plan {
+    operation: Operation,
+    plan: plan::Plan,
+}
+
+/// A buffer that a plan takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BufferUse {
+    /// The tensor that is in it, or [`Tensor::Workspace`]: scratch memory, which any other work may use before and after.
+    pub tensor: Tensor,
+    /// How it is used.
+    pub access: Access,
+    /// Bytes that it must have: the tensor's own, up to the next multiple of 4. Where an odd number of f16 or bf16 elements
+    /// does not fill the last 4, the rest of them is written as 0.
+    pub bytes: u64,
+    /// Bytes that it had best have: those of the elements up to the next multiple of four. Kernels load four elements at a
+    /// time to the end then; without the padding they do so more slowly. What is beyond [`bytes`](Self::bytes) is not changed
+    /// and does not count.
+    pub padded_bytes: u64,
+}
+
+impl Plan {
+    /// The operation that it computes.
+    pub fn operation(&self) -> &Operation {
+        &self.operation
+    }
+
+    /// The algorithm of one recording of the whole operation.
+    pub fn algorithm(&self) -> Algorithm {
+        self.plan.algorithm
+    }
+
+    /// Names of the kernels of one recording, in order: one for each dispatch.
+    pub fn kernels(&self) -> Vec<&'static str> {
+        self.plan.kernel_names()
+    }
+
+    /// The buffers of the whole operation: its tensors, and a workspace where it needs one.
+    pub fn buffers(&self) -> Vec<BufferUse> {
+        let slots = Operation::slots(&self.operation.norm, &self.operation.pass);
+        let operands = self.plan.tensors.iter();
+        let operands = operands.filter_map(|required| {
+            let slot = slots.iter().find(|slot| slot.tensor == required.tensor)?;
+            Some(BufferUse {
+                tensor: required.tensor,
+                access: slot.access,
+                bytes: required.bytes(),
+                padded_bytes: required.padded_bytes(),
+            })
+        });
+        let workspace = (self.plan.workspace_bytes > 0).then_some(BufferUse {
+            tensor: Tensor::Workspace,
+            access: Access::InOut,
+            bytes: self.plan.workspace_bytes,
+            padded_bytes: self.plan.workspace_bytes,
+        });
+        operands.chain(workspace).collect()
+    }
+
+    /// Bytes of the buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`];
+    /// none where there are no halves: of other layers than batch norm, of inference, and where there are so many channels
+    /// that a plan has no room for halves.
+    pub fn sums_bytes(&self) -> Option<u64> {
+        self.plan
+            .requirement(Tensor::Sums)
+            .map(plan::Requirement::bytes)
+    }
+
+    /// The dispatches of the whole operation, in order. `room` says how many bytes may be bound of a tensor's buffer from
+    /// the tensor's start on, none if it has no buffer: kernels load four elements at once to the end where there is room
+    /// for the last four.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::BufferPresence`] and [`Error::BufferSize`], naming a tensor without a buffer, or with too small a one.
+    pub fn dispatches(&self, room: impl Fn(Tensor) -> Option<u64>) -> Result<Vec<Dispatch>, Error> {
+        export::Plan::new(self.plan.clone()).dispatches(room)
+    }
+
+    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. A workspace that is not given
+    /// is made. With [`Tensor::Sums`] the two halves can be recorded, too.
+    ///
+    /// Disjoint ranges of one buffer are fine. Ranges must not overlap where one of them is written, with one exception:
+    /// diff_src may be exactly diff_dst.
+    ///
+    /// # Errors
+    ///
+    /// A buffer too small, misaligned, without the usage STORAGE, of another device or destroyed, overlapping another,
+    /// missing, named twice, or given without use; memory or device lost. In a browser what the device itself finds wrong
+    /// (its memory, another device's buffer) comes later, to the device's handler of uncaptured errors.
+    pub fn bind(
+        &self,
+        gpu: &GpuContext,
+        buffers: &[(Tensor, BufferRange<'_>)],
+    ) -> Result<Bound, Error> {
+        export::Plan::new(self.plan.clone()).bind(gpu, buffers)
+    }
+
+    pub(crate) fn inner(&self) -> &plan::Plan {
+        &self.plan
+    }
+}
+
+impl From<Plan> for export::Plan {
+    fn from(plan: Plan) -> Self {
+        Self::new(plan.plan)
+    }
+}
+
+impl Operation {
+    /// What to dispatch on an adapter of a profile. Pure: no GPU is touched.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with shape, types or options; [`Error::Limit`], [`Error::UnsupportedDType`] and [`Error::Algorithm`]
+    /// for what the adapter cannot do.
+    pub fn plan(&self, profile: &Profile) -> Result<Plan, Error> {
+        self.check()?;
+        let profile = &plan::fit(profile, self.types, self.epsilon)?;
+        let plan = match &self.norm {
+            Norm::Batch(channels) => self.plan_batch(profile, channels),
+            Norm::Group { format, .. } | Norm::Instance { format } => {
+                let groups = self.norm.groups(&self.shape);
+                let groups = geometry::group_norm_layout(&self.shape, *format, groups)?;
+                self.plan_groups(profile, groups)
+            }
+            Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
+                let sizes = geometry::layer_norm_rows(&self.shape, *begin_axis)?;
+                self.plan_rows(profile, sizes)
+            }
+        }?;
+        Ok(Plan {
+            operation: self.clone(),
+            plan,
+        })
+    }
+
+    fn after(&self) -> After {
+        After {
+            activation: self.epilogue.activation,
+            residual: self.epilogue.residual == Residual::After,
+        }
+    }
+
+    fn plan_batch(&self, profile: &Profile, channels: &Channels) -> Result<plan::Plan, Error> {
+        let layout = match channels {
+            Channels::Axis(format) => geometry::batch_norm_grid(&self.shape, *format)?.into(),
+            Channels::Broadcast(params) => geometry::broadcast_layout(&self.shape, params)?,
+        };
+        let (types, epsilon) = (self.types, self.epsilon);
+        let (has_gamma, has_beta, after) = (self.gamma, self.beta, self.after());
+        match self.pass {
+            Pass::Forward(Forward {
+                running, shards, ..
+            }) => {
+                let problem = BatchNormForward {
+                    layout,
+                    types,
+                    has_gamma,
+                    has_beta,
+                    epsilon,
+                    after,
+                    running,
+                    shards,
+                };
+                plan::batch_norm_forward(profile, &problem)
+            }
+            Pass::Inference => {
+                let problem = BatchNormInference {
+                    layout,
+                    types,
+                    has_gamma,
+                    has_beta,
+                    epsilon,
+                    after,
+                };
+                plan::batch_norm_inference(profile, &problem)
+            }
+            Pass::Backward(Backward {
+                through,
+                param_grads,
+            }) => {
+                let problem = BatchNormProblem {
+                    layout,
+                    types,
+                    has_gamma,
+                    epsilon,
+                    statistics: through,
+                    param_grads,
+                    activated: Activated {
+                        activation: after.activation,
+                        has_beta,
+                        masked: after.residual,
+                    },
+                };
+                plan::batch_norm(profile, &problem)
+            }
+        }
+    }
+
+    fn plan_groups(
+        &self,
+        profile: &Profile,
+        groups: geometry::Groups,
+    ) -> Result<plan::Plan, Error> {
+        let after = self.after();
+        let problem = GroupNormProblem {
+            groups,
+            types: self.types,
+            has_gamma: self.gamma,
+            has_beta: self.beta,
+            epsilon: self.epsilon,
+            pass: match self.pass {
+                Pass::Forward(_) => GroupNormPass::Forward(after),
+                Pass::Inference => GroupNormPass::Inference(after),
+                Pass::Backward(Backward { param_grads, .. }) => GroupNormPass::Backward {
+                    param_grads,
+                    activation: after.activation,
+                    masked: after.residual,
+                },
+            },
+        };
+        plan::group_norm(profile, &problem)
+    }
+
+    fn plan_rows(
+        &self,
+        profile: &Profile,
+        (rows, columns): (u32, u32),
+    ) -> Result<plan::Plan, Error> {
+        let is_rms = matches!(self.norm, Norm::Rms { .. });
+        let (types, epsilon) = (self.types, self.epsilon);
+        match self.pass {
+            Pass::Backward(Backward { param_grads, .. }) => {
+                let problem = LayerNormProblem {
+                    body: match is_rms {
+                        true => Body::RmsGradient,
+                        false => Body::Gradient,
+                    },
+                    rows,
+                    columns,
+                    types,
+                    use_affine: self.gamma,
+                    epsilon,
+                    param_grads,
+                };
+                plan::layer_norm(profile, &problem)
+            }
+            Pass::Forward(Forward {
+                keep_statistics, ..
+            }) => {
+                let problem = RowsForward {
+                    body: match is_rms {
+                        true => Body::RmsForward,
+                        false => Body::Forward,
+                    },
+                    rows,
+                    columns,
+                    types,
+                    has_gamma: self.gamma,
+                    has_beta: self.beta,
+                    residual: self.epilogue.residual == Residual::Before,
+                    keep_statistics,
+                    epsilon,
+                };
+                plan::rows_forward(profile, &problem)
+            }
+            Pass::Inference => Err(Error::Argument {
+                argument: "pass",
+                expected: "forward or backward, for layer and RMS norm".to_owned(),
+                got: self.pass.name().to_owned(),
+            }),
+        }
+    }
+}
