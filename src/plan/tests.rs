@@ -287,7 +287,7 @@ fn cases() -> u64 {
     match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
         [true, _] => 100_000,
         [_, true] => 5_000,
-        _ => 1_500,
+        _ => 500,
     }
 }
 

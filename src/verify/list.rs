@@ -1,20 +1,19 @@
 //! The cases.
 //!
-//! A line is an ID; `{a,b}` in it stands for one line with a and one with b, as in a shell. An empty choice leaves the
-//! part out.
+//! A line is an ID; `{a,b}` in it is a choice, as in a shell. An empty one leaves the part out. The default list has each choice
+//! of its lines once, the full one all combinations.
 
 use super::Case;
 use std::collections::HashSet;
 
-/// Those that take under a minute on a software driver. What takes long there is to compile kernels: each line takes few
-/// element types.
+/// Lines whose choices, each once, take under a minute on a software driver. What takes long there is to compile kernels: each
+/// line takes few element types.
 const DEFAULT: &str = "
 # Channels first: planes that begin at eight elements, at four, anywhere; shorter than four; cut.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27}/ncx/f32/channels_first/{gpu,software}
 batch_norm_backward/{61x3x3,2x31x1,9x5x2}/ncx/{f16,bf16-f32}/channels_first/{gpu,software}
 batch_norm_backward/{5x7x27,4x6x44}/ncx/{f16-f32,bf16,f64}/channels_first
 batch_norm_backward/{2x3x1201,3x2x520,40x5x12,31x7x9}/ncx/f32/channels_first/tiny/in_place
-batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_first/gpu
 
 # Channels last: vectors of a row, rows that end inside of one, several columns a channel, many splits.
 batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny/in_place}
@@ -22,14 +21,11 @@ batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
 batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
 batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
 batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
-batch_norm_backward/{33x20,50x5}/nxc/bf16/channels_last/gpu
 batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_last/gpu
 
 # Channels first in one dispatch: blocks of channels, and some of them in turns.
 batch_norm_backward/{1x32x30,3x24x9,4x8x92,1x301x7,2x12x10}/ncx/f32/fused_channels_first/{gpu,software}
 batch_norm_backward/4x8x92/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=800
-batch_norm_backward/5x12x16/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=200
-batch_norm_backward/4x8x{380,384}/ncx/f32/fused_channels_first/gpu/fused_block=4096
 batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/{frozen,no_gamma}
 
 # Channels last in one dispatch.
@@ -50,11 +46,8 @@ layer_norm_backward/{16x192,23x101,23x50,301x3}/f32/rows_in_registers/{gpu,softw
 layer_norm_backward/{301x2,301x6}/bf16/rows_in_registers/in_place
 layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
 layer_norm_backward/{33x28,9x2}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
-layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
-layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 layer_norm_backward/300x300/f32/rows_in_registers/gpu/subgroup_size=0
 layer_norm_backward/{33x24,9x29}/f64/rows_in_registers
-layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/least_row_vec4s=2
 layer_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32/rows_in_registers
 
 # Rows that are read twice.
@@ -70,7 +63,6 @@ layer_norm_backward/{5x7,9x1}/{f16,bf16-f32}/rows_in_registers/{exact,pooled,exa
 rms_norm_{backward,forward}/{9001x3,1x9}/bf16/rows_in_registers/software/tile=1024,window_unit=4096,max_workgroups=255
 layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
-layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
 # An activation, and a residual before it: found again from src, or by a mask.
@@ -88,7 +80,6 @@ batch_norm_backward/{64x128,9x132}/nxc/relu/residual/{f32,bf16}/fused_channels_l
 batch_norm_backward/{3x8x40/ncx,300x7/nxc}/silu/{f32,f16-f32}
 batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/f32/two_shards
 batch_norm_backward/{3x5x7/ncx,9x7/nxc}/{relu/f32/exact,relu/f16/pooled,relu/residual/f16/exact,relu/residual/f32/pooled}
-batch_norm_backward/9x12/nxc/{relu/f16/exact,relu/residual/f32/pooled}
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
@@ -107,17 +98,14 @@ group_norm_{backward,forward}/{3x8x40/groups_2/relu/residual,2x6x27/groups_3/rel
 group_norm_{backward,forward}/{3x50x8/groups_2/relu,3x7x5/groups_5/silu,2x30x6/groups_3/relu/residual}/nxc/f32
 group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu,2x30x6/groups_3/silu}/nxc/bf16-f32
 group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/neither,relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/neither,relu/residual/no_gamma}/f32
-group_norm_inference/{2x6x27/groups_3/ncx,3x7x5/groups_5/nxc}/{relu,silu,residual,relu/residual}/f32
 instance_norm_{backward,forward}/{3x5x27/ncx,2x9x5/nxc}/{relu,silu,relu/residual}/f32
 
 # Buffers: ends, one for all, diff_src over diff_dst.
 batch_norm_backward/{3x5x7,4x3x8}/ncx/channels_first/{f32/gpu/exact,f16/software/exact,f16/gpu/pooled,f32/software/pooled,f32/software/exact/in_place,f16/gpu/exact/in_place}
-batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
 batch_norm_backward/{5x7,9x12}/nxc/channels_last/{f32/gpu/exact,bf16-f32/software/exact,bf16-f32/gpu/pooled/in_place,f32/software/pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
 batch_norm_backward/9x12/nxc/{f32,f16}/fused_channels_last/{exact,in_place}
 layer_norm_backward/{5x7,8x12,21x30}/{f32/exact,f32/pooled/in_place}/rows_in_registers
-layer_norm_backward/{5x6,8x12,21x30}/bf16/rows_in_registers/exact/in_place
 layer_norm_backward/5x7/bf16/exact/in_place
 layer_norm_backward/{5x7,8x12}/{f32,f16}/rows_read_twice/{exact/in_place,pooled}
 
@@ -129,7 +117,6 @@ batch_norm_backward/7x8x4/ncx/f32/two_shards/exact
 
 # Numbers that are not just random.
 batch_norm_backward/1x4x32769/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_first
-batch_norm_backward/1x43700x3/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_last/gpu
 batch_norm_backward/1x70000/nxc/constant/frozen/{f16-f32,bf16-f32}/roundings/channels_last
 batch_norm_backward/4x9x50/ncx/f32/{tiny_variance,large_mean}/channels_first
 batch_norm_backward/50x9/nxc/f32/{tiny_variance,large_mean}/channels_last
@@ -170,9 +157,7 @@ rms_norm_backward/{64x64,23x101}/f32/rows_read_twice/{gpu,software,tiny/in_place
 rms_norm_backward/{9x37,15x72}/{f16-f32,bf16}/rows_read_twice
 rms_norm_backward/{9x66,33x28}/{f16,bf16-f32}/rows_in_registers/{gpu,software}
 rms_norm_backward/{6x2x8x33/axis_2,30x300/frozen,33x28/no_gamma,7x4/neither,1x9}/f32
-rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 rms_norm_backward/33x24/f64
-rms_norm_backward/33x96/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 rms_norm_backward/{5x7,8x12}/f32/{exact/in_place,pooled}
 rms_norm_backward/{5x7,8x12}/f32/{rows_in_registers,rows_read_twice}/{nan,infinite,square_overflow}
 rms_norm_backward/400037x3/f32/equal
@@ -316,6 +301,23 @@ instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
 
 /// The others.
 const FULL: &str = "
+# What the default list has no time for.
+layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/least_row_vec4s=2
+rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
+layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
+layer_norm_backward/9x66/{f16/rows_in_registers/gpu,bf16-f32/rows_in_registers/software}
+batch_norm_backward/{33x20,50x5}/nxc/bf16/channels_last/gpu
+batch_norm_backward/5x12x16/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=200
+batch_norm_backward/4x8x{380,384}/ncx/f32/fused_channels_first/gpu/fused_block=4096
+layer_norm_backward/{5x6,8x12,21x30}/bf16/rows_in_registers/exact/in_place
+rms_norm_backward/33x96/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
+batch_norm_backward/{5x9x27,4x6x20}/ncx/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_first/gpu
+batch_norm_backward/1x43700x3/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_last/gpu
+group_norm_inference/{2x6x27/groups_3/ncx,3x7x5/groups_5/nxc}/{relu,silu,residual,relu/residual}/f32
+layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
+batch_norm_backward/9x12/nxc/{relu/f16/exact,relu/residual/f32/pooled}
+batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
+
 # What the lines above take in turns.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/residual/{f32,f16,bf16-f32,f64}/channels_first
 batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/{exact,pooled}
@@ -536,10 +538,10 @@ group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{relu,relu/residu
 
 /// The list of cases: a share that takes about a minute, or the `full` one.
 pub fn cases(full: bool) -> Vec<Case> {
-    let more = if full { FULL } else { "" };
-    let lines = [DEFAULT, more].into_iter().flat_map(str::lines);
-    let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-    let ids = lines.flat_map(expanded);
+    let mut ids: Vec<_> = lines(DEFAULT).flat_map(each_choice).collect();
+    if full {
+        ids.extend(lines(DEFAULT).chain(lines(FULL)).flat_map(combinations));
+    }
     let mut cases: Vec<Case> = Vec::new();
     let mut known = HashSet::new();
     for id in ids {
@@ -553,19 +555,51 @@ pub fn cases(full: bool) -> Vec<Case> {
     cases
 }
 
-/// The lines that a line with choices stands for.
-fn expanded(line: &str) -> Vec<String> {
-    let choice = line.split_once('{').and_then(|(before, rest)| {
-        let (choices, behind) = rest.split_once('}')?;
-        Some((before, choices, behind))
-    });
-    let Some((before, choices, behind)) = choice else {
-        let parts: Vec<_> = line.split('/').filter(|part| !part.is_empty()).collect();
-        return vec![parts.join("/")];
-    };
-    let each = choices.split(',');
-    each.flat_map(|choice| expanded(&format!("{before}{choice}{behind}")))
+fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
+    let lines = list.lines();
+    lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
+}
+
+/// The pieces of a line, with their choices: what is fixed is a choice of one.
+fn pieces(line: &str) -> Vec<Vec<&str>> {
+    // Outside and inside of braces in turn.
+    let pieces = line.split(['{', '}']).enumerate();
+    pieces
+        .map(|(index, piece)| match index.is_multiple_of(2) {
+            true => vec![piece],
+            false => piece.split(',').collect(),
+        })
         .collect()
+}
+
+/// An ID without the parts that are left out.
+fn id(parts: &str) -> String {
+    let parts: Vec<_> = parts.split('/').filter(|part| !part.is_empty()).collect();
+    parts.join("/")
+}
+
+/// IDs in which each choice of a line stands once, or more often where another piece has more.
+fn each_choice(line: &str) -> Vec<String> {
+    let pieces = pieces(line);
+    let most = pieces.iter().map(Vec::len).max().unwrap_or(0);
+    let nth = |n| {
+        pieces
+            .iter()
+            .filter_map(move |piece| piece.iter().cycle().nth(n).copied())
+    };
+    (0..most).map(|n| id(&nth(n).collect::<String>())).collect()
+}
+
+/// The IDs of all combinations of a line's choices.
+fn combinations(line: &str) -> Vec<String> {
+    let mut all = vec![String::new()];
+    for piece in pieces(line) {
+        let longer = all
+            .iter()
+            .flat_map(|before| piece.iter().map(move |choice| format!("{before}{choice}")));
+        all = longer.collect();
+    }
+    all.iter().map(|parts| id(parts)).collect()
 }
 
 #[cfg(test)]
@@ -575,9 +609,7 @@ mod tests {
 
     #[test]
     fn every_line_is_read() {
-        let lines = [DEFAULT, FULL].into_iter().flat_map(str::lines);
-        let lines = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
-        for id in lines.flat_map(expanded) {
+        for id in lines(DEFAULT).chain(lines(FULL)).flat_map(combinations) {
             let case: Case = id.parse().unwrap();
             assert_eq!(case.to_string().parse::<Case>().unwrap(), case, "{id}");
         }

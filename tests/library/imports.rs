@@ -100,7 +100,8 @@ fn read(folder: &Path, module: &Module, sources: &mut BTreeMap<Module, Source>) 
         if path.is_dir() {
             read(&path, &own, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let file = syn::parse_file(&fs::read_to_string(&path).unwrap()).unwrap();
+            let file = syn::parse_file(&fs::read_to_string(&path).unwrap());
+            let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let mut source = Source::default();
             source.visit_file(&file);
             // A library and a program of one folder are one here.

@@ -8,7 +8,7 @@ use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::source::VECTOR_VEC4S;
 use crate::kernels::{Access, Body, Constant, Ending, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
-use crate::plan::{self, Dispatch, Plan};
+use crate::plan::{self, BatchNormProblem, Binding, Dispatch, LayerNormProblem, Plan};
 use crate::{Activation, Algorithm, DType, DTypes, DataFormat, Tensor};
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -139,21 +139,34 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
             profile.algorithm = Some(random.of(&Algorithm::ALL));
         }
         let types = random.of(&all_types);
+        // Some kernels are for small tensors alone; large ones take long to plan.
+        let most = random.of(&[
+            1 << 16,
+            1 << 16,
+            1 << 16,
+            1 << 24,
+            1 << 24,
+            1 << 24,
+            MAX_ELEMENTS,
+        ]);
         let mut batch_norm = match random.below(4) {
             0 => random.general(),
-            _ => random.batch_norm(),
+            _ => BatchNormProblem {
+                layout: random.grid_of(most).into(),
+                ..random.batch_norm()
+            },
         };
         batch_norm.types = types;
-        // Some kernels are for small tensors alone.
-        if random.below(3) == 0 {
-            batch_norm.layout = random.grid_of(1 << 16).into();
-        }
         let training = random.forward(&batch_norm);
         let inference = random.inference(&batch_norm);
-        let mut layer_norm = random.layer_norm();
-        layer_norm.types = types;
+        let by_row = random.grid_of(most);
+        let layer_norm = LayerNormProblem {
+            rows: by_row.outer * by_row.channels,
+            columns: by_row.inner,
+            types,
+            ..random.layer_norm()
+        };
         let rows = random.rows_forward(&layer_norm);
-        let most = random.of(&[MAX_ELEMENTS, 1 << 16]);
         let grid = random.grid_of(most);
         let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let mut group_norm = random.group_norm(grid, format);
@@ -167,18 +180,30 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
             plan::group_norm(&profile, &group_norm),
         ];
         for plan in plans.iter().flatten() {
+            // Of a tensor's many windows the texts are alike, but for where it ends.
+            let mut seen = HashSet::new();
             for (_, dispatch) in &plan.dispatches {
                 // Operators refuse it: WGSL has no exponential of f64.
                 let silu = dispatch.ending.activation == Activation::Silu;
                 if silu && plan.types.data == DType::F64 {
                     continue;
                 }
-                for _ in 0..4 {
-                    take(somewhere(&mut random, plan, dispatch));
+                let bound = dispatch.bindings.iter();
+                let bound: Vec<_> = bound.map(|b| (b.tensor, ends_inside(plan, b))).collect();
+                if seen.insert((dispatch.kernel, &dispatch.constants, bound)) {
+                    for _ in 0..8 {
+                        take(somewhere(&mut random, plan, dispatch));
+                    }
                 }
             }
         }
     }
+}
+
+/// Whether a binding ends with a vec4 that the tensor does not fill.
+fn ends_inside(plan: &Plan, binding: &Binding) -> bool {
+    let own = plan.requirement(binding.tensor);
+    own.is_some_and(|own| binding.bytes.end > own.bytes())
 }
 
 /// A dispatch's variant with its tensors anywhere: in buffers that end with them or not, in one, in place.
@@ -190,11 +215,9 @@ fn somewhere(random: &mut Random, plan: &Plan, dispatch: &Dispatch) -> Variant {
         .filter(|binding| !in_place || binding.tensor != Tensor::DiffSrc)
         .collect();
     let ends = random.of(&[0, 1, 2]);
-    let exact = bound.iter().filter(|binding| {
-        let own = plan.requirement(binding.tensor);
-        let ends_inside = own.is_some_and(|own| binding.bytes.end > own.bytes());
-        ends_inside && (ends == 2 || ends == 1 && random.flag())
-    });
+    let exact = bound
+        .iter()
+        .filter(|binding| ends_inside(plan, binding) && (ends == 2 || ends == 1 && random.flag()));
     let exact = exact.map(|binding| binding.tensor).collect();
     let variant = Variant {
         in_place,

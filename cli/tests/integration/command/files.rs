@@ -128,12 +128,16 @@ mod unix {
         assert_failure(&result, &["circle: cannot be written", "links"], "circle");
     }
 
+    /// By these the output's file is there before anything is computed.
+    const IN_PIECES: [&str; 2] = ["--memory-budget", "1GB"];
+
     /// Sends a signal as soon as the command writes; false if it was done before.
     fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
         let mut child = command(&[BATCH_NORM])
             .arg(input)
             .arg("-o")
             .arg(output)
+            .args(IN_PIECES)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -183,11 +187,12 @@ mod unix {
     fn what_is_ignored_stays_ignored() {
         let folder = folder("ignored");
         let (input, output) = (folder.join("in"), folder.join("out"));
-        std::fs::write(&input, large(1 << 11).bytes()).unwrap();
+        std::fs::write(&input, large(1 << 8).bytes()).unwrap();
         for signal in ["HUP", "INT", "QUIT"] {
             let mut hit = false;
             for _ in 0..40 {
                 let mut child = after(&format!("trap '' {signal}"), &input, &output)
+                    .args(IN_PIECES)
                     .stdout(Stdio::null())
                     .stderr(Stdio::null())
                     .spawn()
@@ -276,7 +281,7 @@ mod unix {
     fn a_signal_leaves_no_half_written_file() {
         let folder = folder("signal");
         let (input, output) = (folder.join("in"), folder.join("out"));
-        std::fs::write(&input, large(1 << 11).bytes()).unwrap();
+        std::fs::write(&input, large(1 << 8).bytes()).unwrap();
         for (signal, number) in [("HUP", 1), ("INT", 2), ("TERM", 15), ("XCPU", 24)] {
             std::fs::write(&output, "old").unwrap();
             let mut tries = 0..40;
