@@ -1,8 +1,6 @@
 //! The names of the algorithms.
 
-use crate::Error;
 use std::fmt;
-use std::str::FromStr;
 
 /// A way to compute a gradient or a forward pass: which kernels walk the tensor, and how often.
 ///
@@ -67,18 +65,5 @@ impl Algorithm {
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for Algorithm {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let found = Self::ALL.into_iter().find(|known| known.name() == text);
-        found.ok_or_else(|| Error::Argument {
-            argument: "algorithm",
-            expected: format!("one of {}", Self::ALL.map(Self::name).join(", ")),
-            got: text.to_owned(),
-        })
     }
 }

@@ -1,6 +1,5 @@
 //! Element types, and the rule which parameter type goes with which data type.
 
-use crate::Error;
 use bytemuck::Pod;
 use half::{bf16, f16};
 use std::cmp::Ordering;
@@ -87,22 +86,6 @@ impl DTypes {
     #[must_use]
     pub const fn with_statistics(self, statistics: DType) -> Self {
         Self { statistics, ..self }
-    }
-
-    /// An error if these do not go together.
-    pub(crate) fn check(self) -> Result<(), Error> {
-        let Self {
-            data,
-            params,
-            statistics,
-        } = self;
-        if !data.accepts_params(params) {
-            return Err(Error::ParamDType { data, params });
-        }
-        if statistics != params && !(statistics == DType::F32 && data.accepts_params(statistics)) {
-            return Err(Error::StatisticsDType { params, statistics });
-        }
-        Ok(())
     }
 }
 

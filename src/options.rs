@@ -1,6 +1,6 @@
 //! The choices that an operator's caller makes.
 
-use crate::{DType, Error};
+use crate::{DType, DTypes, Error};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
@@ -93,6 +93,22 @@ impl fmt::Display for Activation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
+}
+
+/// An error if element types do not go together.
+pub(crate) fn check_types(types: DTypes) -> Result<(), Error> {
+    let DTypes {
+        data,
+        params,
+        statistics,
+    } = types;
+    if !data.accepts_params(params) {
+        return Err(Error::ParamDType { data, params });
+    }
+    if statistics != params && !(statistics == DType::F32 && data.accepts_params(statistics)) {
+        return Err(Error::StatisticsDType { params, statistics });
+    }
+    Ok(())
 }
 
 /// epsilon, checked in the type that it is used in.

@@ -112,6 +112,11 @@ impl Plan {
         operands.chain(workspace).collect()
     }
 
+    /// Bytes of scratch memory.
+    pub fn workspace_bytes(&self) -> u64 {
+        self.plan.workspace_bytes
+    }
+
     /// Bytes of the buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`];
     /// none where there are no halves: of other layers than batch norm, of inference, and where there are so many channels
     /// that a plan has no room for halves.

@@ -1,7 +1,9 @@
 //! What the plan knows of an adapter: limits, abilities, and the sizes that suit it.
 
+use crate::options::check_types;
 use crate::tuning::SMALLEST_WORKGROUP;
 use crate::{Algorithm, DType, DTypes, Error, Tuning};
+use std::str::FromStr;
 
 /// The environment variable that overrides an adapter's tuning.
 const VARIABLE: &str = "WGPU_NORM_PROFILE";
@@ -256,7 +258,7 @@ impl Profile {
     }
 
     pub(crate) fn check_dtypes(&self, types: DTypes) -> Result<(), Error> {
-        types.check()?;
+        check_types(types)?;
         let data = types.data;
         if !self.supports(data) {
             return Err(Error::UnsupportedDType {
@@ -291,6 +293,20 @@ impl Profile {
         size.clamp(SMALLEST_WORKGROUP, limit)
             .next_power_of_two()
             .min(limit)
+    }
+}
+
+/// By its name, as a profile forces it.
+impl FromStr for Algorithm {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let found = Self::ALL.into_iter().find(|known| known.name() == text);
+        found.ok_or_else(|| Error::Argument {
+            argument: "algorithm",
+            expected: format!("one of {}", Self::ALL.map(Self::name).join(", ")),
+            got: text.to_owned(),
+        })
     }
 }
 

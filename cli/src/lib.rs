@@ -9,6 +9,7 @@ mod args;
 mod attributes;
 mod bench;
 mod check;
+mod command_line;
 mod failure;
 mod files;
 mod gpu;
@@ -28,8 +29,8 @@ mod temporary;
 mod text;
 mod verify;
 
-use args::{Cli, Command};
 use clap::Parser;
+use command_line::{Cli, Command};
 use failure::Failure;
 use job::Machine;
 use ranks::Group;

@@ -7,9 +7,19 @@
 //! * `store_some_TENSOR(vec4, value, some)`: the words of which all elements are among `some`.
 //! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_part_vector_TENSOR`: the same of vectors.
 
-use super::source::Access;
 use crate::DType;
 use std::fmt::Write;
+
+/// How a kernel reads and writes the storage of its tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Access {
+    /// Four elements at once: a vector, of 32-bit words for types of 16 bits.
+    Vec4,
+    /// Four elements at once, in 64-bit words: half as many for a driver that moves them one by one.
+    LongWords,
+    /// Word by word, none beyond the tensor's end.
+    Exact,
+}
 
 /// How a tensor lies in storage.
 #[derive(Clone, Copy)]

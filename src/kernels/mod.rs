@@ -107,6 +107,7 @@ mod source;
 pub(crate) mod tests;
 mod uniforms;
 
+pub(crate) use accessors::Access;
 pub(crate) use bodies::Body;
 pub(crate) use channels_first_apply::{ChannelsFirstApply, ChannelsFirstApplyUniforms};
 pub(crate) use channels_first_fused::{ChannelsFirstFused, ChannelsFirstFusedUniforms};
@@ -129,7 +130,7 @@ pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
-pub(crate) use source::{Access, MASK_UNIT, Variant};
+pub(crate) use source::{MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 
 #[cfg(test)]

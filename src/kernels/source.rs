@@ -1,6 +1,6 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
-use super::accessors::{self, Accessors, Storage};
+use super::accessors::{self, Access, Accessors, Storage};
 use super::{Body, Constant, Ending, Kernel, ending, parts};
 #[cfg(test)]
 use crate::Activation;
@@ -17,17 +17,6 @@ pub(crate) enum Target {
     Glsl(u16),
     /// GLSL ES of a version.
     GlslEs(u16),
-}
-
-/// How a kernel reads and writes the storage of its tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Access {
-    /// Four elements at once: a vector, of 32-bit words for types of 16 bits.
-    Vec4,
-    /// Four elements at once, in 64-bit words: half as many for a driver that moves them one by one.
-    LongWords,
-    /// Word by word, none beyond the tensor's end.
-    Exact,
 }
 
 /// The constant of a text that says how many vec4s a load of data moves, 1 or 2.

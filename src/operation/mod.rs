@@ -8,7 +8,7 @@ mod pass;
 pub use norm::{Channels, Norm};
 pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
-use crate::options::check_epsilon;
+use crate::options::{check_epsilon, check_types};
 use crate::{
     Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Statistics,
     Tensor, TensorUse,
@@ -294,7 +294,7 @@ impl Operation {
     /// An error if there is no such operation, on any adapter.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.norm.check(&self.shape)?;
-        self.types.check()?;
+        check_types(self.types)?;
         check_epsilon(self.epsilon, self.types.data)?;
         self.check_params()?;
         self.check_epilogue()?;

@@ -1,10 +1,12 @@
 //! The fused channels-first kernel: when it fits, its blocks and windows.
 
-use super::combine_groups::group_sizes;
 use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Part;
-use super::{Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, word};
+use super::{
+    Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
+    word,
+};
 use crate::geometry::{Grid, Groups, Layout};
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
 use crate::{Error, Tensor};

@@ -6,18 +6,9 @@ use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, MAX_SERIAL, Planner, div_ceil, threads};
 use crate::Error;
 use crate::geometry::Groups;
-use crate::kernels::{CombineGroups, CombineGroupsUniforms, GroupSizes, Scalars, TIER};
+use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
 
 use super::tensors::Tensors;
-
-/// What kernels are told of groups.
-pub(super) fn group_sizes(groups: &Groups) -> GroupSizes {
-    GroupSizes {
-        group_channels: groups.group_channels,
-        statistics: groups.count,
-        parameters: groups.channels,
-    }
-}
 
 /// Records of the workspace, one for each channel of all samples.
 #[derive(Clone, Copy)]

@@ -34,9 +34,10 @@ pub(crate) use forward::{
 };
 pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
 
-use crate::geometry::{self, Grid, Layout};
+use crate::geometry::{self, Grid, Groups, Layout};
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Ending, Kernel, MASK_UNIT, Uniforms, Variant,
+    Access, AxisSizes, Body, Constant, Describe, Ending, GroupSizes, Kernel, MASK_UNIT, Uniforms,
+    Variant,
 };
 use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
@@ -474,6 +475,15 @@ fn threads(workgroup_size: u32, elements: u64, vec4s: u32) -> u32 {
         .checked_next_power_of_two()
         .unwrap_or(u32::MAX)
         .min(workgroup_size)
+}
+
+/// What kernels are told of groups.
+fn group_sizes(groups: &Groups) -> GroupSizes {
+    GroupSizes {
+        group_channels: groups.group_channels,
+        statistics: groups.count,
+        parameters: groups.channels,
+    }
 }
 
 /// The uniforms that describe general axes.

@@ -1,9 +1,8 @@
 //! The dispatches that gather parameters in the workspace.
 
-use super::combine_groups::group_sizes;
 use super::tensors::Tensors;
 use super::workspace::Part;
-use super::{Binding, Dispatch, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, Planner, Requirement, div_ceil, group_sizes, word};
 use crate::geometry::Groups;
 use crate::kernels::{
     GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms,

@@ -3,12 +3,13 @@
 //! Parts of its cases' IDs: those of `channels.rs` and `ending.rs`; `no_gamma`, `no_beta`; `running` or `running_unbiased` for running
 //! statistics, with a batch's weight such as `running=0.1`, or a quarter.
 
-use super::Operator;
 use super::channels::Channels;
 use super::ending::Ending;
 use super::expected::{Expected, forward};
 use super::numbers::Numbers;
-use super::problem::{Records, of_tensor};
+use super::numbers::of_tensor;
+use super::operator::Operator;
+use super::operator::Records;
 use super::values::{ForwardCounts, Values, forward_inputs};
 use crate::plan::Plan;
 use crate::{

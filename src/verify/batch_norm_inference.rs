@@ -2,12 +2,12 @@
 //!
 //! Parts of its cases' IDs: those of `channels.rs` and `ending.rs`; `no_gamma`, `no_beta`.
 
-use super::Operator;
 use super::channels::Channels;
 use super::ending::Ending;
 use super::expected::{Expected, forward};
 use super::numbers::Numbers;
-use super::problem::of_tensor;
+use super::numbers::of_tensor;
+use super::operator::Operator;
 use super::values::{ForwardCounts, Values, forward_inputs};
 use crate::plan::Plan;
 use crate::{DTypes, Error, GpuBatchNorm, GpuContext, InferenceOperands, Tensor, reference};

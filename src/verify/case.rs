@@ -1,7 +1,9 @@
 //! A case and its ID.
 
 use super::expected::Expected;
-use super::problem::{Problem, read_shape, show_shape};
+use super::numbers::read_shape;
+use super::numbers::show_shape;
+use super::problem::Problem;
 use super::setting::Setting;
 use super::values::Values;
 use crate::{Algorithm, DType, DTypes, Error};

@@ -1,7 +1,8 @@
 //! Where batch norm's channels are, as parts of an ID: `ncx` or `nxc`, or `params_4x1x6` for parameters of src's rank.
 
 use super::ending::Ending;
-use super::problem::{read_shape, show_shape};
+use super::numbers::read_shape;
+use super::numbers::show_shape;
 use super::values::Values;
 use crate::{BatchNormOptions, DataFormat, reference};
 use std::ops::Range;

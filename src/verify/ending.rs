@@ -3,7 +3,7 @@
 
 use super::expected::Expected;
 use super::numbers::Numbers;
-use super::problem::of_tensor;
+use super::numbers::of_tensor;
 use crate::reference::{
     Forward, Gradients, SUM_ULPS, through_activation, through_activation_scale,
 };

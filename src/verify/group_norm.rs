@@ -2,12 +2,12 @@
 //!
 //! Parts of their cases' IDs: those of `groups.rs` and `ending.rs`; `frozen` or `neither`; `no_gamma`, `no_beta`.
 
-use super::Operator;
 use super::ending::Ending;
 use super::expected::{Expected, gradients};
 use super::groups::Groups;
 use super::numbers::Numbers;
-use super::problem::of_tensor;
+use super::numbers::of_tensor;
+use super::operator::Operator;
 use super::values::{Counts, Values, gradient_inputs};
 use crate::plan::Plan;
 use crate::{

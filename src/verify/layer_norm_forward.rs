@@ -3,10 +3,10 @@
 //! Parts of its cases' IDs: that of `rows.rs`; `no_gamma`, which leaves out beta, too, or `no_beta`; `residual`;
 //! `no_statistics`.
 
-use super::Operator;
 use super::expected::{Expected, forward};
 use super::numbers::Numbers;
-use super::problem::of_tensor;
+use super::numbers::of_tensor;
+use super::operator::Operator;
 use super::rows::Rows;
 use super::values::{ForwardCounts, Values, forward_inputs};
 use crate::plan::Plan;

@@ -98,6 +98,7 @@ mod layer_norm_forward;
 mod list;
 mod memory;
 mod numbers;
+mod operator;
 mod problem;
 mod rms_norm;
 mod rms_norm_forward;
@@ -111,5 +112,3 @@ pub use expected::Expected;
 pub use list::cases;
 pub use numbers::Random;
 pub use run::Outcome;
-
-use problem::Operator;

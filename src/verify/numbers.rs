@@ -173,3 +173,19 @@ pub(super) fn roundings(dtype: DType) -> Vec<f64> {
     let finite = numbers.into_iter().filter(|number| number.is_finite());
     finite.map(f64::from).collect()
 }
+
+/// A tensor's values.
+pub(super) fn of_tensor(inputs: &[Numbers], tensor: Tensor) -> &[f64] {
+    let found = inputs.iter().find(|numbers| numbers.tensor == tensor);
+    found.map_or(&[], |numbers| &numbers.values)
+}
+
+/// `2x3x5` as numbers.
+pub(super) fn read_shape(text: &str) -> Option<Vec<usize>> {
+    text.split('x').map(|size| size.parse().ok()).collect()
+}
+
+pub(super) fn show_shape(shape: &[usize]) -> String {
+    let sizes: Vec<_> = shape.iter().map(usize::to_string).collect();
+    sizes.join("x")
+}

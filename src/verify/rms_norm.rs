@@ -2,10 +2,10 @@
 //!
 //! Parts of its cases' IDs: that of `rows.rs`; `frozen` or `neither`; `no_gamma`.
 
-use super::Operator;
 use super::expected::{Expected, gradients};
 use super::numbers::Numbers;
-use super::problem::of_tensor;
+use super::numbers::of_tensor;
+use super::operator::Operator;
 use super::rows::Rows;
 use super::values::{Counts, Values, gradient_inputs};
 use crate::plan::Plan;

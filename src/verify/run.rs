@@ -4,7 +4,8 @@ use super::case::{Case, Halves};
 use super::expected::Expected;
 use super::memory::Buffers;
 use super::numbers::{Numbers, decode, encode, size_of};
-use super::problem::{Problem, Records};
+use super::operator::Records;
+use super::problem::Problem;
 use crate::plan::Plan;
 use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext, Shards, Tensor};
 

@@ -1,17 +1,15 @@
 //! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
 
-use super::planned::Planned;
 use super::rotation::MEAN;
 use super::sets::Case;
-use super::slices::Slices;
-use super::subject::Inputs;
+use super::subject::{Inputs, value};
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
 use crate::memory;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
-use wgpu_norm::{DType, DeviceOptions, Element, Error, GpuContext};
+use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor, TensorUse};
 
 /// Calls on host slices.
 const CALLS: u32 = 5;
@@ -40,17 +38,12 @@ pub fn measure(
     let inputs = Inputs::single(&fresh, case)?;
     let clock = Clock::new(&fresh)?;
     let begin = Instant::now();
-    let plan = Planned::new(&fresh, case)?;
+    let plan = case.operation().plan(fresh.profile())?;
     let subject = inputs.bind(&fresh, &plan)?;
     let bind = begin.elapsed();
     let first = clock.wall(|encoder| subject.record(encoder, 0))?;
     let second = clock.wall(|encoder| subject.record(encoder, 0))?;
-    let host = match case.dtype {
-        DType::F16 => host_slices::<f16>(gpu, case, rounds)?,
-        DType::Bf16 => host_slices::<bf16>(gpu, case, rounds)?,
-        DType::F32 => host_slices::<f32>(gpu, case, rounds)?,
-        DType::F64 => host_slices::<f64>(gpu, case, rounds)?,
-    };
+    let host = host_slices(gpu, case, rounds)?;
     Ok(Some(Around {
         case: case.to_string(),
         open_ms: ms(open),
@@ -63,40 +56,51 @@ pub fn measure(
 }
 
 /// The median time of a call with slices, in milliseconds.
-fn host_slices<T: Element>(
-    gpu: &GpuContext,
-    case: &Case,
-    rounds: Option<u32>,
-) -> Result<f64, Error> {
-    let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let wave = |what, period: usize| -> Result<Vec<T>, Error> {
-        let mut all = memory::filled(what, count(case.elements()), T::zeroed())?;
-        for (i, value) in all.iter_mut().enumerate() {
-            *value = T::from_f64(MEAN + (i % period) as f64 / period as f64 - 0.5);
-        }
-        Ok(all)
-    };
-    let (statistics, columns) = case.params();
-    let of = |value: f64, n: u64| memory::filled("parameters", count(n), T::Sum::from_f64(value));
-    let slices = Slices::<T> {
-        src: wave("src", 97)?,
-        diff_dst: match case.op.is_gradient() {
-            true => wave("diff_dst", 89)?,
-            false => vec![],
-        },
-        mean: of(MEAN, statistics)?,
-        variance: of(1.0 / 12.0, statistics)?,
-        gamma: of(0.5, columns)?,
-        beta: of(0.0, columns)?,
-    };
+fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64, Error> {
+    let operation = case.operation();
+    let tensors = operation.tensors()?;
+    let mut inputs = Vec::new();
+    for used in tensors.iter().filter(|used| used.access.reads()) {
+        let bytes = match used.format {
+            Format::Elements(DType::F16) => numbers::<f16>(used)?,
+            Format::Elements(DType::Bf16) => numbers::<bf16>(used)?,
+            Format::Elements(DType::F64) => numbers::<f64>(used)?,
+            Format::Elements(DType::F32) | Format::Bits => numbers::<f32>(used)?,
+        };
+        inputs.push((used.tensor, bytes));
+    }
+    let inputs: Vec<_> = inputs
+        .iter()
+        .map(|(tensor, bytes)| (*tensor, &**bytes))
+        .collect();
     let mut samples: Vec<Duration> = Vec::new();
     // The first call makes pipelines, and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
         let begin = Instant::now();
-        slices.call(gpu, case)?;
+        let mut results = Vec::new();
+        for used in tensors.iter().filter(|used| used.access.writes()) {
+            let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
+            results.push((used.tensor, memory::filled("a result", bytes, 0_u8)?));
+        }
+        let outputs = results
+            .iter_mut()
+            .map(|(tensor, bytes)| (*tensor, &mut **bytes));
+        pollster::block_on(operation.run_into(gpu, &inputs, &mut outputs.collect::<Vec<_>>()))?;
         if call > 0 {
             samples.push(begin.elapsed());
         }
     }
     Ok(median_ms(&samples))
+}
+
+/// The bytes of a tensor: a wave of some period, or one value.
+fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
+    let count = usize::try_from(used.len()).unwrap_or(usize::MAX);
+    let mut all = memory::filled(used.tensor.name(), count, T::zeroed())?;
+    let period = if used.tensor == Tensor::Src { 97 } else { 89 };
+    for (i, number) in all.iter_mut().enumerate() {
+        let wave = MEAN + (i % period) as f64 / period as f64 - 0.5;
+        *number = T::from_f64(value(used.tensor).unwrap_or(wave));
+    }
+    memory::copied(used.tensor.name(), bytemuck::cast_slice(&all))
 }

@@ -2,7 +2,6 @@
 //! whatever else the machine does meets all three alike.
 
 use super::copy::{Choices, Copier};
-use super::planned::Planned;
 use super::rotation;
 use super::sets::Case;
 use super::subject::Inputs;
@@ -86,7 +85,7 @@ impl Bencher {
             patterns,
             choices,
         } = self;
-        let plan = Planned::new(gpu, case)?;
+        let plan = case.operation().plan(gpu.profile())?;
         let pattern = patterns.get(gpu, case.dtype)?;
         let inputs = Inputs::new(gpu, clock, case, &pattern, rotation::TOTAL)?;
         let subject = inputs.bind(gpu, &plan)?;
@@ -161,9 +160,20 @@ impl Bencher {
             portable_copy_gb_per_s: portable_copy,
             copy_buffer_gb_per_s: gb_per_s(copies.bytes, plain),
             models: case.models().iter().map(model).collect(),
-            kernel: plan.kernels,
-            dispatches: plan.dispatches as u64,
-            workspace_bytes: plan.workspace_bytes,
+            kernel: in_groups(&plan.kernels()),
+            dispatches: plan.kernels().len() as u64,
+            workspace_bytes: plan.workspace_bytes(),
         })
     }
+}
+
+/// The kernels' names in order, repetitions together: `channels_first_reduce×2+finish+channels_first_apply×2`.
+fn in_groups(names: &[&str]) -> String {
+    let groups = names.chunk_by(|a, b| a == b);
+    let texts = groups.map(|group| match group {
+        [one] => (*one).to_owned(),
+        [one, ..] => format!("{one}×{}", group.len()),
+        [] => String::new(),
+    });
+    texts.collect::<Vec<_>>().join("+")
 }

@@ -3,7 +3,6 @@
 //! | module | knows |
 //! |---|---|
 //! | `operators` | the operators |
-//! | `planned`, `slices` | how each is planned and bound to buffers, and called with slices |
 //! | `sets` | the shapes, and the cases that they make |
 //! | `selection` | the flags that choose among them |
 //! | `device`, `rotation`, `timing`, `busy` | buffers, several sets of them in turns, clocks, work that keeps a GPU's clock up |
@@ -19,12 +18,10 @@ mod busy;
 mod copy;
 mod device;
 pub mod operators;
-mod planned;
 mod rotation;
 pub mod search;
 pub mod selection;
 pub mod sets;
-mod slices;
 mod subject;
 pub mod timing;
 pub mod trial;

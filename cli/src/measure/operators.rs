@@ -1,11 +1,6 @@
 //! The operators: their names, what is normalized together, how much is moved.
 
-use super::sets::Case;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use wgpu_norm::{BatchNormOptions, GroupNormOptions, LayerNormOptions, RmsNormOptions};
-
-/// Added to variances, and to means of squares.
-const EPSILON: f64 = 1e-5;
 
 /// An operator: a gradient, by the layer's name alone, or a forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,41 +109,4 @@ pub fn ops() -> impl TypedValueParser<Value = Ops> {
         let named = |op: &Op| word == "all" || word == op.name();
         Ops(Op::ALL.into_iter().filter(named).collect())
     })
-}
-
-pub fn batch_norm_options(case: &Case) -> BatchNormOptions {
-    BatchNormOptions {
-        data_format: case.data_format.unwrap_or_default(),
-        statistics: case.statistics,
-        param_grads: case.param_grads,
-        activation: case.activation,
-        ..BatchNormOptions::new(EPSILON)
-    }
-}
-
-pub fn layer_norm_options(case: &Case) -> LayerNormOptions {
-    LayerNormOptions {
-        epsilon: EPSILON,
-        param_grads: case.param_grads,
-        ..LayerNormOptions::default()
-    }
-}
-
-/// Of instance norm, too, which has a group for each channel.
-pub fn group_norm_options(case: &Case) -> GroupNormOptions {
-    GroupNormOptions {
-        epsilon: EPSILON,
-        data_format: case.data_format.unwrap_or_default(),
-        param_grads: case.param_grads,
-        activation: case.activation,
-        ..GroupNormOptions::new(case.channel_groups())
-    }
-}
-
-pub fn rms_norm_options(case: &Case) -> RmsNormOptions {
-    RmsNormOptions {
-        epsilon: EPSILON,
-        param_grads: case.param_grads,
-        ..RmsNormOptions::default()
-    }
 }

@@ -3,7 +3,10 @@
 use super::operators::{Groups, Op};
 use std::fmt;
 use std::str::FromStr;
-use wgpu_norm::{Activation, DType, DataFormat, GpuContext, ParamGrads, Statistics};
+use wgpu_norm::{
+    Activation, Backward, Channels, DType, DataFormat, Epilogue, Forward, GpuContext, Norm,
+    Operation, ParamGrads, Pass, Residual, Statistics,
+};
 
 /// A named set of shapes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -206,48 +209,42 @@ impl Case {
         product(&self.shape.0)
     }
 
-    /// Elements of a statistic, as mean, and those of gamma.
-    pub fn params(&self) -> (u64, u64) {
-        let shape = &self.shape.0;
-        match self.op.groups() {
-            Groups::Channels => {
-                let channels = shape.get(1).map_or(1, |&c| c as u64);
-                (channels, channels)
+    /// What is timed: with gamma and beta, which have the type of sums, as have statistics.
+    pub fn operation(&self) -> Operation {
+        use Op::*;
+        let format = self.data_format.unwrap_or_default();
+        let begin_axis = -1;
+        let norm = match self.op {
+            BatchNorm | BatchNormForward | BatchNormInference => {
+                Norm::Batch(Channels::Axis(format))
             }
-            Groups::Rows => {
-                let columns = shape.last().map_or(1, |&c| c as u64);
-                (self.elements() / columns.max(1), columns)
+            GroupNorm | GroupNormForward => {
+                let groups = self.channel_groups();
+                Norm::Group { groups, format }
             }
-            Groups::OfSamples => {
-                let samples = shape.first().map_or(1, |&n| n as u64);
-                let channels = shape.get(1).map_or(1, |&c| c as u64);
-                (samples * self.channel_groups() as u64, channels)
-            }
-        }
+            InstanceNorm | InstanceNormForward => Norm::Instance { format },
+            LayerNorm | LayerNormForward => Norm::Layer { begin_axis },
+            RmsNorm | RmsNormForward => Norm::Rms { begin_axis },
+        };
+        let backward = Backward::default().with_param_grads(self.param_grads);
+        let pass = match self.op {
+            BatchNorm => backward.with_through(self.statistics).into(),
+            BatchNormInference => Pass::Inference,
+            _ if self.op.is_gradient() => backward.into(),
+            _ => Forward::default().into(),
+        };
+        let types = (self.dtype, self.dtype.accumulator());
+        Operation::new(norm, pass, &self.dims(), types)
+            .with_epilogue(Epilogue::new(Residual::None, self.activation))
     }
 
-    /// Groups of a sample's channels: of instance norm one for each, of group norm 32, as most networks have it, or the
-    /// most below that divide the channels.
-    pub fn channel_groups(&self) -> usize {
+    /// Groups of a sample's channels: 32, as most networks have it, or the most below that divide the channels.
+    fn channel_groups(&self) -> usize {
         let channels = self.shape.0.get(1).map_or(1, |&c| c.max(1));
-        let most = match self.op {
-            Op::InstanceNorm | Op::InstanceNormForward => channels,
-            _ => channels.min(32),
-        };
-        let mut groups = (1..=most).rev();
+        let mut groups = (1..=channels.min(32)).rev();
         groups
             .find(|&groups| channels.is_multiple_of(groups))
             .unwrap_or(1)
-    }
-
-    /// Whether beta counts in the gradient: for the activation, whose input that finds again.
-    pub fn reads_beta(&self) -> bool {
-        self.op.is_gradient() && self.activation != Activation::None
-    }
-
-    /// The parameters' element type.
-    pub fn params_dtype(&self) -> DType {
-        self.dtype.accumulator()
     }
 
     /// Elements moved under the models that apply: each tensor read as often as the formula does,
@@ -325,9 +322,8 @@ mod tests {
         };
         assert_eq!(case(DataFormat::Ncx).dims(), [2, 3, 4, 5]);
         assert_eq!(case(DataFormat::Nxc).dims(), [2, 4, 5, 3]);
-        assert_eq!(case(DataFormat::Nxc).params(), (3, 3));
         assert_eq!(case(DataFormat::Nxc).bytes(5), 1200);
-        assert_eq!(case(DataFormat::Nxc).params_dtype(), DType::F32);
+        assert_eq!(case(DataFormat::Nxc).operation().types.params, DType::F32);
     }
 
     #[test]

@@ -1,78 +1,59 @@
 //! A case on the device: buffers in several sets, and a plan bound to them.
 
 use super::device::{scoped, storage};
-use super::planned::Planned;
 use super::rotation::{self, MEAN};
 use super::sets::Case;
 use super::timing::Clock;
 use crate::memory;
-use wgpu_norm::{Bound, DType, Element, Error, GpuContext, ParamGrads};
+use wgpu_norm::{Bound, DType, Element, Error, Format, GpuContext, Plan, Tensor, TensorUse};
 
 /// A set of a case's tensors: src and diff_dst are random, mean and variance are src's but for the
 /// noise of its channels.
-pub struct Tensors {
-    pub src: wgpu::Buffer,
-    /// As good as empty for a forward pass.
-    pub diff_dst: wgpu::Buffer,
-    pub mean: wgpu::Buffer,
-    pub variance: wgpu::Buffer,
-    pub gamma: wgpu::Buffer,
-    pub beta: wgpu::Buffer,
-    /// diff_src or dst.
-    pub result: wgpu::Buffer,
-    pub diff_gamma: Option<wgpu::Buffer>,
-    pub diff_beta: Option<wgpu::Buffer>,
-}
+struct Tensors(Vec<(TensorUse, wgpu::Buffer)>);
 
 impl Tensors {
     /// Buffers, not filled yet.
     fn new(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
-        let device = gpu.device();
-        let data = case.bytes(1);
-        let (statistics, columns) = case.params();
-        let size = case.params_dtype().size();
-        let (statistics, columns) = (statistics * size, columns * size);
-        let diff_dst = if case.op.is_gradient() { data } else { 0 };
-        let both = case.op.is_gradient() && case.param_grads == ParamGrads::Both;
-        let gradient = |name| both.then(|| storage(device, name, columns)).transpose();
-        Ok(Self {
-            src: storage(device, "src", data)?,
-            diff_dst: storage(device, "diff_dst", diff_dst)?,
-            mean: storage(device, "mean", statistics)?,
-            variance: storage(device, "variance", statistics)?,
-            gamma: storage(device, "gamma", columns)?,
-            beta: storage(device, "beta", columns)?,
-            result: storage(device, "the result", data)?,
-            diff_gamma: gradient("diff_gamma")?,
-            diff_beta: gradient("diff_beta")?,
-        })
+        let create = |used: TensorUse| {
+            let buffer = storage(gpu.device(), used.tensor.name(), used.bytes())?;
+            Ok((used, buffer))
+        };
+        let tensors = case.operation().tensors()?.into_iter();
+        Ok(Self(tensors.map(create).collect::<Result<_, Error>>()?))
     }
 
-    fn fill(
-        &self,
-        gpu: &GpuContext,
-        clock: &Clock,
-        case: &Case,
-        pattern: &wgpu::Buffer,
-    ) -> Result<(), Error> {
-        let params = [
-            (&self.mean, MEAN),
-            (&self.variance, 1.0),
-            (&self.gamma, 0.5),
-            (&self.beta, 0.0),
-        ];
-        for (buffer, value) in params {
-            match case.params_dtype() {
-                DType::F64 => fill::<f64>(gpu, buffer, value)?,
-                _ => fill::<f32>(gpu, buffer, value)?,
+    fn fill(&self, gpu: &GpuContext, clock: &Clock, pattern: &wgpu::Buffer) -> Result<(), Error> {
+        let read = self.0.iter().filter(|(used, _)| used.access.reads());
+        for (used, buffer) in read.clone() {
+            match (value(used.tensor), used.format) {
+                (Some(value), Format::Elements(DType::F64)) => fill::<f64>(gpu, buffer, value)?,
+                (Some(value), _) => fill::<f32>(gpu, buffer, value)?,
+                (None, _) => {}
             }
         }
+        let random = read.filter(|(used, _)| value(used.tensor).is_none());
         clock.wall(|encoder| {
-            rotation::fill(encoder, pattern, 0, &self.src);
-            // Other numbers than src's.
-            rotation::fill(encoder, pattern, pattern.size() / 3, &self.diff_dst);
+            for (used, buffer) in random {
+                // diff_dst has other numbers than src.
+                let offset = match used.tensor {
+                    Tensor::Src => 0,
+                    _ => pattern.size() / 3,
+                };
+                rotation::fill(encoder, pattern, offset, buffer);
+            }
         })?;
         Ok(())
+    }
+}
+
+/// The value of all elements of a statistic or a parameter; none of a tensor that is random.
+pub fn value(tensor: Tensor) -> Option<f64> {
+    match tensor {
+        Tensor::Mean => Some(MEAN),
+        Tensor::Variance | Tensor::MeanSquare => Some(1.0),
+        Tensor::Gamma => Some(0.5),
+        Tensor::Beta => Some(0.0),
+        _ => None,
     }
 }
 
@@ -102,7 +83,7 @@ impl Inputs {
             Tensors::new(gpu, case)
         })?;
         for set in &sets {
-            set.fill(gpu, clock, case, pattern)?;
+            set.fill(gpu, clock, pattern)?;
         }
         Ok(Self(sets))
     }
@@ -113,8 +94,13 @@ impl Inputs {
     }
 
     /// Binds every set.
-    pub fn bind(&self, gpu: &GpuContext, plan: &Planned) -> Result<Subject, Error> {
-        let bound = self.0.iter().map(|set| plan.bind(gpu, set));
+    pub fn bind(&self, gpu: &GpuContext, plan: &Plan) -> Result<Subject, Error> {
+        let bound = self.0.iter().map(|Tensors(set)| {
+            let buffers = set
+                .iter()
+                .map(|(used, buffer)| (used.tensor, buffer.into()));
+            plan.bind(gpu, &buffers.collect::<Vec<_>>())
+        });
         Ok(Subject(bound.collect::<Result<_, _>>()?))
     }
 }

@@ -1,7 +1,6 @@
 //! What the search for a tuning measures: a few cases on the GPU.
 
 use super::bencher::Patterns;
-use super::planned::Planned;
 use super::search::Measure;
 use super::sets::Case;
 use super::subject::Inputs;
@@ -10,7 +9,7 @@ use super::{possible, rotation};
 use crate::failure::Failure;
 use crate::gpu::tuned;
 use crate::results::Ratio;
-use wgpu_norm::{Error, GpuContext, Tuning};
+use wgpu_norm::{Error, GpuContext, Plan, Tuning};
 
 /// Samples of a case.
 const ROUNDS: u32 = 5;
@@ -30,7 +29,7 @@ struct Prepared {
     case: Case,
     inputs: Inputs,
     /// Milliseconds of plans that were measured. Many sizes leave a case's plan as it is.
-    known: Vec<(Planned, f64)>,
+    known: Vec<(Plan, f64)>,
 }
 
 impl Trial {
@@ -96,7 +95,7 @@ impl Prepared {
     ) -> Result<Self, Error> {
         let pattern = patterns.get(gpu, case.dtype)?;
         let inputs = Inputs::new(gpu, clock, case, &pattern, BYTES)?;
-        let subject = inputs.bind(gpu, &Planned::new(gpu, case)?)?;
+        let subject = inputs.bind(gpu, &case.operation().plan(gpu.profile())?)?;
         subject.warm(gpu, clock)?;
         Ok(Self {
             case: case.clone(),
@@ -120,7 +119,11 @@ impl Prepared {
         clock: &Clock,
         rounds: u32,
     ) -> Result<Option<Ratio>, Error> {
-        let plans = self.plans(first, second)?;
+        let operation = self.case.operation();
+        let plans = (
+            operation.plan(first.profile())?,
+            operation.plan(second.profile())?,
+        );
         if plans.0 == plans.1 {
             return Ok(None);
         }
@@ -131,17 +134,10 @@ impl Prepared {
         Ok(Some(self.ratio(times)))
     }
 
-    fn plans(&self, first: &GpuContext, second: &GpuContext) -> Result<(Planned, Planned), Error> {
-        Ok((
-            Planned::new(first, &self.case)?,
-            Planned::new(second, &self.case)?,
-        ))
-    }
-
     fn time(
         &mut self,
         gpu: &GpuContext,
-        plan: Planned,
+        plan: Plan,
         clock: &Clock,
         rounds: u32,
     ) -> Result<f64, Error> {
@@ -170,7 +166,11 @@ impl Prepared {
         clock: &Clock,
         rounds: u32,
     ) -> Result<Option<Ratio>, Error> {
-        let plans = self.plans(first, second)?;
+        let operation = self.case.operation();
+        let plans = (
+            operation.plan(first.profile())?,
+            operation.plan(second.profile())?,
+        );
         if plans.0 == plans.1 {
             return Ok(None);
         }

@@ -25,8 +25,12 @@ mod through;
 mod undecided;
 
 use crate::failure::Failure;
-use crate::job::Machine;
+use crate::job::{Job, Machine};
 use clap::Subcommand;
+use half::{bf16, f16};
+use operator::Operator;
+use tensors::Arguments;
+use wgpu_norm::{DType, Error};
 
 #[derive(Debug, Subcommand)]
 pub enum Operators {
@@ -60,4 +64,37 @@ impl Operators {
             Self::InstanceNormForward(command) => group_norm::forward::run_instance(command, on),
         }
     }
+}
+
+/// Runs an operator on tensors whose shapes it has checked.
+fn run<O: Operator>(
+    job: Job,
+    on: &Machine<'_>,
+    operator: &O,
+    arguments: &Arguments,
+) -> Result<(), Failure> {
+    if let Some(left_out) = job.input.left_out() {
+        job.warn(left_out);
+    }
+    arguments.check()?;
+    if let Some(group) = on.ranks {
+        return shared::run(job, on.gpu, group, operator, arguments);
+    }
+    let gpu = job.open_gpu(on.gpu)?;
+    if let Some(budget) = job.memory_budget {
+        return streamed::run(job, &gpu, operator, arguments, budget);
+    }
+    let types = arguments.dtypes();
+    let compute = match (types.data, types.params, types.statistics) {
+        (DType::F32, DType::F32, DType::F32) => operator::compute::<O, f32, f32, f32>,
+        (DType::F16, DType::F32, DType::F32) => operator::compute::<O, f16, f32, f32>,
+        (DType::F16, DType::F16, DType::F16) => operator::compute::<O, f16, f16, f16>,
+        (DType::F16, DType::F16, DType::F32) => operator::compute::<O, f16, f16, f32>,
+        (DType::Bf16, DType::F32, DType::F32) => operator::compute::<O, bf16, f32, f32>,
+        (DType::Bf16, DType::Bf16, DType::Bf16) => operator::compute::<O, bf16, bf16, bf16>,
+        (DType::Bf16, DType::Bf16, DType::F32) => operator::compute::<O, bf16, bf16, f32>,
+        (DType::F64, DType::F64, DType::F64) => operator::compute::<O, f64, f64, f64>,
+        (data, params, _) => return Err(Error::ParamDType { data, params }.into()),
+    };
+    compute(job, &gpu, operator, arguments)
 }

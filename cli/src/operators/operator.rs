@@ -1,11 +1,9 @@
 //! What all operators have in common, from their tensors in the file to their results.
 
 use super::tensors::{Arguments, Named, Values};
-use super::{shared, streamed};
 use crate::check::{Comparison, Expected};
 use crate::failure::Failure;
 use crate::job::Job;
-use crate::job::Machine;
 use crate::output;
 use crate::ranks::Group;
 use half::{bf16, f16};
@@ -59,7 +57,7 @@ pub trait Operator {
         group: &Group,
     ) -> Result<Values<T, P, S>, Failure> {
         let mut results = group.all(self.compute(gpu, shape, values).map_err(Failure::from))?;
-        shared::add_up(&mut results.params, group)?;
+        add_up(&mut results.params, group)?;
         Ok(results)
     }
 
@@ -71,40 +69,29 @@ pub trait Operator {
     ) -> Result<Vec<Expected>, Error>;
 }
 
-/// Runs an operator on tensors whose shapes it has checked.
-pub fn run<O: Operator>(
-    job: Job,
-    on: &Machine<'_>,
-    operator: &O,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
-    if let Some(left_out) = job.input.left_out() {
-        job.warn(left_out);
+/// Adds up the ranks' parameters' gradients, in the order of ranks.
+pub fn add_up<P: Element>(params: &mut Named<P>, group: &Group) -> Result<(), Failure> {
+    for (_, values) in params {
+        let mut bytes = Vec::new();
+        for value in values.iter() {
+            bytes.extend(value.to_f64().to_ne_bytes());
+        }
+        let all = group.gather(&bytes)?;
+        let mut sums = vec![0.0; values.len()];
+        for part in all.chunks_exact(bytes.len().max(1)) {
+            for (sum, value) in sums.iter_mut().zip(part.chunks_exact(8)) {
+                *sum += bytemuck::pod_read_unaligned::<f64>(value);
+            }
+        }
+        for (value, sum) in values.iter_mut().zip(sums) {
+            *value = P::from_f64(sum);
+        }
     }
-    arguments.check()?;
-    if let Some(group) = on.ranks {
-        return shared::run(job, on.gpu, group, operator, arguments);
-    }
-    let gpu = job.open_gpu(on.gpu)?;
-    if let Some(budget) = job.memory_budget {
-        return streamed::run(job, &gpu, operator, arguments, budget);
-    }
-    let types = arguments.dtypes();
-    let compute = match (types.data, types.params, types.statistics) {
-        (DType::F32, DType::F32, DType::F32) => compute::<O, f32, f32, f32>,
-        (DType::F16, DType::F32, DType::F32) => compute::<O, f16, f32, f32>,
-        (DType::F16, DType::F16, DType::F16) => compute::<O, f16, f16, f16>,
-        (DType::F16, DType::F16, DType::F32) => compute::<O, f16, f16, f32>,
-        (DType::Bf16, DType::F32, DType::F32) => compute::<O, bf16, f32, f32>,
-        (DType::Bf16, DType::Bf16, DType::Bf16) => compute::<O, bf16, bf16, bf16>,
-        (DType::Bf16, DType::Bf16, DType::F32) => compute::<O, bf16, bf16, f32>,
-        (DType::F64, DType::F64, DType::F64) => compute::<O, f64, f64, f64>,
-        (data, params, _) => return Err(Error::ParamDType { data, params }.into()),
-    };
-    compute(job, &gpu, operator, arguments)
+    Ok(())
 }
 
-fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+/// Computes and writes.
+pub fn compute<O: Operator, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     job: Job,
     gpu: &GpuContext,
     operator: &O,

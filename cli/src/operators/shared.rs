@@ -74,27 +74,6 @@ fn check<O: Operator>(job: &Job, operator: &O, arguments: &Arguments) -> Result<
     }))
 }
 
-/// Adds up the ranks' parameters' gradients, in the order of ranks.
-pub fn add_up<P: Element>(params: &mut Named<P>, group: &Group) -> Result<(), Failure> {
-    for (_, values) in params {
-        let mut bytes = Vec::new();
-        for value in values.iter() {
-            bytes.extend(value.to_f64().to_ne_bytes());
-        }
-        let all = group.gather(&bytes)?;
-        let mut sums = vec![0.0; values.len()];
-        for part in all.chunks_exact(bytes.len().max(1)) {
-            for (sum, value) in sums.iter_mut().zip(part.chunks_exact(8)) {
-                *sum += bytemuck::pod_read_unaligned::<f64>(value);
-            }
-        }
-        for (value, sum) in values.iter_mut().zip(sums) {
-            *value = P::from_f64(sum);
-        }
-    }
-    Ok(())
-}
-
 /// What the ranks do together.
 struct Work<'a, O> {
     job: Job,

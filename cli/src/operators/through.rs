@@ -7,7 +7,7 @@
 use super::forward;
 use super::gradients;
 use super::tensors::{Arguments, Values};
-use super::undecided::{Inputs, Undecided};
+use super::undecided::{Inputs, Layer, Undecided};
 use crate::attributes::{self, Choice, choice};
 use crate::check::Expected;
 use crate::failure::Failure;
@@ -16,7 +16,7 @@ use crate::job::Job;
 use crate::memory;
 use clap::Args;
 use wgpu_norm::reference::{Forward, Gradients, through_activation, through_activation_scale};
-use wgpu_norm::{Activation, BackwardOperands, DType, Error, ParamGrads, Statistics};
+use wgpu_norm::{Activation, BackwardOperands, DType, Error, ParamGrads};
 
 #[derive(Debug, Args)]
 pub struct ActivationArgs {
@@ -125,18 +125,6 @@ pub fn forward(
     let mut expected = forward::expected(before.followed_by(activation, None)?);
     expected.extend(mask);
     Ok(expected)
-}
-
-/// A layer by the reference, as a gradient takes it.
-pub struct Layer<O, G> {
-    /// Its output by given statistics.
-    pub output: O,
-    /// Its gradients by that of its output.
-    pub gradients: G,
-    /// Whether the gradient flows through mean and variance.
-    pub statistics: Statistics,
-    /// Whether gamma counts in diff_src.
-    pub param_grads: ParamGrads,
 }
 
 /// The reference's gradients of a layer with what follows it, of data of this type.

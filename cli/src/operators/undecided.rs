@@ -1,11 +1,22 @@
 //! Elements of which rounding decides whether they pass relu, where a gradient finds the layer's output again. Results with
 //! them and without them are right, and all between.
 
-use super::through::Layer;
 use crate::check::is_undecided;
 use crate::memory;
 use wgpu_norm::reference::{Forward, Gradients, SUM_ULPS};
 use wgpu_norm::{Activation, DType, Error, ParamGrads, Statistics};
+
+/// A layer by the reference, as a gradient takes it.
+pub struct Layer<O, G> {
+    /// Its output by given statistics.
+    pub output: O,
+    /// Its gradients by that of its output.
+    pub gradients: G,
+    /// Whether the gradient flows through mean and variance.
+    pub statistics: Statistics,
+    /// Whether gamma counts in diff_src.
+    pub param_grads: ParamGrads,
+}
 
 /// What a layer's output by given statistics is computed from.
 #[derive(Clone, Copy)]

@@ -1,7 +1,7 @@
 //! The files of a report. Each is replaced as a whole, so that a run may end at any moment.
 
 use super::data::Data;
-use super::page;
+use super::page::{self, PLOT};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::results::{self, plot};
@@ -17,7 +17,6 @@ pub struct Folder {
 /// The names of the files.
 const JSON: &str = "report.json";
 const PAGE: &str = "report.md";
-pub const PLOT: &str = "report.svg";
 
 impl Folder {
     /// A folder for a new report. Another one's numbers may be all that there will ever be of an adapter: they are

@@ -1,12 +1,14 @@
 //! A report for people: report.md. What was found comes first, then the picture, then all numbers.
 
 use super::data::{Data, State};
-use super::folder::PLOT;
 use super::options::Kind;
 use crate::results::markdown::{code, plain, tables};
 use crate::results::summary::{median, summary};
 use crate::results::{Pytorch, Row, Tuned};
 use crate::text::visible;
+
+/// The name of the picture.
+pub const PLOT: &str = "report.svg";
 
 pub fn markdown(data: &Data) -> String {
     let results = &data.results;

@@ -1,10 +1,11 @@
 //! `wgpu-norm batch-norm-backward`.
 
 use super::super::gradients;
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
-use super::super::through;
 use super::super::undecided::Inputs;
+use super::super::{through, undecided};
 use super::{Channels, Layer, LayerArgs};
 use crate::attributes::{self, Choice, choice};
 use crate::check::Expected;
@@ -72,7 +73,7 @@ pub fn run(command: &BatchNormBackward, on: &Machine<'_>) -> Result<(), Failure>
         layer: Layer::new(options, channels),
         data: arguments.src.dtype(),
     };
-    operator::run(job, on, &operator, &arguments)
+    run_operator(job, on, &operator, &arguments)
 }
 
 fn args<'a, T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -193,7 +194,7 @@ impl Operator for Backward {
             };
             layer.backward()
         };
-        let layer = through::Layer {
+        let layer = undecided::Layer {
             output,
             gradients,
             statistics: options.statistics,

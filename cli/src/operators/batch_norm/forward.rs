@@ -1,6 +1,7 @@
 //! `wgpu-norm batch-norm-forward`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{Channels, Layer, LayerArgs};
@@ -72,7 +73,7 @@ pub fn run(command: &BatchNormForward, on: &Machine<'_>) -> Result<(), Failure> 
     }
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     let layer = Layer::new(options, channels);
-    operator::run(job, on, &Forward { layer, running }, &arguments)
+    run_operator(job, on, &Forward { layer, running }, &arguments)
 }
 
 fn arguments(input: &Input) -> Result<Arguments, Failure> {

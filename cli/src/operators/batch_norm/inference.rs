@@ -1,6 +1,7 @@
 //! `wgpu-norm batch-norm-inference`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{Channels, Layer, LayerArgs};
@@ -44,7 +45,7 @@ pub fn run(command: &BatchNormInference, on: &Machine<'_>) -> Result<(), Failure
     through::find_residual(&job.input, &mut arguments)?;
     let channels = Channels::find(&job, command.layer.data_format, &arguments)?;
     let operator = Inference(Layer::new(options, channels));
-    operator::run(job, on, &operator, &arguments)
+    run_operator(job, on, &operator, &arguments)
 }
 
 impl Operator for Inference {

@@ -1,10 +1,11 @@
 //! `wgpu-norm group-norm-backward` and `instance-norm-backward`.
 
 use super::super::gradients;
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
-use super::super::through;
 use super::super::undecided::Inputs;
+use super::super::{through, undecided};
 use super::{GroupArgs, LayerArgs};
 use crate::attributes::{Choice, choice};
 use crate::check::Expected;
@@ -113,7 +114,7 @@ fn gradient<const INSTANCE: bool>(
     through::warn_of_ignored_gamma(&job, arguments, (options.activation, options.param_grads));
     let data = arguments.src.dtype();
     let operator = Backward::<INSTANCE> { options, data };
-    operator::run(job, on, &operator, arguments)
+    run_operator(job, on, &operator, arguments)
 }
 
 impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
@@ -205,7 +206,7 @@ impl<const INSTANCE: bool> Operator for Backward<INSTANCE> {
             };
             layer.backward()
         };
-        let layer = through::Layer {
+        let layer = undecided::Layer {
             output,
             gradients,
             statistics: Statistics::Batch,

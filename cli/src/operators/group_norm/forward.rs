@@ -1,6 +1,7 @@
 //! `wgpu-norm group-norm-forward` and `instance-norm-forward`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::through;
 use super::{GroupArgs, LayerArgs};
@@ -64,7 +65,7 @@ pub fn run(command: &GroupNormForward, on: &Machine<'_>) -> Result<(), Failure> 
     let options = command.group.options(&job.input)?;
     let arguments = arguments(&job.input)?;
     super::check_shapes(&arguments, &options, false)?;
-    operator::run(job, on, &Forward::<false>(options), &arguments)
+    run_operator(job, on, &Forward::<false>(options), &arguments)
 }
 
 /// Runs the subcommand of instance norm.
@@ -73,7 +74,7 @@ pub fn run_instance(command: &InstanceNormForward, on: &Machine<'_>) -> Result<(
     let arguments = arguments(&job.input)?;
     let options = command.layer.of_channels(&job.input, &arguments)?;
     super::check_shapes(&arguments, &options, true)?;
-    operator::run(job, on, &Forward::<true>(options), &arguments)
+    run_operator(job, on, &Forward::<true>(options), &arguments)
 }
 
 fn arguments(input: &Input) -> Result<Arguments, Failure> {

@@ -1,6 +1,7 @@
 //! `wgpu-norm layer-norm-backward`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::{gradients, rows};
 use super::{LayerArgs, find_gamma};
@@ -52,7 +53,7 @@ pub fn run(command: &LayerNormBackward, on: &Machine<'_>) -> Result<(), Failure>
     job.input.contains("beta");
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
     gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
-    operator::run(job, on, &Backward(options), &arguments)
+    run_operator(job, on, &Backward(options), &arguments)
 }
 
 impl Operator for Backward {

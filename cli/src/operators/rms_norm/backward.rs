@@ -1,6 +1,7 @@
 //! `wgpu-norm rms-norm-backward`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::{gradients, rows};
 use super::LayerArgs;
@@ -50,7 +51,7 @@ pub fn run(command: &RmsNormBackward, on: &Machine<'_>) -> Result<(), Failure> {
     arguments.params.extend(job.input.optional("gamma")?);
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
     gradients::warn_of_ignored_gamma(&job, &arguments, options.param_grads);
-    operator::run(job, on, &Backward(options), &arguments)
+    run_operator(job, on, &Backward(options), &arguments)
 }
 
 impl Operator for Backward {

@@ -1,6 +1,7 @@
 //! `wgpu-norm rms-norm-forward`.
 
-use super::super::operator::{self, Operator};
+use super::super::operator::Operator;
+use super::super::run as run_operator;
 use super::super::tensors::{Arguments, Values};
 use super::super::{forward, rows};
 use super::LayerArgs;
@@ -43,7 +44,7 @@ pub fn run(command: &RmsNormForward, on: &Machine<'_>) -> Result<(), Failure> {
     arguments.beside.extend(job.input.optional("residual")?);
     arguments.params.extend(job.input.optional("gamma")?);
     rows::check_shapes(&arguments, options.begin_norm_axis)?;
-    operator::run(job, on, &Forward(options), &arguments)
+    run_operator(job, on, &Forward(options), &arguments)
 }
 
 impl Operator for Forward {
