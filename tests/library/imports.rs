@@ -238,7 +238,6 @@ fn no_module_needs_what_needs_it() {
     for sources in [
         "src",
         "cli/src",
-        "integrations/burn/src",
         "integrations/mpi/src",
     ] {
         let needs = needs(&root.join(sources));
