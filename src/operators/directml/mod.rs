@@ -12,9 +12,9 @@ pub use forward::{
     Parameter, TrainingInputs, TrainingOutputs,
 };
 
-use crate::{
-    Activation, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamOf, Statistics,
-};
+use super::checked;
+use crate::element::types;
+use crate::{Channels, Element, Epilogue, Error, Norm, Operation, ParamOf, Pass};
 use half::f16;
 
 /// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
@@ -23,16 +23,19 @@ pub trait DataType: Element + ParamOf<Self> {}
 impl DataType for f32 {}
 impl DataType for f16 {}
 
-fn layer(
-    gpu: &GpuContext,
+/// Batch norm by parameters of these dimensions.
+fn operation<T: DataType>(
+    pass: impl Into<Pass>,
     epsilon: f32,
-    statistics: Statistics,
-    activation: Activation,
-) -> Result<GpuBatchNorm, Error> {
-    let options = BatchNormOptions {
-        statistics,
-        activation,
-        ..BatchNormOptions::new(epsilon.into())
-    };
-    GpuBatchNorm::new(gpu, options)
+    input: &[usize],
+    parameters: &[usize],
+    epilogue: Epilogue,
+) -> Result<Operation, Error> {
+    let norm = Norm::Batch(Channels::Broadcast(parameters.to_vec()));
+    let operation = Operation::new(norm, pass, input, types::<T, T, T>());
+    checked(
+        operation
+            .with_epsilon(epsilon.into())
+            .with_epilogue(epilogue),
+    )
 }

@@ -7,7 +7,8 @@ mod forward;
 mod group_norm;
 
 pub use backward::{
-    BatchNormOutputs, BatchNormTrainingBackward, LayerNormBackward, LayerNormOutputs,
+    BatchNormOutputs, BatchNormTrainingBackward, BatchNormTrainingBackwardInputs,
+    LayerNormBackward, LayerNormBackwardInputs, LayerNormOutputs,
 };
 pub use batch_norm::{
     BatchNormalization, BatchNormalizationBackward, BatchNormalizationBackwardInputs,
@@ -23,3 +24,13 @@ pub use group_norm::{
     GroupNormalization, GroupNormalizationBackward, GroupNormalizationBackwardInputs,
     GroupNormalizationBackwardOutputs, GroupNormalizationInputs, GroupNormalizationOutputs,
 };
+
+use crate::{Backward, ParamGrads};
+
+/// The primitives' backward propagation: `backward`, or `backward_data`.
+fn pass_backward(data_alone: bool) -> Backward {
+    Backward::default().with_param_grads(match data_alone {
+        true => ParamGrads::Frozen,
+        false => ParamGrads::Both,
+    })
+}

@@ -1,10 +1,9 @@
 //! `GroupNormalization` and `InstanceNormalization`.
 
 use crate::element::types;
-use crate::{
-    Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardArgs,
-    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, InstanceNormOptions, ParamOf,
-};
+use crate::operators::call::Call;
+use crate::operators::checked;
+use crate::{DataFormat, Error, Forward, GpuContext, Norm, Operation, ParamOf, Tensor};
 
 /// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
 #[derive(Clone, Copy, Debug)]
@@ -75,60 +74,49 @@ impl GroupNormalization {
         }
     }
 
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and num_groups.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        let norm = Norm::Group {
+            groups: self.num_groups,
+            format: DataFormat::Ncx,
+        };
+        operation::<T>(norm, self.epsilon, shape)
+    }
+
     /// Computes Y of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
-        Ok(output.await?.dst)
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<GroupNormForwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
-        let options = GroupNormOptions {
-            epsilon: self.epsilon.into(),
-            ..GroupNormOptions::new(self.num_groups)
-        };
-        GpuGroupNorm::new(gpu, options)
+        forward(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }
 
-const SCALE_AND_BIAS: GroupNormForwardOperands = GroupNormForwardOperands {
-    gamma: true,
-    beta: true,
-    residual: false,
-};
+fn operation<T: ParamOf<T>>(norm: Norm, epsilon: f32, shape: &[usize]) -> Result<Operation, Error> {
+    let types = types::<T, T, T::Sum>();
+    let operation = Operation::new(norm, Forward::default(), shape, types);
+    checked(operation.with_epsilon(epsilon.into()))
+}
 
-const fn group_args<'a, T>(
-    inputs: &GroupNormalizationInputs<'a, T>,
-) -> GroupNormForwardArgs<'a, T, T> {
-    GroupNormForwardArgs {
-        shape: inputs.shape,
-        src: inputs.x,
-        gamma: Some(inputs.scale),
-        beta: Some(inputs.bias),
-        residual: None,
-    }
+async fn forward<T: ParamOf<T>>(
+    gpu: &GpuContext,
+    operation: Operation,
+    inputs: GroupNormalizationInputs<'_, T>,
+) -> Result<Vec<T>, Error> {
+    let call = Call::new(operation)
+        .with(Tensor::Src, inputs.x)
+        .with(Tensor::Gamma, inputs.scale)
+        .with(Tensor::Beta, inputs.bias);
+    Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
 }
 
 /// ONNX's [`InstanceNormalization`](https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html) of opset 22:
@@ -182,40 +170,28 @@ impl Default for InstanceNormalization {
 }
 
 impl InstanceNormalization {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        let norm = Norm::Instance {
+            format: DataFormat::Ncx,
+        };
+        operation::<T>(norm, self.epsilon, shape)
+    }
+
     /// Computes the output of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
-        Ok(output.await?.dst)
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<GroupNormForwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuInstanceNorm, Error> {
-        let options = InstanceNormOptions {
-            epsilon: self.epsilon.into(),
-            ..InstanceNormOptions::default()
-        };
-        GpuInstanceNorm::new(gpu, options)
+        forward(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }

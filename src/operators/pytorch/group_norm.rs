@@ -1,12 +1,11 @@
 //! Group norm.
 
-use super::{GradOutputs, param_grads};
+use super::{EPSILON, GradOutputs, backward};
 use crate::element::types;
-use crate::operators::{inverse_deviations, variances};
+use crate::operators::call::Call;
+use crate::operators::{checked, inverse_deviations, variances};
 use crate::{
-    Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan,
-    GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions,
-    ParamGrads, ParamOf,
+    DataFormat, Element, Error, Forward, GpuContext, Norm, Operation, ParamOf, Pass, Tensor,
 };
 
 /// The tensors that [`NativeGroupNorm`] takes, in host memory, in PyTorch's order.
@@ -89,51 +88,43 @@ pub struct NativeGroupNorm {
 }
 
 impl NativeGroupNorm {
+    /// The operator as an operation, of `N`, `C` and `HxW`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the sizes and group.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        sizes: [usize; 3],
+        has_weight: bool,
+        has_bias: bool,
+    ) -> Result<Operation, Error> {
+        let operation = operation::<T, P>(Forward::default(), self.group, self.eps, sizes);
+        checked(operation.with_params(has_weight, has_bias))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormInputs<'_, T, P>,
     ) -> Result<NativeGroupNormOutputs<T, T::Sum>, Error> {
-        let args = GroupNormForwardArgs {
-            shape: &inputs.sizes,
-            src: inputs.input,
-            gamma: inputs.weight,
-            beta: inputs.bias,
-            residual: None,
-        };
-        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
-        let output = layer.forward_with_statistics(args).await?;
+        let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
+        let call = Call::new(self.operation::<T, P>(inputs.sizes, weight, bias)?)
+            .with(Tensor::Src, inputs.input)
+            .with(Tensor::Gamma, inputs.weight)
+            .with(Tensor::Beta, inputs.bias);
+        let mut results = call.run::<T, P, T::Sum>(gpu).await?;
+        let variance = results.statistic(Tensor::Variance).unwrap_or_default();
         Ok(NativeGroupNormOutputs {
-            output: output.dst,
-            mean: output.mean,
-            rstd: inverse_deviations("rstd", &output.variance, self.eps)?,
+            output: results.dst(),
+            mean: results.statistic(Tensor::Mean).unwrap_or_default(),
+            rstd: inverse_deviations(variance, self.eps),
         })
-    }
-
-    /// Plans the operator on device buffers, for `N`, `C` and `HxW`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        sizes: [usize; 3],
-        has_weight: bool,
-        has_bias: bool,
-    ) -> Result<GroupNormForwardPlan, Error> {
-        let operands = GroupNormForwardOperands {
-            gamma: has_weight,
-            beta: has_bias,
-            residual: false,
-        };
-        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
-        layer.plan_forward(&sizes, types::<T, P, T::Sum>(), operands)
     }
 }
 
@@ -181,7 +172,7 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 ///
 /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
 ///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
-///   is bound, as [`NativeGroupNorm`] writes it there, and the plan takes the forward pass's eps.
+///   is bound, as [`NativeGroupNorm`] writes it there, and the operation takes the forward pass's eps.
 /// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
 /// * mean and rstd are f32 beside f16 and bf16.
 ///
@@ -219,63 +210,52 @@ pub struct NativeGroupNormBackward {
     pub output_mask: [bool; 3],
 }
 
-/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
-const EPSILON: f64 = f32::MIN_POSITIVE as f64;
-
 impl NativeGroupNormBackward {
+    /// The operator as an operation, of `N`, `C` and `HxW`, with the forward pass's `eps`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the sizes and group.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        sizes: [usize; 3],
+        has_weight: bool,
+        eps: f64,
+    ) -> Result<Operation, Error> {
+        let operation = operation::<T, P>(backward(self.output_mask), self.group, eps, sizes);
+        checked(operation.with_params(has_weight, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Variance`] for a rstd that is infinite or 0, and those of [`GpuGroupNorm::backward`].
+    /// [`Error::Variance`] for a rstd that is infinite or 0, and those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormBackwardInputs<'_, T, P>,
     ) -> Result<GradOutputs<T, P>, Error> {
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
-        let args = GroupNormBackwardArgs {
-            shape: &inputs.sizes,
-            src: inputs.input,
-            diff_dst: inputs.grad_out,
-            mean: inputs.mean,
-            variance: &variance,
-            gamma: inputs.weight,
-            beta: None,
-            mask: None,
-        };
-        let layer = layer(gpu, self.group, EPSILON, param_grads(self.output_mask))?;
-        let grads = layer.backward_with_statistics(args).await?;
+        let has_weight = inputs.weight.is_some();
+        let call = Call::new(self.operation::<T, P>(inputs.sizes, has_weight, EPSILON)?)
+            .with(Tensor::DiffDst, inputs.grad_out)
+            .with(Tensor::Src, inputs.input)
+            .with(Tensor::Mean, inputs.mean)
+            .with(Tensor::Variance, &*variance)
+            .with(Tensor::Gamma, inputs.weight);
+        let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
-    }
-
-    /// Plans the operator on device buffers, for `N`, `C` and `HxW`, with the forward pass's `eps`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        sizes: [usize; 3],
-        has_weight: bool,
-        eps: f64,
-    ) -> Result<GroupNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.group, eps, param_grads(self.output_mask))?;
-        layer.plan_backward(&sizes, types::<T, P, T::Sum>(), has_weight)
     }
 }
 
-fn layer(
-    gpu: &GpuContext,
+fn operation<T: Element, P: ParamOf<T>>(
+    pass: impl Into<Pass>,
     groups: usize,
     epsilon: f64,
-    param_grads: ParamGrads,
-) -> Result<GpuGroupNorm, Error> {
-    let options = GroupNormOptions {
-        epsilon,
-        param_grads,
-        ..GroupNormOptions::new(groups)
-    };
-    GpuGroupNorm::new(gpu, options)
+    sizes: [usize; 3],
+) -> Operation {
+    let format = DataFormat::Ncx;
+    let norm = Norm::Group { groups, format };
+    Operation::new(norm, pass, &sizes, types::<T, P, T::Sum>()).with_epsilon(epsilon)
 }

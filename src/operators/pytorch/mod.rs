@@ -21,8 +21,7 @@ pub use layer_norm::{
     NativeLayerNormOutputs, RmsNorm, RmsNormInputs,
 };
 
-use crate::operators::given;
-use crate::{Error, Grads, ParamGrads};
+use crate::{Backward, Grads, ParamGrads};
 
 /// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory:
 /// those of the output mask.
@@ -47,18 +46,12 @@ impl<T, P> GradOutputs<T, P> {
 }
 
 /// weight scales grad_input also where neither parameter's gradient is asked for.
-const fn param_grads([_, weight, bias]: [bool; 3]) -> ParamGrads {
-    match weight || bias {
+fn backward([_, weight, bias]: [bool; 3]) -> Backward {
+    Backward::default().with_param_grads(match weight || bias {
         true => ParamGrads::Both,
         false => ParamGrads::Frozen,
-    }
-}
-
-/// A tensor that may not be missing here.
-fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
-    tensor.ok_or_else(|| Error::Argument {
-        argument,
-        expected: format!("a tensor, {why}"),
-        got: given(false).to_owned(),
     })
 }
+
+/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
+const EPSILON: f64 = f32::MIN_POSITIVE as f64;
