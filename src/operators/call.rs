@@ -1,7 +1,7 @@
 //! A call on host memory: an operation, the tensors given to it, and its results.
 
 use crate::{
-    Access, Element, Error, Format, GpuContext, Grads, Operation, Tensor, TensorUse, memory,
+    Access, Element, Error, Format, GpuContext, Grads, Operation, Pass, Tensor, TensorUse, memory,
 };
 use bytemuck::Pod;
 
@@ -12,9 +12,10 @@ pub(super) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    pub fn new(operation: Operation) -> Self {
+    /// With the layer's input.
+    pub fn new<T: Pod>(operation: Operation, src: &'a [T]) -> Self {
         let given = Vec::new();
-        Self { operation, given }
+        Self { operation, given }.with(Tensor::Src, src)
     }
 
     /// The same with a tensor, if there is one.
@@ -23,6 +24,28 @@ impl<'a> Call<'a> {
         let given = values.map(|values| (tensor, bytemuck::cast_slice(values)));
         self.given.extend(given);
         self
+    }
+
+    /// The same with gamma and beta, if they are there.
+    pub fn params<P: Pod>(
+        self,
+        gamma: impl Into<Option<&'a [P]>>,
+        beta: impl Into<Option<&'a [P]>>,
+    ) -> Self {
+        self.with(Tensor::Gamma, gamma).with(Tensor::Beta, beta)
+    }
+
+    /// The same with statistics, if they are there: the running ones in a forward pass.
+    pub fn statistics<S: Pod>(
+        self,
+        mean: impl Into<Option<&'a [S]>>,
+        variance: impl Into<Option<&'a [S]>>,
+    ) -> Self {
+        let [mean_name, variance_name] = match self.operation.pass {
+            Pass::Forward(_) => [Tensor::RunningMean, Tensor::RunningVariance],
+            _ => [Tensor::Mean, Tensor::Variance],
+        };
+        self.with(mean_name, mean).with(variance_name, variance)
     }
 
     /// Runs it on tensors of the types T, P and S: of the data, of the parameters, and of the statistics. What is read and

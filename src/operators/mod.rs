@@ -106,20 +106,68 @@ pub mod onednn;
 pub mod onnx;
 pub mod pytorch;
 
+// What all documents' operators are made of: their files take it from here.
+use crate::element::types;
 use crate::geometry::check_length;
 use crate::{
-    Channels, DataFormat, Element, Error, Forward, Norm, Operation, RunningUpdate, RunningVariance,
-    Tensor, memory,
+    Activation, Backward, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext,
+    Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Residual, RunningUpdate, RunningVariance,
+    Statistics, Tensor, memory,
 };
+use call::Call;
+use std::borrow::Cow;
 use std::fmt;
 
-/// Batch norm with channels along axis 1.
-const BATCH_NORM: Norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
-
-/// An operation that there is, on some adapter.
-fn checked(operation: Operation) -> Result<Operation, Error> {
+/// An operation, if there is such a one on some adapter, of data, parameters and statistics of these types.
+fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    norm: Norm,
+    pass: impl Into<Pass>,
+    shape: &[usize],
+    epsilon: impl Into<f64>,
+    (gamma, beta): (bool, bool),
+) -> Result<Operation, Error> {
+    let operation = Operation::new(norm, pass, shape, types::<T, P, S>())
+        .with_epsilon(epsilon.into())
+        .with_params(gamma, beta);
     operation.check()?;
     Ok(operation)
+}
+
+/// Batch norm with channels along an axis.
+const fn batch_norm(format: DataFormat) -> Norm {
+    Norm::Batch(Channels::Axis(format))
+}
+
+/// The layer's output by given statistics, or by those of src.
+fn by_given(statistics: bool) -> Pass {
+    match statistics {
+        true => Pass::Inference,
+        false => Forward::default().into(),
+    }
+}
+
+/// A gradient with those of both parameters, or one that gamma scales all the same.
+fn backward(param_grads: bool) -> Backward {
+    Backward::default().with_param_grads(match param_grads {
+        true => ParamGrads::Both,
+        false => ParamGrads::Frozen,
+    })
+}
+
+/// What statistics are to a gradient.
+const fn through(constants: bool) -> Statistics {
+    match constants {
+        true => Statistics::Constant,
+        false => Statistics::Batch,
+    }
+}
+
+/// A residual after the layer, or none.
+const fn residual(there: bool) -> Residual {
+    match there {
+        true => Residual::After,
+        false => Residual::None,
+    }
 }
 
 /// A forward pass with statistics among its results, or without.

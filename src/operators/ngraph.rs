@@ -1,9 +1,6 @@
 //! The operators of [nGraph](https://github.com/NervanaSystems/ngraph), with nGraph's names.
 
-use super::call::Call;
-use super::{BATCH_NORM, check_beta, checked};
-use crate::element::types;
-use crate::{Backward, Error, Forward, GpuContext, Operation, ParamOf, Pass, Tensor};
+use super::*;
 
 /// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +105,7 @@ impl BatchNormTrainingBackprop {
     ///
     /// [`Error::Epsilon`], and those of the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        operation::<T>(Backward::default(), self.epsilon, shape)
+        norm::<T>(Backward::default(), self.epsilon, shape)
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -123,11 +120,9 @@ impl BatchNormTrainingBackprop {
     ) -> Result<BackpropOutputs<T>, Error> {
         let operation = self.operation::<T>(inputs.shape)?;
         check_beta(&operation, inputs.beta)?;
-        let call = Call::new(operation)
-            .with(Tensor::Src, inputs.input)
+        let call = Call::new(operation, inputs.input)
             .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
+            .statistics(inputs.mean, inputs.variance)
             .with(Tensor::DiffDst, inputs.normalized_delta);
         let grads = call.run::<T, T, T>(gpu).await?.grads();
         Ok(BackpropOutputs {
@@ -224,7 +219,7 @@ impl BatchNormTraining {
     ///
     /// [`Error::Epsilon`], and those of the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        operation::<T>(Forward::default(), self.epsilon, shape)
+        norm::<T>(Forward::default(), self.epsilon, shape)
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -237,10 +232,8 @@ impl BatchNormTraining {
         gpu: &GpuContext,
         inputs: TrainingInputs<'_, T>,
     ) -> Result<TrainingOutputs<T>, Error> {
-        let call = Call::new(self.operation::<T>(inputs.shape)?)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Beta, inputs.beta);
+        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
+            .params(inputs.gamma, inputs.beta);
         let mut results = call.run::<T, T, T>(gpu).await?;
         Ok(TrainingOutputs {
             normalized: results.dst(),
@@ -323,7 +316,7 @@ impl BatchNormInference {
     ///
     /// [`Error::Epsilon`], and those of the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        operation::<T>(Pass::Inference, self.epsilon, shape)
+        norm::<T>(Pass::Inference, self.epsilon, shape)
     }
 
     /// Computes normalized of tensors in host memory.
@@ -336,21 +329,18 @@ impl BatchNormInference {
         gpu: &GpuContext,
         inputs: InferenceInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let call = Call::new(self.operation::<T>(inputs.shape)?)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Beta, inputs.beta)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance);
+        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
+            .params(inputs.gamma, inputs.beta)
+            .statistics(inputs.mean, inputs.variance);
         Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
 }
 
-fn operation<T: ParamOf<T>>(
+fn norm<T: ParamOf<T>>(
     pass: impl Into<Pass>,
     epsilon: f64,
     shape: &[usize],
 ) -> Result<Operation, Error> {
-    let types = types::<T, T, T>();
-    checked(Operation::new(BATCH_NORM, pass, shape, types).with_epsilon(epsilon))
+    let norm = batch_norm(DataFormat::Ncx);
+    operation::<T, T, T>(norm, pass, shape, epsilon, (true, true))
 }

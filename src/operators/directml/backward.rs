@@ -1,8 +1,6 @@
 //! The gradients.
 
-use super::{DataType, operation};
-use crate::operators::call::Call;
-use crate::{Backward, Epilogue, Error, GpuContext, Operation, Statistics, Tensor};
+use super::*;
 
 /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
 /// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
@@ -107,14 +105,7 @@ impl BatchNormalizationGrad {
         mean_dimensions: &[usize],
     ) -> Result<Operation, Error> {
         let pass = Backward::default().with_through(Statistics::Constant);
-        let epilogue = Epilogue::default();
-        operation::<T>(
-            pass,
-            self.epsilon,
-            input_dimensions,
-            mean_dimensions,
-            epilogue,
-        )
+        of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 
     /// Computes the output tensors of tensors in host memory.
@@ -128,7 +119,7 @@ impl BatchNormalizationGrad {
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
         let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
-        backward(gpu, self.operation::<T>(input, mean)?, inputs).await
+        run(gpu, self.operation::<T>(input, mean)?, inputs).await
     }
 }
 
@@ -193,14 +184,7 @@ impl BatchNormalizationTrainingGrad {
         mean_dimensions: &[usize],
     ) -> Result<Operation, Error> {
         let pass = Backward::default().with_through(Statistics::Batch);
-        let epilogue = Epilogue::default();
-        operation::<T>(
-            pass,
-            self.epsilon,
-            input_dimensions,
-            mean_dimensions,
-            epilogue,
-        )
+        of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 
     /// Computes the output tensors of tensors in host memory.
@@ -214,20 +198,18 @@ impl BatchNormalizationTrainingGrad {
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
         let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
-        backward(gpu, self.operation::<T>(input, mean)?, inputs).await
+        run(gpu, self.operation::<T>(input, mean)?, inputs).await
     }
 }
 
-async fn backward<T: DataType>(
+async fn run<T: DataType>(
     gpu: &GpuContext,
     operation: Operation,
     inputs: GradInputs<'_, T>,
 ) -> Result<GradOutputs<T>, Error> {
-    let call = Call::new(operation)
-        .with(Tensor::Src, inputs.input_tensor)
+    let call = Call::new(operation, inputs.input_tensor)
         .with(Tensor::DiffDst, inputs.input_gradient_tensor)
-        .with(Tensor::Mean, inputs.mean_tensor)
-        .with(Tensor::Variance, inputs.variance_tensor)
+        .statistics(inputs.mean_tensor, inputs.variance_tensor)
         .with(Tensor::Gamma, inputs.scale_tensor);
     let grads = call.run::<T, T, T>(gpu).await?.grads();
     Ok(GradOutputs {

@@ -1,13 +1,7 @@
 //! The forward passes.
 
-use super::{DataType, operation};
-use crate::geometry::{self, check_length, check_rank};
-use crate::operators::call::Call;
-use crate::operators::refused;
-use crate::{
-    Activation, Epilogue, Error, Forward, GpuContext, Operation, Pass, Residual, Tensor, memory,
-};
-use std::borrow::Cow;
+use super::*;
+use crate::geometry::{self, check_rank};
 
 /// An activation that DirectML applies to an operator's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -136,13 +130,10 @@ impl BatchNormalizationTraining {
         scale_dimensions: &[usize],
         has_fused_add: bool,
     ) -> Result<Operation, Error> {
-        let residual = match has_fused_add {
-            true => Residual::After,
-            false => Residual::None,
-        };
-        let epilogue = Epilogue::new(residual, activation(self.fused_activation));
-        let (pass, own) = (Forward::default(), scale_dimensions);
-        operation::<T>(pass, self.epsilon, input_dimensions, own, epilogue)
+        let pass = Forward::default();
+        let plain = of_dimensions::<T>(pass, self.epsilon, input_dimensions, scale_dimensions)?;
+        let epilogue = Epilogue::new(residual(has_fused_add), activation(self.fused_activation));
+        Ok(plain.with_epilogue(epilogue))
     }
 
     /// Computes the output tensors of tensors in host memory.
@@ -157,10 +148,8 @@ impl BatchNormalizationTraining {
     ) -> Result<TrainingOutputs<T>, Error> {
         let (input, scale) = (inputs.input_dimensions, inputs.scale_dimensions);
         let operation = self.operation::<T>(input, scale, inputs.fused_add_tensor.is_some())?;
-        let call = Call::new(operation)
-            .with(Tensor::Src, inputs.input_tensor)
-            .with(Tensor::Gamma, inputs.scale_tensor)
-            .with(Tensor::Beta, inputs.bias_tensor)
+        let call = Call::new(operation, inputs.input_tensor)
+            .params(inputs.scale_tensor, inputs.bias_tensor)
             .with(Tensor::Residual, inputs.fused_add_tensor);
         let mut results = call.run::<T, T, T>(gpu).await?;
         Ok(TrainingOutputs {
@@ -296,9 +285,10 @@ impl BatchNormalization {
                 return Err(refused(tensor.name(), expected, format!("{dimensions:?}")));
             }
         }
+        let pass = Pass::Inference;
+        let plain = of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)?;
         let epilogue = Epilogue::new(Residual::None, activation(self.fused_activation));
-        let (pass, own) = (Pass::Inference, mean_dimensions);
-        operation::<T>(pass, self.epsilon, input_dimensions, own, epilogue)
+        Ok(plain.with_epilogue(epilogue))
     }
 
     /// Computes OutputTensor of tensors in host memory.
@@ -317,14 +307,14 @@ impl BatchNormalization {
         let input = inputs.input_dimensions;
         let common = &common_dimensions(input, parameters.map(|own| own.dimensions))?;
         let operation = self.operation::<T>(input, common, common, common, common)?;
-        let mut expanded = Vec::new();
+        let mut call = Call::new(operation, inputs.input_tensor);
+        let mut written = Vec::new();
         for (tensor, own) in PARAMETERS.into_iter().zip(parameters) {
-            expanded.push((tensor, expand(tensor.name(), own, common)?));
+            written.push((tensor, expand(tensor.name(), own, common)?));
         }
-        let call = Call::new(operation).with(Tensor::Src, inputs.input_tensor);
-        let call = expanded
-            .iter()
-            .fold(call, |call, (tensor, values)| call.with(*tensor, &**values));
+        for (tensor, values) in &written {
+            call = call.with(*tensor, &**values);
+        }
         Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
 }

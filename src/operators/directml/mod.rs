@@ -4,17 +4,10 @@
 mod backward;
 mod forward;
 
-pub use backward::{
-    BatchNormalizationGrad, BatchNormalizationTrainingGrad, GradInputs, GradOutputs,
-};
-pub use forward::{
-    BatchNormalization, BatchNormalizationInputs, BatchNormalizationTraining, FusedActivation,
-    Parameter, TrainingInputs, TrainingOutputs,
-};
+pub use backward::*;
+pub use forward::*;
 
-use super::checked;
-use crate::element::types;
-use crate::{Channels, Element, Epilogue, Error, Norm, Operation, ParamOf, Pass};
+use super::*;
 use half::f16;
 
 /// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
@@ -24,18 +17,12 @@ impl DataType for f32 {}
 impl DataType for f16 {}
 
 /// Batch norm by parameters of these dimensions.
-fn operation<T: DataType>(
+fn of_dimensions<T: DataType>(
     pass: impl Into<Pass>,
     epsilon: f32,
     input: &[usize],
     parameters: &[usize],
-    epilogue: Epilogue,
 ) -> Result<Operation, Error> {
     let norm = Norm::Batch(Channels::Broadcast(parameters.to_vec()));
-    let operation = Operation::new(norm, pass, input, types::<T, T, T>());
-    checked(
-        operation
-            .with_epsilon(epsilon.into())
-            .with_epilogue(epilogue),
-    )
+    operation::<T, T, T>(norm, pass, input, epsilon, (true, true))
 }

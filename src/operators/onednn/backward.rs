@@ -1,12 +1,6 @@
 //! The gradients.
 
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{check_beta, checked, exactly};
-use crate::{
-    Backward, Channels, DataFormat, Element, Error, GpuContext, Grads, Norm, Operation, ParamGrads,
-    ParamOf, Tensor,
-};
+use crate::operators::*;
 
 /// The inputs of [`BatchNormTrainingBackward`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -121,18 +115,12 @@ impl BatchNormTrainingBackward {
         shape: &[usize],
         has_gamma: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Batch(Channels::Axis(self.data_format));
+        let norm = batch_norm(self.data_format);
         let pass = Backward::default().with_param_grads(match self.outputs {
             BatchNormOutputs::All => ParamGrads::Both,
             BatchNormOutputs::DiffSrc => ParamGrads::Neither,
         });
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>());
-        let epsilon = self.epsilon.into();
-        checked(
-            operation
-                .with_epsilon(epsilon)
-                .with_params(has_gamma, false),
-        )
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma, false))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -145,12 +133,10 @@ impl BatchNormTrainingBackward {
         gpu: &GpuContext,
         inputs: BatchNormTrainingBackwardInputs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        let has_gamma = inputs.gamma.is_some();
-        let call = Call::new(self.operation::<T, P>(inputs.shape, has_gamma)?)
-            .with(Tensor::Src, inputs.src)
+        let operation = self.operation::<T, P>(inputs.shape, inputs.gamma.is_some())?;
+        let call = Call::new(operation, inputs.src)
             .with(Tensor::DiffDst, inputs.diff_dst)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
+            .statistics(inputs.mean, inputs.variance)
             .with(Tensor::Gamma, inputs.gamma);
         Ok(call.run::<T, P, P>(gpu).await?.grads())
     }
@@ -276,16 +262,10 @@ impl LayerNormBackward {
         &self,
         shape: &[usize],
     ) -> Result<Operation, Error> {
-        let norm = Norm::Layer {
-            begin_axis: self.begin_norm_axis,
-        };
-        let pass = Backward::default().with_param_grads(match self.outputs {
-            LayerNormOutputs::All => ParamGrads::Both,
-            LayerNormOutputs::DiffSrc => ParamGrads::Frozen,
-        });
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>());
-        let (epsilon, affine) = (self.epsilon.into(), self.use_affine);
-        checked(operation.with_epsilon(epsilon).with_params(affine, affine))
+        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
+        let pass = backward(self.outputs == LayerNormOutputs::All);
+        let norm = Norm::Layer { begin_axis };
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -305,11 +285,9 @@ impl LayerNormBackward {
             exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
             check_beta(&operation, beta)?;
         }
-        let call = Call::new(operation)
-            .with(Tensor::Src, inputs.src)
+        let call = Call::new(operation, inputs.src)
             .with(Tensor::DiffDst, inputs.diff_dst)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
+            .statistics(inputs.mean, inputs.variance)
             .with(Tensor::Gamma, inputs.gamma);
         Ok(call.run::<T, P, P>(gpu).await?.grads())
     }

@@ -1,13 +1,6 @@
 //! Batch normalization, the primitive, whose flags fuse a ReLU and an addition.
 
-use super::pass_backward;
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{checked, exactly};
-use crate::{
-    Activation, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext, Norm,
-    Operation, ParamOf, Pass, Residual, Statistics, Tensor,
-};
+use crate::operators::*;
 
 /// What the primitive computes behind the normalization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,11 +16,11 @@ pub enum FuseNorm {
 
 impl FuseNorm {
     fn epilogue(self) -> Epilogue {
-        match self {
-            Self::None => Epilogue::default(),
-            Self::Relu => Epilogue::new(Residual::None, Activation::Relu),
-            Self::AddRelu => Epilogue::new(Residual::After, Activation::Relu),
-        }
+        let activation = match self {
+            Self::None => Activation::None,
+            Self::Relu | Self::AddRelu => Activation::Relu,
+        };
+        Epilogue::new(residual(self == Self::AddRelu), activation)
     }
 }
 
@@ -149,16 +142,13 @@ impl BatchNormalization {
         use_scale: bool,
         use_shift: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Batch(Channels::Axis(self.data_format));
-        let pass = match self.use_global_stats {
-            true => Pass::Inference,
-            false => Forward::default().into(),
-        };
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>())
-            .with_epsilon(self.epsilon.into())
-            .with_params(use_scale, use_shift)
-            .with_epilogue(self.fuse_norm.epilogue());
-        checked(operation)
+        let (norm, pass) = (
+            batch_norm(self.data_format),
+            by_given(self.use_global_stats),
+        );
+        let params = (use_scale, use_shift);
+        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
+        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -177,13 +167,11 @@ impl BatchNormalization {
         exactly("variance", inputs.variance, "use_global_stats", global)?;
         exactly("src_1", inputs.src_1, "fuse_norm_add_relu", adds)?;
         let (use_scale, use_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
-        let call = Call::new(self.operation::<T, P>(inputs.shape, use_scale, use_shift)?)
-            .with(Tensor::Src, inputs.src)
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, use_shift)?;
+        let call = Call::new(operation, inputs.src)
             .with(Tensor::Residual, inputs.src_1)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
-            .with(Tensor::Gamma, inputs.scale)
-            .with(Tensor::Beta, inputs.shift);
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.scale, inputs.shift);
         let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(BatchNormalizationOutputs {
             dst: results.dst(),
@@ -320,17 +308,10 @@ impl BatchNormalizationBackward {
         use_scale: bool,
         has_shift: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Batch(Channels::Axis(self.data_format));
-        let through = match self.use_global_stats {
-            true => Statistics::Constant,
-            false => Statistics::Batch,
-        };
-        let pass = pass_backward(self.data_alone).with_through(through);
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>())
-            .with_epsilon(self.epsilon.into())
-            .with_params(use_scale, has_shift)
-            .with_epilogue(self.fuse_norm.epilogue());
-        checked(operation)
+        let pass = backward(!self.data_alone).with_through(through(self.use_global_stats));
+        let (norm, params) = (batch_norm(self.data_format), (use_scale, has_shift));
+        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
+        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -346,13 +327,11 @@ impl BatchNormalizationBackward {
         let adds = self.fuse_norm == FuseNorm::AddRelu;
         exactly("workspace", inputs.workspace, "fuse_norm_add_relu", adds)?;
         let (use_scale, has_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
-        let call = Call::new(self.operation::<T, P>(inputs.shape, use_scale, has_shift)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, has_shift)?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
             .with(Tensor::DiffDst, inputs.diff_dst)
-            .with(Tensor::Gamma, inputs.scale)
-            .with(Tensor::Beta, inputs.shift)
+            .params(inputs.scale, inputs.shift)
             .with(Tensor::Mask, inputs.workspace);
         let grads = call.run::<T, P, P>(gpu).await?.grads();
         Ok(BatchNormalizationBackwardOutputs {

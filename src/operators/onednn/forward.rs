@@ -1,12 +1,6 @@
 //! The forward passes.
 
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{checked, exactly, forward, refused, required, weighing_the_old};
-use crate::{
-    Channels, DataFormat, Element, Error, Forward, GpuContext, Norm, Operation, ParamOf, Pass,
-    RunningUpdate, Tensor,
-};
+use crate::operators::*;
 
 /// The inputs of [`BatchNormForwardTraining`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -132,12 +126,15 @@ impl BatchNormForwardTraining {
         shape: &[usize],
         has_gamma_and_beta: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Batch(Channels::Axis(self.data_format));
         let pass = Forward::default().with_running(self.update()?);
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>())
-            .with_epsilon(self.epsilon.into())
-            .with_params(has_gamma_and_beta, has_gamma_and_beta);
-        checked(operation)
+        let params = (has_gamma_and_beta, has_gamma_and_beta);
+        operation::<T, P, P>(
+            batch_norm(self.data_format),
+            pass,
+            shape,
+            self.epsilon,
+            params,
+        )
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -156,12 +153,9 @@ impl BatchNormForwardTraining {
             required("gamma", "as beta is given", inputs.gamma)?;
             required("beta", "as gamma is given", inputs.beta)?;
         }
-        let call = Call::new(self.operation::<T, P>(inputs.shape, affine)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::RunningMean, inputs.mean)
-            .with(Tensor::RunningVariance, inputs.variance)
-            .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Beta, inputs.beta);
+        let call = Call::new(self.operation::<T, P>(inputs.shape, affine)?, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.gamma, inputs.beta);
         let mut results = call.run::<T, P, P>(gpu).await?;
         let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
         Ok(BatchNormForwardTrainingOutputs {
@@ -267,9 +261,8 @@ impl BatchNormInference {
         &self,
         shape: &[usize],
     ) -> Result<Operation, Error> {
-        let norm = Norm::Batch(Channels::Axis(self.data_format));
-        let operation = Operation::new(norm, Pass::Inference, shape, types::<T, P, P>());
-        checked(operation.with_epsilon(self.epsilon.into()))
+        let (norm, pass) = (batch_norm(self.data_format), Pass::Inference);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (true, true))
     }
 
     /// Computes dst of tensors in host memory.
@@ -282,12 +275,9 @@ impl BatchNormInference {
         gpu: &GpuContext,
         inputs: BatchNormInferenceInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let call = Call::new(self.operation::<T, P>(inputs.shape)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Beta, inputs.beta)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance);
+        let call = Call::new(self.operation::<T, P>(inputs.shape)?, inputs.src)
+            .params(inputs.gamma, inputs.beta)
+            .statistics(inputs.mean, inputs.variance);
         Ok(call.run::<T, P, P>(gpu).await?.dst())
     }
 }
@@ -396,13 +386,9 @@ impl LayerNorm {
         &self,
         shape: &[usize],
     ) -> Result<Operation, Error> {
-        let norm = Norm::Layer {
-            begin_axis: self.begin_norm_axis,
-        };
-        let pass = forward(self.keep_stats);
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>());
-        let (epsilon, affine) = (self.epsilon.into(), self.use_affine);
-        checked(operation.with_epsilon(epsilon).with_params(affine, affine))
+        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
+        let (norm, pass) = (Norm::Layer { begin_axis }, forward(self.keep_stats));
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -418,10 +404,8 @@ impl LayerNorm {
     ) -> Result<LayerNormForwardOutputs<T, P>, Error> {
         exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
         exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
-        let call = Call::new(self.operation::<T, P>(inputs.shape)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::Gamma, inputs.gamma)
-            .with(Tensor::Beta, inputs.beta);
+        let call = Call::new(self.operation::<T, P>(inputs.shape)?, inputs.src)
+            .params(inputs.gamma, inputs.beta);
         let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(LayerNormForwardOutputs {
             dst: results.dst(),

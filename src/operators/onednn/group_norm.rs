@@ -1,12 +1,6 @@
 //! Group normalization, a primitive.
 
-use super::pass_backward;
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{checked, exactly};
-use crate::{
-    DataFormat, Element, Error, Forward, GpuContext, Norm, Operation, ParamOf, Pass, Tensor,
-};
+use crate::operators::*;
 
 /// The inputs of [`GroupNormalization`], in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -115,18 +109,10 @@ impl GroupNormalization {
         use_scale: bool,
         use_shift: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Group {
-            groups: self.groups,
-            format: self.data_format,
-        };
-        let pass = match self.use_global_stats {
-            true => Pass::Inference,
-            false => Forward::default().into(),
-        };
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>())
-            .with_epsilon(self.epsilon.into())
-            .with_params(use_scale, use_shift);
-        checked(operation)
+        let (groups, format) = (self.groups, self.data_format);
+        let (norm, params) = (Norm::Group { groups, format }, (use_scale, use_shift));
+        let pass = by_given(self.use_global_stats);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -143,12 +129,10 @@ impl GroupNormalization {
         exactly("mean", inputs.mean, "use_global_stats", global)?;
         exactly("variance", inputs.variance, "use_global_stats", global)?;
         let (use_scale, use_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
-        let call = Call::new(self.operation::<T, P>(inputs.shape, use_scale, use_shift)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
-            .with(Tensor::Gamma, inputs.scale)
-            .with(Tensor::Beta, inputs.shift);
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, use_shift)?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.scale, inputs.shift);
         let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(GroupNormalizationOutputs {
             dst: results.dst(),
@@ -260,18 +244,9 @@ impl GroupNormalizationBackward {
         shape: &[usize],
         use_scale: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Group {
-            groups: self.groups,
-            format: self.data_format,
-        };
-        let pass = pass_backward(self.data_alone);
-        let operation = Operation::new(norm, pass, shape, types::<T, P, P>());
-        let epsilon = self.epsilon.into();
-        checked(
-            operation
-                .with_epsilon(epsilon)
-                .with_params(use_scale, false),
-        )
+        let (groups, format) = (self.groups, self.data_format);
+        let (norm, pass) = (Norm::Group { groups, format }, backward(!self.data_alone));
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (use_scale, false))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -284,11 +259,9 @@ impl GroupNormalizationBackward {
         gpu: &GpuContext,
         inputs: GroupNormalizationBackwardInputs<'_, T, P>,
     ) -> Result<GroupNormalizationBackwardOutputs<T, P>, Error> {
-        let use_scale = inputs.scale.is_some();
-        let call = Call::new(self.operation::<T, P>(inputs.shape, use_scale)?)
-            .with(Tensor::Src, inputs.src)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, inputs.variance)
+        let operation = self.operation::<T, P>(inputs.shape, inputs.scale.is_some())?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
             .with(Tensor::DiffDst, inputs.diff_dst)
             .with(Tensor::Gamma, inputs.scale);
         let grads = call.run::<T, P, P>(gpu).await?.grads();

@@ -1,10 +1,6 @@
 //! `BatchNormalization`.
 
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{BATCH_NORM, checked, weighing_the_old};
-use crate::{Element, Error, Forward, GpuContext, Operation, ParamOf, Pass, Tensor};
-use std::borrow::Cow;
+use crate::operators::*;
 
 /// The inputs of [`BatchNormalization`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -138,9 +134,8 @@ impl BatchNormalization {
                 .into(),
             false => Pass::Inference,
         };
-        let shape = with_channels(shape);
-        let operation = Operation::new(BATCH_NORM, pass, &shape, types::<T, P, S>());
-        checked(operation.with_epsilon(self.epsilon.into()))
+        let (norm, shape) = (batch_norm(DataFormat::Ncx), with_channels(shape));
+        operation::<T, P, S>(norm, pass, &shape, self.epsilon, (true, true))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -153,16 +148,9 @@ impl BatchNormalization {
         gpu: &GpuContext,
         inputs: BatchNormalizationInputs<'_, T, P, S>,
     ) -> Result<BatchNormalizationOutputs<T, S>, Error> {
-        let (mean, variance) = match self.training_mode {
-            true => (Tensor::RunningMean, Tensor::RunningVariance),
-            false => (Tensor::Mean, Tensor::Variance),
-        };
-        let call = Call::new(self.operation::<T, P, S>(inputs.shape)?)
-            .with(Tensor::Src, inputs.x)
-            .with(Tensor::Gamma, inputs.scale)
-            .with(Tensor::Beta, inputs.b)
-            .with(mean, inputs.input_mean)
-            .with(variance, inputs.input_var);
+        let call = Call::new(self.operation::<T, P, S>(inputs.shape)?, inputs.x)
+            .params(inputs.scale, inputs.b)
+            .statistics(inputs.input_mean, inputs.input_var);
         let mut results = call.run::<T, P, S>(gpu).await?;
         Ok(BatchNormalizationOutputs {
             y: results.dst(),

@@ -1,9 +1,6 @@
 //! `GroupNormalization` and `InstanceNormalization`.
 
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::checked;
-use crate::{DataFormat, Error, Forward, GpuContext, Norm, Operation, ParamOf, Tensor};
+use crate::operators::*;
 
 /// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
 #[derive(Clone, Copy, Debug)]
@@ -80,11 +77,9 @@ impl GroupNormalization {
     ///
     /// [`Error::Epsilon`], and those of the shape and num_groups.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        let norm = Norm::Group {
-            groups: self.num_groups,
-            format: DataFormat::Ncx,
-        };
-        operation::<T>(norm, self.epsilon, shape)
+        let (groups, format) = (self.num_groups, DataFormat::Ncx);
+        let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
     }
 
     /// Computes Y of tensors in host memory.
@@ -97,25 +92,16 @@ impl GroupNormalization {
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        forward(gpu, self.operation::<T>(inputs.shape)?, inputs).await
+        run(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }
 
-fn operation<T: ParamOf<T>>(norm: Norm, epsilon: f32, shape: &[usize]) -> Result<Operation, Error> {
-    let types = types::<T, T, T::Sum>();
-    let operation = Operation::new(norm, Forward::default(), shape, types);
-    checked(operation.with_epsilon(epsilon.into()))
-}
-
-async fn forward<T: ParamOf<T>>(
+async fn run<T: ParamOf<T>>(
     gpu: &GpuContext,
     operation: Operation,
     inputs: GroupNormalizationInputs<'_, T>,
 ) -> Result<Vec<T>, Error> {
-    let call = Call::new(operation)
-        .with(Tensor::Src, inputs.x)
-        .with(Tensor::Gamma, inputs.scale)
-        .with(Tensor::Beta, inputs.bias);
+    let call = Call::new(operation, inputs.x).params(inputs.scale, inputs.bias);
     Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
 }
 
@@ -176,10 +162,9 @@ impl InstanceNormalization {
     ///
     /// [`Error::Epsilon`], and those of the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
-        let norm = Norm::Instance {
-            format: DataFormat::Ncx,
-        };
-        operation::<T>(norm, self.epsilon, shape)
+        let format = DataFormat::Ncx;
+        let (norm, pass) = (Norm::Instance { format }, Forward::default());
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
     }
 
     /// Computes the output of tensors in host memory.
@@ -192,6 +177,6 @@ impl InstanceNormalization {
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        forward(gpu, self.operation::<T>(inputs.shape)?, inputs).await
+        run(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }

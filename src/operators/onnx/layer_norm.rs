@@ -1,9 +1,6 @@
 //! `LayerNormalization` and `RMSNormalization`.
 
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{checked, forward, inverse_deviations};
-use crate::{Element, Error, GpuContext, Norm, Operation, ParamOf, Tensor};
+use crate::operators::*;
 
 /// The inputs of [`LayerNormalization`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -111,13 +108,9 @@ impl LayerNormalization {
         has_b: bool,
         keep_statistics: bool,
     ) -> Result<Operation, Error> {
-        let norm = Norm::Layer {
-            begin_axis: self.axis,
-        };
-        let pass = forward(keep_statistics);
-        let operation = Operation::new(norm, pass, shape, types::<T, T, T::Sum>());
-        let epsilon = self.epsilon.into();
-        checked(operation.with_epsilon(epsilon).with_params(true, has_b))
+        let begin_axis = self.axis;
+        let (norm, pass) = (Norm::Layer { begin_axis }, forward(keep_statistics));
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, has_b))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -130,10 +123,8 @@ impl LayerNormalization {
         gpu: &GpuContext,
         inputs: LayerNormalizationInputs<'_, T>,
     ) -> Result<LayerNormalizationOutputs<T, T::Sum>, Error> {
-        let call = Call::new(self.operation::<T>(inputs.shape, inputs.b.is_some(), true)?)
-            .with(Tensor::Src, inputs.x)
-            .with(Tensor::Gamma, inputs.scale)
-            .with(Tensor::Beta, inputs.b);
+        let operation = self.operation::<T>(inputs.shape, inputs.b.is_some(), true)?;
+        let call = Call::new(operation, inputs.x).params(inputs.scale, inputs.b);
         let mut results = call.run::<T, T, T::Sum>(gpu).await?;
         let variance = results.statistic(Tensor::Variance).unwrap_or_default();
         Ok(LayerNormalizationOutputs {
@@ -221,11 +212,9 @@ impl RmsNormalization {
         &self,
         shape: &[usize],
     ) -> Result<Operation, Error> {
-        let norm = Norm::Rms {
-            begin_axis: self.axis,
-        };
-        let operation = Operation::new(norm, forward(false), shape, types::<T, P, T::Sum>());
-        checked(operation.with_epsilon(self.epsilon.into()))
+        let begin_axis = self.axis;
+        let (norm, pass) = (Norm::Rms { begin_axis }, forward(false));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.epsilon, (true, false))
     }
 
     /// Computes Y of tensors in host memory.
@@ -238,9 +227,8 @@ impl RmsNormalization {
         gpu: &GpuContext,
         inputs: RmsNormalizationInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let call = Call::new(self.operation::<T, P>(inputs.shape)?)
-            .with(Tensor::Src, inputs.x)
-            .with(Tensor::Gamma, inputs.scale);
+        let operation = self.operation::<T, P>(inputs.shape)?;
+        let call = Call::new(operation, inputs.x).with(Tensor::Gamma, inputs.scale);
         Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }

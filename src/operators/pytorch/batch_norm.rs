@@ -1,16 +1,6 @@
 //! Batch norm.
 
-use super::{GradOutputs, backward};
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{
-    BATCH_NORM, check_momentum, checked, inverse_deviations, refused, required, variances,
-};
-use crate::{
-    Element, Error, Forward, GpuContext, Operation, ParamOf, Pass, RunningUpdate, RunningVariance,
-    Statistics, Tensor,
-};
-use std::borrow::Cow;
+use super::*;
 
 /// The tensors that [`NativeBatchNorm`] takes, in host memory, in PyTorch's order.
 #[derive(Debug)]
@@ -155,12 +145,8 @@ impl NativeBatchNorm {
                 Pass::Inference
             }
         };
-        let operation = Operation::new(BATCH_NORM, pass, shape, types::<T, P, T::Sum>());
-        checked(
-            operation
-                .with_epsilon(self.eps)
-                .with_params(has_weight, has_bias),
-        )
+        let (norm, params) = (batch_norm(DataFormat::Ncx), (has_weight, has_bias));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, params)
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -184,18 +170,11 @@ impl NativeBatchNorm {
             required("running_mean", of_mean, mean.as_ref())?;
             required("running_var", of_variance, variance.as_ref())?;
         }
-        let names = match self.training {
-            true => [Tensor::RunningMean, Tensor::RunningVariance],
-            false => [Tensor::Mean, Tensor::Variance],
-        };
-        let [mean_name, variance_name] = names;
         let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
-        let call = Call::new(self.operation::<T, P>(inputs.shape, weight, bias, has_running)?)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, inputs.weight)
-            .with(Tensor::Beta, inputs.bias)
-            .with(mean_name, mean.as_deref())
-            .with(variance_name, variance.as_deref());
+        let operation = self.operation::<T, P>(inputs.shape, weight, bias, has_running)?;
+        let call = Call::new(operation, inputs.input)
+            .params(inputs.weight, inputs.bias)
+            .statistics(mean.as_deref(), variance.as_deref());
         let mut results = call.run::<T, P, T::Sum>(gpu).await?;
         let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
         update(mean, statistic(Tensor::RunningMean));
@@ -346,17 +325,9 @@ impl NativeBatchNormBackward {
         shape: &[usize],
         has_weight: bool,
     ) -> Result<Operation, Error> {
-        let through = match self.train {
-            true => Statistics::Batch,
-            false => Statistics::Constant,
-        };
-        let pass = backward(self.output_mask).with_through(through);
-        let operation = Operation::new(BATCH_NORM, pass, shape, types::<T, P, T::Sum>());
-        checked(
-            operation
-                .with_epsilon(self.eps)
-                .with_params(has_weight, false),
-        )
+        let norm = batch_norm(DataFormat::Ncx);
+        let pass = masked(self.output_mask).with_through(through(!self.train));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -385,12 +356,11 @@ impl NativeBatchNormBackward {
                 (mean, Cow::Borrowed(variance))
             }
         };
-        let call = Call::new(self.operation::<T, P>(inputs.shape, inputs.weight.is_some())?)
+        let operation = self.operation::<T, P>(inputs.shape, inputs.weight.is_some())?;
+        let call = Call::new(operation, inputs.input)
             .with(Tensor::DiffDst, inputs.grad_out)
-            .with(Tensor::Src, inputs.input)
             .with(Tensor::Gamma, inputs.weight)
-            .with(Tensor::Mean, mean)
-            .with(Tensor::Variance, &*variance);
+            .statistics(mean, &*variance);
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
     }

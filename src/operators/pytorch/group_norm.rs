@@ -1,12 +1,6 @@
 //! Group norm.
 
-use super::{EPSILON, GradOutputs, backward};
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{checked, inverse_deviations, variances};
-use crate::{
-    DataFormat, Element, Error, Forward, GpuContext, Norm, Operation, ParamOf, Pass, Tensor,
-};
+use super::*;
 
 /// The tensors that [`NativeGroupNorm`] takes, in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
@@ -19,17 +13,6 @@ pub struct NativeGroupNormInputs<'a, T, P> {
     pub bias: Option<&'a [P]>,
     /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
     pub sizes: [usize; 3],
-}
-
-/// What [`NativeGroupNorm`] gives, in host memory, in PyTorch's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeGroupNormOutputs<T, S> {
-    /// The layer's output, of input's shape.
-    pub output: Vec<T>,
-    /// Mean of each group, `(N, group)`.
-    pub mean: Vec<S>,
-    /// 1/√(variance + eps) of each group, variance being the biased one.
-    pub rstd: Vec<S>,
 }
 
 /// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
@@ -99,8 +82,9 @@ impl NativeGroupNorm {
         has_weight: bool,
         has_bias: bool,
     ) -> Result<Operation, Error> {
-        let operation = operation::<T, P>(Forward::default(), self.group, self.eps, sizes);
-        checked(operation.with_params(has_weight, has_bias))
+        let (groups, format) = (self.group, DataFormat::Ncx);
+        let (norm, params) = (Norm::Group { groups, format }, (has_weight, has_bias));
+        operation::<T, P, T::Sum>(norm, Forward::default(), &sizes, self.eps, params)
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -112,19 +96,11 @@ impl NativeGroupNorm {
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormInputs<'_, T, P>,
-    ) -> Result<NativeGroupNormOutputs<T, T::Sum>, Error> {
+    ) -> Result<NormOutputs<T, T::Sum>, Error> {
         let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
-        let call = Call::new(self.operation::<T, P>(inputs.sizes, weight, bias)?)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, inputs.weight)
-            .with(Tensor::Beta, inputs.bias);
-        let mut results = call.run::<T, P, T::Sum>(gpu).await?;
-        let variance = results.statistic(Tensor::Variance).unwrap_or_default();
-        Ok(NativeGroupNormOutputs {
-            output: results.dst(),
-            mean: results.statistic(Tensor::Mean).unwrap_or_default(),
-            rstd: inverse_deviations(variance, self.eps),
-        })
+        let operation = self.operation::<T, P>(inputs.sizes, weight, bias)?;
+        let call = Call::new(operation, inputs.input).params(inputs.weight, inputs.bias);
+        Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
@@ -222,8 +198,9 @@ impl NativeGroupNormBackward {
         has_weight: bool,
         eps: f64,
     ) -> Result<Operation, Error> {
-        let operation = operation::<T, P>(backward(self.output_mask), self.group, eps, sizes);
-        checked(operation.with_params(has_weight, false))
+        let (groups, format) = (self.group, DataFormat::Ncx);
+        let (norm, pass) = (Norm::Group { groups, format }, masked(self.output_mask));
+        operation::<T, P, T::Sum>(norm, pass, &sizes, eps, (has_weight, false))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -238,24 +215,12 @@ impl NativeGroupNormBackward {
     ) -> Result<GradOutputs<T, P>, Error> {
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
         let has_weight = inputs.weight.is_some();
-        let call = Call::new(self.operation::<T, P>(inputs.sizes, has_weight, EPSILON)?)
+        let operation = self.operation::<T, P>(inputs.sizes, has_weight, EPSILON)?;
+        let call = Call::new(operation, inputs.input)
             .with(Tensor::DiffDst, inputs.grad_out)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, &*variance)
+            .statistics(inputs.mean, &*variance)
             .with(Tensor::Gamma, inputs.weight);
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
     }
-}
-
-fn operation<T: Element, P: ParamOf<T>>(
-    pass: impl Into<Pass>,
-    groups: usize,
-    epsilon: f64,
-    sizes: [usize; 3],
-) -> Operation {
-    let format = DataFormat::Ncx;
-    let norm = Norm::Group { groups, format };
-    Operation::new(norm, pass, &sizes, types::<T, P, T::Sum>()).with_epsilon(epsilon)
 }

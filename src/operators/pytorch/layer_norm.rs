@@ -1,13 +1,6 @@
 //! Layer norm and RMS norm.
 
-use super::{EPSILON, GradOutputs, backward};
-use crate::element::types;
-use crate::operators::call::Call;
-use crate::operators::{
-    check_beta, checked, forward, inverse_deviations, refused, required, variances,
-};
-use crate::{Element, Error, Forward, GpuContext, Norm, Operation, ParamOf, Tensor, memory};
-use std::borrow::Cow;
+use super::*;
 
 /// The axis that the normalized shape begins at.
 fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
@@ -27,17 +20,17 @@ fn gamma_beside<'a, P: Element>(
     weight: Option<&'a [P]>,
     bias: Option<&[P]>,
 ) -> Result<Option<Cow<'a, [P]>>, Error> {
-    if let Some(bias) = bias {
-        check_beta(operation, bias)?;
-    }
-    Ok(match (weight, bias) {
-        (Some(weight), _) => Some(Cow::Borrowed(weight)),
-        (None, Some(bias)) => {
-            let ones = std::iter::repeat_n(P::from_f64(1.0), bias.len());
-            Some(Cow::Owned(memory::collect("gamma", ones)?))
-        }
-        (None, None) => None,
-    })
+    let Some(bias) = bias else {
+        return Ok(weight.map(Cow::Borrowed));
+    };
+    check_beta(operation, bias)?;
+    Ok(Some(match weight {
+        Some(weight) => Cow::Borrowed(weight),
+        None => Cow::Owned(memory::collect(
+            "gamma",
+            bias.iter().map(|_| P::from_f64(1.0)),
+        )?),
+    }))
 }
 
 /// The tensors that [`NativeLayerNorm`] takes, in host memory, in PyTorch's order.
@@ -53,17 +46,6 @@ pub struct NativeLayerNormInputs<'a, T, P> {
     pub weight: Option<&'a [P]>,
     /// Shift of each normalized position. Without it bias is 0.
     pub bias: Option<&'a [P]>,
-}
-
-/// What [`NativeLayerNorm`] gives, in host memory, in PyTorch's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeLayerNormOutputs<T, S> {
-    /// The layer's output, of input's shape.
-    pub output: Vec<T>,
-    /// Mean of each row.
-    pub mean: Vec<S>,
-    /// 1/√(variance + eps) of each row, variance being the biased one.
-    pub rstd: Vec<S>,
 }
 
 /// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
@@ -137,12 +119,7 @@ impl NativeLayerNorm {
         required("weight", why, (has_weight || !has_bias).then_some(()))?;
         let begin_axis = begin_axis(shape, normalized_shape)?;
         let (norm, pass) = (Norm::Layer { begin_axis }, Forward::default());
-        let operation = Operation::new(norm, pass, shape, types::<T, P, T::Sum>());
-        checked(
-            operation
-                .with_epsilon(self.eps)
-                .with_params(has_weight, has_bias),
-        )
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, has_bias))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -154,23 +131,14 @@ impl NativeLayerNorm {
         &self,
         gpu: &GpuContext,
         inputs: NativeLayerNormInputs<'_, T, P>,
-    ) -> Result<NativeLayerNormOutputs<T, T::Sum>, Error> {
+    ) -> Result<NormOutputs<T, T::Sum>, Error> {
         let (weight, bias) = (inputs.weight, inputs.bias);
         let (affine, has_bias) = (weight.is_some() || bias.is_some(), bias.is_some());
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
         let operation = self.operation::<T, P>(shape, normalized, affine, has_bias)?;
         let gamma = gamma_beside(&operation, weight, bias)?;
-        let call = Call::new(operation)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, gamma.as_deref())
-            .with(Tensor::Beta, bias);
-        let mut results = call.run::<T, P, T::Sum>(gpu).await?;
-        let variance = results.statistic(Tensor::Variance).unwrap_or_default();
-        Ok(NativeLayerNormOutputs {
-            output: results.dst(),
-            mean: results.statistic(Tensor::Mean).unwrap_or_default(),
-            rstd: inverse_deviations(variance, self.eps),
-        })
+        let call = Call::new(operation, inputs.input).params(gamma.as_deref(), bias);
+        Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
@@ -281,9 +249,8 @@ impl NativeLayerNormBackward {
         eps: f64,
     ) -> Result<Operation, Error> {
         let begin_axis = begin_axis(shape, normalized_shape)?;
-        let (norm, pass) = (Norm::Layer { begin_axis }, backward(self.output_mask));
-        let operation = Operation::new(norm, pass, shape, types::<T, P, T::Sum>());
-        checked(operation.with_epsilon(eps).with_params(has_weight, false))
+        let (norm, pass) = (Norm::Layer { begin_axis }, masked(self.output_mask));
+        operation::<T, P, T::Sum>(norm, pass, shape, eps, (has_weight, false))
     }
 
     /// Computes the outputs of tensors in host memory.
@@ -309,11 +276,9 @@ impl NativeLayerNormBackward {
             Self { output_mask }.operation::<T, P>(shape, normalized, affine, EPSILON)?;
         let gamma = gamma_beside(&operation, inputs.weight, inputs.bias)?;
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
-        let call = Call::new(operation)
+        let call = Call::new(operation, inputs.input)
             .with(Tensor::DiffDst, inputs.grad_out)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Mean, inputs.mean)
-            .with(Tensor::Variance, &*variance)
+            .statistics(inputs.mean, &*variance)
             .with(Tensor::Gamma, gamma.as_deref());
         let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, output_mask))
@@ -391,12 +356,7 @@ impl RmsNorm {
     ) -> Result<Operation, Error> {
         let begin_axis = begin_axis(shape, normalized_shape)?;
         let (norm, pass) = (Norm::Rms { begin_axis }, forward(keep_statistics));
-        let operation = Operation::new(norm, pass, shape, types::<T, P, T::Sum>());
-        checked(
-            operation
-                .with_epsilon(self.eps)
-                .with_params(has_weight, false),
-        )
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
     }
 
     /// Computes the output of tensors in host memory.
@@ -411,9 +371,8 @@ impl RmsNorm {
     ) -> Result<Vec<T>, Error> {
         let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
         let has_weight = inputs.weight.is_some();
-        let call = Call::new(self.operation::<T, P>(shape, normalized, has_weight, false)?)
-            .with(Tensor::Src, inputs.input)
-            .with(Tensor::Gamma, inputs.weight);
+        let operation = self.operation::<T, P>(shape, normalized, has_weight, false)?;
+        let call = Call::new(operation, inputs.input).with(Tensor::Gamma, inputs.weight);
         Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }
