@@ -31,10 +31,10 @@
 //! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
 //!
 //! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host memory.
-//! `operation` makes it an [`Operation`] of a shape, with the optional tensors that are there: everything else follows from
-//! that, the tensors ([`Operation::tensors`]), and the [`Plan`](crate::Plan) for the caller's buffers ([`Operation::plan`]). There and in
-//! the messages of [`Error`] the tensors have the names of [`Tensor`](crate::Tensor), such as `src`, `dst`, `diff_dst`, `mean`,
-//! `variance`, `gamma` and `beta`; each operator's table says which of its own is which.
+//! `operation` makes it an [`Operation`] of a shape, with the optional tensors that are there. Everything else follows from
+//! that: its tensors ([`Operation::tensors`]), and the plan for the caller's buffers ([`Operation::plan`]). There and in the
+//! messages of [`Error`] the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`, `variance`,
+//! `gamma` and `beta`; each operator's table says which of its own is which.
 //!
 //! Documents disagree about running statistics:
 //!

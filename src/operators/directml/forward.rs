@@ -71,8 +71,8 @@ pub struct TrainingOutputs<T> {
 /// # What differs
 ///
 /// * Of the activations there is ReLU.
-/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML's reads: its gradients
-///   take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
+/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML's reads: its
+///   gradients take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
 /// * Sums are kept in f32 also for FLOAT16; the statistics that are written are rounded to it.

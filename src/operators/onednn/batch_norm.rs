@@ -220,8 +220,9 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// backward propagation.
 ///
 /// What [`FuseNorm`] says is undone first: diff_dst becomes 0 where the forward pass's sum was at most 0, and with
-/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), with
-/// use_global_stats those of [`Statistics::Constant`].
+/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of
+/// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), with use_global_stats those of
+/// [`Statistics::Constant`].
 ///
 /// | argument | shape | in plans and errors |
 /// |---|---|---|

@@ -126,15 +126,10 @@ impl BatchNormForwardTraining {
         shape: &[usize],
         has_gamma_and_beta: bool,
     ) -> Result<Operation, Error> {
+        let affine = has_gamma_and_beta;
+        let (norm, params) = (batch_norm(self.data_format), (affine, affine));
         let pass = Forward::default().with_running(self.update()?);
-        let params = (has_gamma_and_beta, has_gamma_and_beta);
-        operation::<T, P, P>(
-            batch_norm(self.data_format),
-            pass,
-            shape,
-            self.epsilon,
-            params,
-        )
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
     }
 
     /// Computes the outputs of tensors in host memory.

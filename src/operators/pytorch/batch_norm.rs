@@ -136,13 +136,9 @@ impl NativeBatchNorm {
         let pass = match (self.training, has_running) {
             (true, true) => Forward::default().with_running(self.update()?).into(),
             (true, false) => Forward::default().into(),
-            (false, _) => {
-                required(
-                    "running_mean",
-                    "without training",
-                    has_running.then_some(()),
-                )?;
-                Pass::Inference
+            (false, given) => {
+                let pass = given.then_some(Pass::Inference);
+                required("running_mean", "without training", pass)?
             }
         };
         let (norm, params) = (batch_norm(DataFormat::Ncx), (has_weight, has_bias));
@@ -341,20 +337,15 @@ impl NativeBatchNormBackward {
         gpu: &GpuContext,
         inputs: NativeBatchNormBackwardInputs<'_, T, P>,
     ) -> Result<GradOutputs<T, P>, Error> {
-        let (mean, variance) = match self.train {
-            true => {
-                let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
-                let mean = required("save_mean", "with train", inputs.save_mean)?;
-                (
-                    mean,
-                    Cow::Owned(variances("save_invstd", invstd, self.eps)?),
-                )
-            }
-            false => {
-                let mean = required("running_mean", "without train", inputs.running_mean)?;
-                let variance = required("running_var", "without train", inputs.running_var)?;
-                (mean, Cow::Borrowed(variance))
-            }
+        let (mean, variance) = if self.train {
+            let mean = required("save_mean", "with train", inputs.save_mean)?;
+            let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
+            let variance = variances("save_invstd", invstd, self.eps)?;
+            (mean, Cow::Owned(variance))
+        } else {
+            let mean = required("running_mean", "without train", inputs.running_mean)?;
+            let variance = required("running_var", "without train", inputs.running_var)?;
+            (mean, Cow::Borrowed(variance))
         };
         let operation = self.operation::<T, P>(inputs.shape, inputs.weight.is_some())?;
         let call = Call::new(operation, inputs.input)

@@ -24,12 +24,10 @@ fn gamma_beside<'a, P: Element>(
         return Ok(weight.map(Cow::Borrowed));
     };
     check_beta(operation, bias)?;
+    let ones = || memory::collect("gamma", bias.iter().map(|_| P::from_f64(1.0)));
     Ok(Some(match weight {
         Some(weight) => Cow::Borrowed(weight),
-        None => Cow::Owned(memory::collect(
-            "gamma",
-            bias.iter().map(|_| P::from_f64(1.0)),
-        )?),
+        None => Cow::Owned(ones()?),
     }))
 }
 
@@ -235,8 +233,8 @@ impl Default for NativeLayerNormBackward {
 }
 
 impl NativeLayerNormBackward {
-    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no gradients of parameters: for a
-    /// bias alone bind a weight of 1s.
+    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no gradients of parameters:
+    /// for a bias alone bind a weight of 1s.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The operators of [PyTorch](https://pytorch.org) that its normalization layers run, by the names of their arguments.
 //! Channels are axis 1: `(N, C, …)`.
 //!
-//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Element::Sum`](crate::Element::Sum): f32, or f64
+//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Element::Sum`]: f32, or f64
 //! beside f64. So are running statistics, although PyTorch converts those of a whole model in f16 or bf16, too.
 
 mod batch_norm;
