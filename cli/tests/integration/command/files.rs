@@ -61,7 +61,7 @@ fn texts_have_a_largest_size() {
 mod unix {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -133,11 +133,17 @@ mod unix {
 
     /// Sends a signal as soon as the command writes; false if it was done before.
     fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
-        let mut child = command(&[BATCH_NORM])
-            .arg(input)
-            .arg("-o")
-            .arg(output)
-            .args(IN_PIECES)
+        let mut command = command(&[BATCH_NORM]);
+        command.arg(input).arg("-o").arg(output).args(IN_PIECES);
+        // Where the tests run in the background, what they start ignores signals from the keyboard.
+        let by_default = move || {
+            // SAFETY: it is called between fork and exec, where it may be, and with a signal and a way to take it.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+            Ok(())
+        };
+        // SAFETY: it does nothing else.
+        unsafe { command.pre_exec(by_default) };
+        let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
