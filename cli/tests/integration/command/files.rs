@@ -128,20 +128,20 @@ mod unix {
         assert_failure(&result, &["circle: cannot be written", "links"], "circle");
     }
 
-    /// By these the output's file is there before anything is computed.
+    /// With these flags the output file exists before anything is computed.
     const IN_PIECES: [&str; 2] = ["--memory-budget", "1GB"];
 
     /// Sends a signal as soon as the command writes; false if it was done before.
     fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
         let mut command = command(&[BATCH_NORM]);
         command.arg(input).arg("-o").arg(output).args(IN_PIECES);
-        // Where the tests run in the background, what they start ignores signals from the keyboard.
+        // A shell makes its background jobs ignore SIGINT and SIGQUIT, and so what they start.
         let by_default = move || {
-            // SAFETY: it is called between fork and exec, where it may be, and with a signal and a way to take it.
+            // SAFETY: signal() may be called between fork and exec; the number is a signal's.
             unsafe { libc::signal(number, libc::SIG_DFL) };
             Ok(())
         };
-        // SAFETY: it does nothing else.
+        // SAFETY: between fork and exec it only calls signal().
         unsafe { command.pre_exec(by_default) };
         let mut child = command
             .stdout(Stdio::null())
