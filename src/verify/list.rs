@@ -88,7 +88,7 @@ batch_norm_backward/1x701x200/ncx/relu/residual/f32/fused_channels_first/alignme
 group_norm_{backward,forward}/{2x12x5003/ncx,9x700x32/nxc}/groups_4/relu/residual/f32/window_unit=4096/alignment=2048/windows=131072
 batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu/f32,silu/bf16-f32/software,residual/bf16-f32,relu/residual/f32/software,relu/residual/bf16-f32}
 batch_norm_forward/{64x128,61x3}/nxc/{relu/f32,relu/f16/tiny,residual/f16,relu/residual/f32/tiny,relu/residual/f16}/running
-batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu,relu/residual}/f32/general
+batch_norm_forward/{6x5x8/params_6x1x8,3x4x5x6/params_1x4x1x6,3x4x5x37/params_3x1x5x1}/{relu/residual,relu}/f32/general
 batch_norm_forward/{3x5x7/ncx,9x7/nxc}/relu/residual/{f32/exact,f16/pooled,f32/nan}
 batch_norm_forward/{7x5x27/ncx,70x12/nxc}/relu/residual/f32/halves
 batch_norm_forward/{6x33x729/ncx,50011x3/nxc}/relu/residual/f32/software/window_unit=4096/windows=131072
@@ -244,7 +244,7 @@ batch_norm_inference/4x9x50/ncx/f32/large_mean
 {layer,rms}_norm_forward/9x101/residual/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 {layer,rms}_norm_forward/{9x66/f16-f16-f32,33x28/bf16-f32}/residual/rows_in_registers/gpu
 {layer,rms}_norm_forward/23x101/f32/rows_read_twice/{gpu,tiny}
-{layer,rms}_norm_forward/15x72/residual/{f16-f32,bf16}/rows_read_twice/software
+{layer,rms}_norm_forward/15x72/residual/{bf16,f16-f32}/rows_read_twice/software
 {layer,rms}_norm_forward/33x24/residual/f64
 {layer,rms}_norm_forward/{6x2x8x33/axis_2/no_statistics,33x28/no_gamma}/f32/rows_read_twice/max_storage_buffers=4
 {layer,rms}_norm_forward/5x7/residual/bf16/{exact,pooled}
