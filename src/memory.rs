@@ -1,6 +1,7 @@
 //! Vectors as large as tensors. Where memory ends they are an error, and not the end of the process.
 
 use crate::Error;
+use bytemuck::Zeroable;
 
 /// An empty vector with room for so many elements.
 pub(crate) fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Error> {
@@ -24,6 +25,17 @@ pub(crate) fn collect<T>(
     Ok(values)
 }
 
+/// So many zeros.
+pub(crate) fn zeroed<T: Zeroable + Clone>(
+    what: &'static str,
+    elements: u64,
+) -> Result<Vec<T>, Error> {
+    let elements = usize::try_from(elements).unwrap_or(usize::MAX);
+    let mut values = room(what, elements)?;
+    values.resize(elements, T::zeroed());
+    Ok(values)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -35,10 +47,13 @@ mod tests {
             let what = "diff_src";
             let want = Error::HostMemory { what, bytes };
             assert_eq!(room::<f64>(what, elements).unwrap_err(), want);
+            let count = elements as u64;
             let elements = std::iter::repeat_n(0_u64, elements);
             assert_eq!(collect(what, elements).unwrap_err(), want);
+            assert_eq!(zeroed::<f64>(what, count).unwrap_err(), want);
             assert!(want.to_string().contains(&bytes.to_string()));
         }
         assert_eq!(collect("diff_src", [1, 2].into_iter()).unwrap(), [1, 2]);
+        assert_eq!(zeroed::<u32>("diff_src", 2).unwrap(), [0, 0]);
     }
 }

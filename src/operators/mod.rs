@@ -1,7 +1,5 @@
-//! Find your operator: the documents' own operators, with their attributes, argument names and index
-//! order, over [`GpuBatchNorm`](crate::GpuBatchNorm), [`GpuLayerNorm`](crate::GpuLayerNorm),
-//! [`GpuRmsNorm`](crate::GpuRmsNorm), [`GpuGroupNorm`](crate::GpuGroupNorm) and
-//! [`GpuInstanceNorm`](crate::GpuInstanceNorm).
+//! Find your operator: the documents' own operators, with their attributes, argument names and index order. Each is made
+//! into an [`Operation`].
 //!
 //! | document | operator | here |
 //! |---|---|---|
@@ -32,12 +30,11 @@
 //! | ONNX | `GroupNormalization` | [`onnx::GroupNormalization`] |
 //! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
 //!
-//! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host
-//! memory. `plan` is the first of the three stages on the caller's buffers, and gives the plan types
-//! that the rest of the crate has, such as [`BatchNormBackwardPlan`](crate::BatchNormBackwardPlan). Their buffers and the messages of
-//! [`Error`] call the tensors `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma`, `beta`,
-//! `running_mean`, `running_variance`, `diff_src`, `diff_gamma` and `diff_beta`; each operator's table says which of its
-//! own is which.
+//! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host memory.
+//! `operation` makes it an [`Operation`] of a shape, with the optional tensors that are there. Everything else follows from
+//! that: its tensors ([`Operation::tensors`]), and the plan for the caller's buffers ([`Operation::plan`]). There and in the
+//! messages of [`Error`] the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`, `variance`,
+//! `gamma` and `beta`; each operator's table says which of its own is which.
 //!
 //! Documents disagree about running statistics:
 //!
@@ -54,25 +51,26 @@
 //! batch norm's, are kept in the type of sums.
 //!
 //! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
-//! types, constant statistics, a frozen layer, a residual) finds it in the types above.
+//! types, constant statistics, a frozen layer, a residual) finds it in [`Operation`].
 //!
 //! # On device buffers
 //!
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
-//! use wgpu_norm::{BatchNormBackwardBuffers, DataFormat, Error, GpuContext};
+//! use wgpu_norm::{BufferRange, DataFormat, Error, GpuContext, Tensor};
 //!
-//! let gpu = match GpuContext::new().await {
-//!     Ok(gpu) => gpu,
-//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-//!     Err(error) => return Err(error),
-//! };
+//! # let gpu = match GpuContext::new().await {
+//! #     Ok(gpu) => gpu,
+//! #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
+//! #     Err(error) => return Err(error),
+//! # };
 //! let op = BatchNormTrainingBackward {
 //!     data_format: DataFormat::Ncx,
 //!     ..BatchNormTrainingBackward::new(1e-5)
 //! };
-//! let plan = op.plan::<f32, f32>(&gpu, &[8, 16, 14, 14], true)?; // with gamma
+//! let operation = op.operation::<f32, f32>(&[8, 16, 14, 14], true)?; // with gamma
+//! let plan = operation.plan(gpu.profile())?;
 //! let buffer = |elements: u64| {
 //!     gpu.device().create_buffer(&wgpu::BufferDescriptor {
 //!         label: None,
@@ -83,64 +81,162 @@
 //! };
 //! let (src, diff) = (buffer(8 * 16 * 14 * 14), buffer(8 * 16 * 14 * 14));
 //! let params = [(); 5].map(|()| buffer(16));
-//! let [mean, variance, gamma, diff_gamma, diff_beta] = &params;
-//! let bound = plan.bind(
-//!     &gpu,
-//!     &BatchNormBackwardBuffers {
-//!         src: (&src).into(),
-//!         diff_dst: (&diff).into(),
-//!         mean: mean.into(),
-//!         variance: variance.into(),
-//!         gamma: Some(gamma.into()),
-//!         diff_src: (&diff).into(), // over diff_dst
-//!         diff_gamma: Some(diff_gamma.into()),
-//!         diff_beta: Some(diff_beta.into()),
-//!         sums: None,
-//!         workspace: None,
-//!         beta: None,
-//!         mask: None,
-//!         diff_residual: None,
-//!     },
-//! )?;
+//! let [mean, variance, gamma, diff_gamma, diff_beta] = params.each_ref().map(BufferRange::from);
+//! let buffers = [
+//!     (Tensor::Src, (&src).into()),
+//!     (Tensor::DiffDst, (&diff).into()),
+//!     (Tensor::Mean, mean),
+//!     (Tensor::Variance, variance),
+//!     (Tensor::Gamma, gamma),
+//!     (Tensor::DiffSrc, (&diff).into()), // over diff_dst
+//!     (Tensor::DiffGamma, diff_gamma),
+//!     (Tensor::DiffBeta, diff_beta),
+//! ];
+//! let bound = plan.bind(&gpu, &buffers)?;
 //! let mut encoder = gpu.device().create_command_encoder(&Default::default());
 //! bound.record(&mut encoder); // every step
 //! gpu.queue().submit([encoder.finish()]);
 //! # Ok(()) }).unwrap();
 //! ```
 
+mod call;
 pub mod directml;
 pub mod ngraph;
 pub mod onednn;
 pub mod onnx;
 pub mod pytorch;
 
-use crate::{Element, Error, memory};
+// What all documents' operators are made of: their files take it from here.
+use crate::element::types;
+use crate::geometry::check_length;
+use crate::{
+    Activation, Backward, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext,
+    Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Residual, RunningUpdate, RunningVariance,
+    Statistics, Tensor, memory,
+};
+use call::Call;
+use std::borrow::Cow;
+use std::fmt;
+
+/// An operation, if there is such a one on some adapter, of data, parameters and statistics of these types.
+fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    norm: Norm,
+    pass: impl Into<Pass>,
+    shape: &[usize],
+    epsilon: impl Into<f64>,
+    (gamma, beta): (bool, bool),
+) -> Result<Operation, Error> {
+    let operation = Operation::new(norm, pass, shape, types::<T, P, S>())
+        .with_epsilon(epsilon.into())
+        .with_params(gamma, beta);
+    operation.check()?;
+    Ok(operation)
+}
+
+/// Batch norm with channels along an axis.
+const fn batch_norm(format: DataFormat) -> Norm {
+    Norm::Batch(Channels::Axis(format))
+}
+
+/// The layer's output by given statistics, or by those of src.
+fn by_given(statistics: bool) -> Pass {
+    match statistics {
+        true => Pass::Inference,
+        false => Forward::default().into(),
+    }
+}
+
+/// A gradient with those of both parameters, or one that gamma scales all the same.
+fn backward(param_grads: bool) -> Backward {
+    Backward::default().with_param_grads(match param_grads {
+        true => ParamGrads::Both,
+        false => ParamGrads::Frozen,
+    })
+}
+
+/// What statistics are to a gradient.
+const fn through(constants: bool) -> Statistics {
+    match constants {
+        true => Statistics::Constant,
+        false => Statistics::Batch,
+    }
+}
+
+/// A residual after the layer, or none.
+const fn residual(there: bool) -> Residual {
+    match there {
+        true => Residual::After,
+        false => Residual::None,
+    }
+}
+
+/// A forward pass with statistics among its results, or without.
+fn forward(keep_statistics: bool) -> Forward {
+    match keep_statistics {
+        true => Forward::default(),
+        false => Forward::default().without_statistics(),
+    }
+}
+
+/// A beta must be as long as gamma, also where no result depends on it.
+fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
+    let mut tensors = operation.tensors()?.into_iter();
+    let gamma = tensors.find(|used| used.tensor == Tensor::Gamma);
+    check_length("beta", gamma.map_or(0, |gamma| gamma.len()), beta.len())
+}
+
+fn refused(argument: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Error {
+    Error::Argument {
+        argument,
+        expected: expected.into(),
+        got: got.to_string(),
+    }
+}
+
+/// How running statistics take in a batch's where momentum is the weight of the old ones.
+fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
+    Ok(RunningUpdate {
+        weight: 1.0 - check_momentum(momentum.into())?,
+        variance: RunningVariance::Biased,
+    })
+}
 
 /// Either weight of a running update must be one.
 fn check_momentum(momentum: f64) -> Result<f64, Error> {
     match (0.0..=1.0).contains(&momentum) {
         true => Ok(momentum),
-        false => Err(Error::Argument {
-            argument: "momentum",
-            expected: "a number from 0 to 1".to_owned(),
-            got: momentum.to_string(),
-        }),
+        false => Err(refused("momentum", "a number from 0 to 1", momentum)),
     }
 }
 
-/// Whether a tensor is given, in words.
-const fn given(there: bool) -> &'static str {
-    if there { "a tensor" } else { "none" }
+/// A tensor is given exactly where an attribute is true.
+fn exactly<V>(
+    argument: &'static str,
+    tensor: Option<V>,
+    attribute: &str,
+    is: bool,
+) -> Result<(), Error> {
+    let given = |there| if there { "a tensor" } else { "none" };
+    match tensor.is_some() == is {
+        true => Ok(()),
+        false => {
+            let expected = format!("{}, as {attribute} is {is}", given(is));
+            Err(refused(argument, expected, given(!is)))
+        }
+    }
 }
 
-/// 1/√(variance + epsilon).
-fn inverse_deviations<S: Element>(
-    name: &'static str,
-    variance: &[S],
-    epsilon: f64,
-) -> Result<Vec<S>, Error> {
-    let of = |variance: &S| S::from_f64(1.0 / (variance.to_f64() + epsilon).sqrt());
-    memory::collect(name, variance.iter().map(of))
+/// A tensor that may not be missing here.
+fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
+    tensor.ok_or_else(|| refused(argument, format!("a tensor, {why}"), "none"))
+}
+
+/// 1/√(variance + epsilon), in place of the variances.
+fn inverse_deviations<S: Element>(mut variances: Vec<S>, epsilon: f64) -> Vec<S> {
+    for value in &mut variances {
+        *value = S::from_f64(1.0 / (value.to_f64() + epsilon).sqrt());
+    }
+    variances
 }
 
 /// The variances of which these are 1/√(variance + epsilon). Where a variance is tiny beside epsilon its relative error is

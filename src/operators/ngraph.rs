@@ -1,12 +1,6 @@
 //! The operators of [nGraph](https://github.com/NervanaSystems/ngraph), with nGraph's names.
 
-use crate::element::types;
-use crate::geometry::{batch_norm_grid, check_length};
-use crate::{
-    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
-    BatchNormForwardPlan, BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions,
-    DataFormat, Error, GpuBatchNorm, GpuContext, ParamOf,
-};
+use super::*;
 
 /// The inputs of [`BatchNormTrainingBackprop`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -105,49 +99,37 @@ pub struct BatchNormTrainingBackprop {
 }
 
 impl BatchNormTrainingBackprop {
+    /// The operator as an operation. beta is not among its tensors, for nothing depends on it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        norm::<T>(Backward::default(), self.epsilon, shape)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Length`] for beta, and those of [`GpuBatchNorm::backward`].
+    /// [`Error::Length`] for beta, and those of [`Operation::run_into`].
     pub async fn backward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BackpropInputs<'_, T>,
     ) -> Result<BackpropOutputs<T>, Error> {
-        let channels = batch_norm_grid(inputs.shape, DataFormat::Ncx)?.channels;
-        check_length("beta", channels.into(), inputs.beta.len())?;
-        let args = BatchNormBackwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            diff_dst: inputs.normalized_delta,
-            mean: inputs.mean,
-            variance: inputs.variance,
-            gamma: Some(inputs.gamma),
-            beta: None,
-            mask: None,
-        };
-        let grads = layer(gpu, self.epsilon)?
-            .backward_with_statistics(args)
-            .await?;
+        let operation = self.operation::<T>(inputs.shape)?;
+        check_beta(&operation, inputs.beta)?;
+        let call = Call::new(operation, inputs.input)
+            .with(Tensor::Gamma, inputs.gamma)
+            .statistics(inputs.mean, inputs.variance)
+            .with(Tensor::DiffDst, inputs.normalized_delta);
+        let grads = call.run::<T, T, T>(gpu).await?.grads();
         Ok(BackpropOutputs {
             input_delta: grads.diff_src,
             gamma_delta: grads.diff_gamma.unwrap_or_default(),
             beta_delta: grads.diff_beta.unwrap_or_default(),
         })
-    }
-
-    /// Plans the operator on device buffers. beta is not bound, for nothing depends on it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        layer(gpu, self.epsilon)?.plan_backward(shape, types::<T, T, T>(), true)
     }
 }
 
@@ -231,50 +213,33 @@ pub struct BatchNormTraining {
 }
 
 impl BatchNormTraining {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        norm::<T>(Forward::default(), self.epsilon, shape)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: TrainingInputs<'_, T>,
     ) -> Result<TrainingOutputs<T>, Error> {
-        let args = BatchNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            gamma: Some(inputs.gamma),
-            beta: Some(inputs.beta),
-            running: None,
-            residual: None,
-        };
-        let output = layer(gpu, self.epsilon)?
-            .forward_with_statistics(args)
-            .await?;
+        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
+            .params(inputs.gamma, inputs.beta);
+        let mut results = call.run::<T, T, T>(gpu).await?;
         Ok(TrainingOutputs {
-            normalized: output.dst,
-            batch_mean: output.mean,
-            batch_variance: output.variance,
+            normalized: results.dst(),
+            batch_mean: results.statistic(Tensor::Mean).unwrap_or_default(),
+            batch_variance: results.statistic(Tensor::Variance).unwrap_or_default(),
         })
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: true,
-            beta: true,
-            ..BatchNormForwardOperands::default()
-        };
-        layer(gpu, self.epsilon)?.plan_forward(shape, types::<T, T, T>(), operands)
     }
 }
 
@@ -345,46 +310,37 @@ pub struct BatchNormInference {
 }
 
 impl BatchNormInference {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        norm::<T>(Pass::Inference, self.epsilon, shape)
+    }
+
     /// Computes normalized of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::infer`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: InferenceInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let args = BatchNormInferenceArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            mean: inputs.mean,
-            variance: inputs.variance,
-            gamma: Some(inputs.gamma),
-            beta: Some(inputs.beta),
-            residual: None,
-        };
-        layer(gpu, self.epsilon)?.infer_with_statistics(args).await
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormInferencePlan, Error> {
-        layer(gpu, self.epsilon)?.plan_inference(shape, types::<T, T, T>(), (true, true))
+        let call = Call::new(self.operation::<T>(inputs.shape)?, inputs.input)
+            .params(inputs.gamma, inputs.beta)
+            .statistics(inputs.mean, inputs.variance);
+        Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
 }
 
-fn layer(gpu: &GpuContext, epsilon: f64) -> Result<GpuBatchNorm, Error> {
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(epsilon)
-    };
-    GpuBatchNorm::new(gpu, options)
+fn norm<T: ParamOf<T>>(
+    pass: impl Into<Pass>,
+    epsilon: f64,
+    shape: &[usize],
+) -> Result<Operation, Error> {
+    let norm = batch_norm(DataFormat::Ncx);
+    operation::<T, T, T>(norm, pass, shape, epsilon, (true, true))
 }

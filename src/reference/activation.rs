@@ -52,16 +52,9 @@ fn value(activation: Activation, y: f64) -> f64 {
     }
 }
 
-fn slope(activation: Activation, y: f64) -> f64 {
-    match activation {
-        Activation::None => 1.0,
-        // NaN passes.
-        Activation::Relu => f64::from(u8::from(y.is_nan() || y > 0.0)),
-        Activation::Silu => {
-            let s = 1.0 / (1.0 + (-y).exp());
-            s * (1.0 + y * (1.0 - s))
-        }
-    }
+fn silu_slope(y: f64) -> f64 {
+    let s = 1.0 / (1.0 + (-y).exp());
+    s * (1.0 + y * (1.0 - s))
 }
 
 /// The gradient with respect to what an activation is applied to, of the one with respect to its result: `y` is what it is
@@ -86,7 +79,7 @@ pub fn through_activation(
     let passed = y.iter().zip(diff).map(|(&y, &diff)| match activation {
         Activation::Relu if y <= 0.0 => 0.0,
         Activation::Relu | Activation::None => diff,
-        Activation::Silu => diff * slope(activation, y),
+        Activation::Silu => diff * silu_slope(y),
     });
     memory::collect(OF_ELEMENTS, passed)
 }
@@ -103,12 +96,27 @@ pub fn through_activation_scale(
 ) -> Result<Vec<f64>, Error> {
     check_length("diff_dst", y.len(), diff.len())?;
     let all = y.iter().zip(y_scale).zip(diff);
-    let scales = all.map(|((&y, &scale), &diff)| {
-        let curvature = match activation {
-            Activation::Silu => 0.5,
-            Activation::None | Activation::Relu => 0.0,
-        };
-        diff.abs() * (slope(activation, y).abs() + curvature * scale)
+    let scales = all.map(|((&y, &scale), &diff)| match activation {
+        Activation::Relu if y <= 0.0 => 0.0,
+        Activation::Relu | Activation::None => diff.abs(),
+        // Its curvature is at most a half.
+        Activation::Silu => diff.abs() * (silu_slope(y).abs() + 0.5 * scale),
     });
     memory::collect(OF_ELEMENTS, scales)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// Relu passes diff or nothing, however large its input's terms and diff are.
+    #[test]
+    fn relu_of_infinite_terms_keeps_the_size_of_what_passes() {
+        let y = [f64::INFINITY, f64::NEG_INFINITY, -1.0];
+        let diff = [-2.0, 3.0, f64::INFINITY];
+        let relu = Activation::Relu;
+        let scale = through_activation_scale(relu, &y, &[f64::INFINITY; 3], &diff).unwrap();
+        assert_eq!(scale, [2.0, 0.0, 0.0]);
+    }
 }

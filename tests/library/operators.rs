@@ -1,7 +1,7 @@
 //! The operators under the documents' own names: their vectors, the numbers that the tests of other
 //! implementations print, and the same bits as the engine that they stand on.
 
-use crate::common::buffers::{Buffers, Room, recorded_layer_norm, submit};
+use crate::common::buffers::{Buffers, Room, first, submit};
 use crate::common::data::{
     Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64,
 };
@@ -14,13 +14,14 @@ use wgpu_norm::operators::directml::{
 };
 use wgpu_norm::operators::ngraph::{BackpropInputs, BackpropOutputs, BatchNormTrainingBackprop};
 use wgpu_norm::operators::onednn::{
-    BatchNormOutputs, BatchNormTrainingBackward, LayerNormBackward, LayerNormOutputs,
+    BatchNormOutputs, BatchNormTrainingBackward, BatchNormTrainingBackwardInputs,
+    LayerNormBackward, LayerNormBackwardInputs, LayerNormOutputs,
 };
 use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, Bound, DType, DataFormat,
-    Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
-    LayerNormBackwardPlan, LayerNormOptions, ParamGrads, ParamOf, Statistics,
+    Backward, BatchNormOptions, Bound, BufferRange, Channels, DType, DTypes, DataFormat, Element,
+    Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs, LayerNormOptions,
+    Norm, Operation, ParamGrads, ParamOf, Plan, Statistics, Tensor,
 };
 
 /// Numbers that others print, within a relative and an absolute distance.
@@ -46,14 +47,83 @@ fn expected(vector: &Vector, reference: Gradients) -> Gradients {
 fn recorded<T: Element, P: ParamOf<T>>(
     subject: &Subject,
     case: &Case<T, P>,
-    plan: &BatchNormBackwardPlan,
+    operation: &Operation,
 ) -> Grads<T, P> {
     let buffers = Buffers::new(subject, case, Room::Exact);
-    submit(
-        subject,
-        &plan.bind(&subject.gpu, &buffers.ranges()).unwrap(),
-    );
+    let of = |tensor, buffer: &Option<wgpu::Buffer>| Some((tensor, buffer.clone()?));
+    let tensors = [
+        Some((Tensor::Src, buffers.src.clone())),
+        Some((Tensor::DiffDst, buffers.diff_dst.clone())),
+        Some((Tensor::Mean, buffers.mean.clone())),
+        Some((Tensor::Variance, buffers.variance.clone())),
+        of(Tensor::Gamma, &buffers.gamma),
+        Some((Tensor::DiffSrc, buffers.diff_src.clone())),
+        of(Tensor::DiffGamma, &buffers.diff_gamma),
+        of(Tensor::DiffBeta, &buffers.diff_beta),
+    ];
+    let tensors: Vec<_> = tensors.into_iter().flatten().collect();
+    let ranges: Vec<_> = tensors.iter().map(|(t, b)| (*t, b.into())).collect();
+    record(subject, operation, &ranges);
     buffers.results(subject, case)
+}
+
+fn record(subject: &Subject, operation: &Operation, ranges: &[(Tensor, BufferRange<'_>)]) {
+    let plan = operation.plan(subject.gpu.profile()).unwrap();
+    submit(subject, &plan.bind(&subject.gpu, ranges).unwrap());
+}
+
+/// What a layer norm's plan leaves in buffers that end with the tensors' last words, diff_src over diff_dst.
+fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
+    subject: &Subject,
+    operation: &Operation,
+    inputs: &LayerNormBackwardInputs<'_, T, P>,
+) -> Grads<T, P> {
+    fn tensor<E: Element>(subject: &Subject, values: &[E]) -> wgpu::Buffer {
+        let mut bytes = bytemuck::cast_slice(values).to_vec();
+        bytes.resize(bytes.len().next_multiple_of(4), 0xff);
+        subject.buffer(bytes.len() as u64, &bytes)
+    }
+    let src = tensor(subject, inputs.src);
+    let diff_src = tensor(subject, inputs.diff_dst);
+    let mean = tensor(subject, inputs.mean);
+    let variance = tensor(subject, inputs.variance);
+    let gamma = inputs.gamma.map(|gamma| tensor(subject, gamma));
+    let plan = operation.plan(subject.gpu.profile()).unwrap();
+    let output = |tensor| {
+        let buffers = plan.buffers();
+        let used = buffers.iter().find(|used| used.tensor == tensor)?;
+        Some(subject.buffer(used.bytes, &[]))
+    };
+    let (diff_gamma, diff_beta) = (output(Tensor::DiffGamma), output(Tensor::DiffBeta));
+    let ranges = [
+        Some((Tensor::Src, (&src).into())),
+        Some((Tensor::DiffDst, (&diff_src).into())),
+        Some((Tensor::Mean, (&mean).into())),
+        Some((Tensor::Variance, (&variance).into())),
+        gamma.as_ref().map(|buffer| (Tensor::Gamma, buffer.into())),
+        Some((Tensor::DiffSrc, (&diff_src).into())),
+        diff_gamma
+            .as_ref()
+            .map(|buffer| (Tensor::DiffGamma, buffer.into())),
+        diff_beta
+            .as_ref()
+            .map(|buffer| (Tensor::DiffBeta, buffer.into())),
+    ];
+    let ranges: Vec<_> = ranges.into_iter().flatten().collect();
+    record(subject, operation, &ranges);
+    let params = |buffer: &wgpu::Buffer| {
+        let count = inputs.gamma.map_or(0, <[P]>::len);
+        first(&subject.read(buffer), count)
+    };
+    let diff_src = subject.read(&diff_src);
+    let behind = &diff_src[size_of_val(inputs.src)..];
+    assert!(behind.iter().all(|byte| *byte == 0), "{behind:?}");
+    Grads {
+        diff_src: first(&diff_src, inputs.src.len()),
+        diff_gamma: diff_gamma.as_ref().map(params),
+        diff_beta: diff_beta.as_ref().map(params),
+        diff_residual: None,
+    }
 }
 
 mod onednn {
@@ -69,6 +139,19 @@ mod onednn {
                 ParamGrads::Neither => BatchNormOutputs::DiffSrc,
                 ParamGrads::Frozen => panic!("the document has none"),
             },
+        }
+    }
+
+    fn inputs<T: Element, P: ParamOf<T>>(
+        case: &Case<T, P>,
+    ) -> BatchNormTrainingBackwardInputs<'_, T, P> {
+        BatchNormTrainingBackwardInputs {
+            shape: &case.shape,
+            src: &case.src,
+            diff_dst: &case.diff_dst,
+            mean: &case.mean,
+            variance: &case.variance,
+            gamma: case.gamma.as_deref(),
         }
     }
 
@@ -124,7 +207,7 @@ mod onednn {
         };
         let want = expected(vector, case.reference());
         for subject in subjects() {
-            let got = block_on(op(case.options).backward(&subject.gpu, case.args())).unwrap();
+            let got = block_on(op(case.options).backward(&subject.gpu, inputs(&case))).unwrap();
             let what = format!("{} on {}", vector.name, subject.name);
             assert_close(&got, &want, ParamGrads::Both, &what);
         }
@@ -137,9 +220,9 @@ mod onednn {
             let options = options_in(data_format);
             let shape = in_format(&[4, 7, 33], data_format);
             let case = Case::<f32, f32>::random(&shape, options, 1);
-            let without = BatchNormBackwardArgs {
+            let without = BatchNormTrainingBackwardInputs {
                 gamma: None,
-                ..case.args()
+                ..inputs(&case)
             };
             let all = op(options);
             let alone = BatchNormTrainingBackward {
@@ -155,12 +238,12 @@ mod onednn {
                 let backward = |op: BatchNormTrainingBackward, args| {
                     block_on(op.backward(&subject.gpu, args)).unwrap()
                 };
-                let ignored = backward(alone, case.args());
+                let ignored = backward(alone, inputs(&case));
                 assert_eq!(ignored.diff_gamma, None, "{what}");
                 assert_eq!(ignored.diff_beta, None, "{what}");
                 let ungiven = backward(alone, without);
                 assert!(bits(&ignored) == bits(&ungiven), "{what}");
-                let scaled = backward(all, case.args());
+                let scaled = backward(all, inputs(&case));
                 assert!(bits(&ignored)[0] != bits(&scaled)[0], "{what}");
                 let unscaled = backward(all, without);
                 assert!(bits(&ignored)[0] == bits(&unscaled)[0], "{what}");
@@ -202,13 +285,19 @@ mod onednn {
     fn check<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
         let what = format!("{:?} {} on {}", case.options, T::DTYPE, subject.name);
         let op = op(case.options);
-        let host = block_on(op.backward(&subject.gpu, case.args())).unwrap();
+        let host = block_on(op.backward(&subject.gpu, inputs(case))).unwrap();
         let engine = case.run(subject).unwrap();
         assert!(bits(&host) == bits(&engine), "{what}");
-        let plan = op
-            .plan::<T, P>(&subject.gpu, &case.shape, case.gamma.is_some())
-            .unwrap();
-        let recorded = recorded(subject, case, &plan);
+        let operation = op.operation::<T, P>(&case.shape, case.gamma.is_some());
+        let operation = operation.unwrap();
+        let norm = Norm::Batch(Channels::Axis(case.options.data_format));
+        let pass = Backward::default().with_param_grads(case.options.param_grads);
+        let types = DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE);
+        let by_hand = Operation::new(norm, pass, &case.shape, types)
+            .with_epsilon(case.options.epsilon)
+            .with_params(case.gamma.is_some(), false);
+        assert_eq!(operation, by_hand, "{what}");
+        let recorded = recorded(subject, case, &operation);
         assert!(bits(&recorded) == bits(&host), "{what}");
     }
 
@@ -216,22 +305,20 @@ mod onednn {
     /// one that leaves 1.25 as it is does the same.
     #[test]
     fn batch_norm_as_onednn_prints_it() {
-        let args = BatchNormBackwardArgs {
+        let inputs = BatchNormTrainingBackwardInputs {
             shape: &[1, 1, 2, 2],
             src: &[1.0_f32, 2.0, 3.0, 4.0],
             diff_dst: &[0.1, 0.1, 0.2, 0.2],
             mean: &[2.5_f32],
             variance: &[1.25],
             gamma: Some(&[2.0]),
-            beta: None,
-            mask: None,
         };
         let op = BatchNormTrainingBackward {
             data_format: DataFormat::Ncx,
             ..BatchNormTrainingBackward::new(1e-30)
         };
         for subject in subjects() {
-            let got = block_on(op.backward(&subject.gpu, args)).unwrap();
+            let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let what = &subject.name;
             let diff_src = [0.01788854, -0.05366563, 0.05366563, -0.01788854];
             assert_near(&got.diff_src, &diff_src, 0.0, 1e-6, what);
@@ -244,7 +331,7 @@ mod onednn {
     /// variance + epsilon a power of four.
     #[test]
     fn layer_norm_as_onednn_prints_it() {
-        let affine = LayerNormBackwardArgs {
+        let affine = LayerNormBackwardInputs {
             shape: &[2, 2, 2],
             src: &[1.0_f32, -1.0, 2.0, 0.0, 1.0, -1.0, 2.0, 0.0],
             diff_dst: &[12.0, -2.0, 6.0, -1.0, 3.0, -0.5, 1.5, -0.25],
@@ -253,7 +340,7 @@ mod onednn {
             gamma: Some(&[0.125, 0.25]),
             beta: Some(&[0.0, 0.0]),
         };
-        let plain = LayerNormBackwardArgs {
+        let plain = LayerNormBackwardInputs {
             diff_dst: &[1.5, -0.5, 0.75, -0.25, 0.375, -0.125, 0.1875, -0.0625],
             gamma: None,
             beta: None,
@@ -266,7 +353,7 @@ mod onednn {
             (true, LayerNormOutputs::DiffSrc, affine),
             (false, LayerNormOutputs::All, plain),
         ];
-        for (use_affine, outputs, args) in choices {
+        for (use_affine, outputs, inputs) in choices {
             let op = LayerNormBackward {
                 use_affine,
                 epsilon: 0.0625,
@@ -275,14 +362,11 @@ mod onednn {
             };
             let wanted = use_affine && outputs == LayerNormOutputs::All;
             for subject in subjects() {
-                let got = block_on(op.backward(&subject.gpu, args)).unwrap();
+                let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
                 let what = format!("affine {use_affine}, {outputs:?} on {}", subject.name);
-                let plan = op.plan::<f32, f32>(&subject.gpu, args.shape).unwrap();
-                assert_eq!(
-                    recorded_layer_norm(subject, &plan, &args, Room::Exact),
-                    got,
-                    "{what}"
-                );
+                let operation = op.operation::<f32, f32>(inputs.shape).unwrap();
+                let recorded = recorded_layer_norm(subject, &operation, &inputs);
+                assert_eq!(recorded, got, "{what}");
                 assert_near(&got.diff_src, &diff_src, 1e-6, 1e-6, &what);
                 assert_eq!(got.diff_gamma.is_some(), wanted, "{what}");
                 assert_eq!(got.diff_beta.is_some(), wanted, "{what}");
@@ -292,6 +376,47 @@ mod onednn {
                 }
             }
         }
+    }
+
+    #[test]
+    fn gamma_and_beta_of_layer_norm_are_checked() {
+        let gpu = &subjects()[0].gpu;
+        let inputs = LayerNormBackwardInputs {
+            shape: &[1, 2],
+            src: &[1.0_f32, 3.0],
+            diff_dst: &[1.0, 0.0],
+            mean: &[2.0_f32],
+            variance: &[1.0],
+            gamma: Some(&[1.0, 1.0]),
+            beta: None,
+        };
+        let run = |use_affine, inputs| {
+            let op = LayerNormBackward {
+                use_affine,
+                ..Default::default()
+            };
+            block_on(op.backward(gpu, inputs))
+        };
+        assert!(run(true, inputs).is_ok());
+        let error = run(false, inputs).unwrap_err().to_string();
+        let want = "gamma: expected none, as use_affine is false, got a tensor";
+        assert_eq!(error, want);
+        let (gamma, beta) = (None, Some(&[0.0; 3][..]));
+        let bare = LayerNormBackwardInputs { gamma, ..inputs };
+        let error = run(true, bare).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "gamma: expected a tensor, as use_affine is true, got none"
+        );
+        let long = LayerNormBackwardInputs { beta, ..inputs };
+        let error = run(true, long).unwrap_err().to_string();
+        assert_eq!(error, "beta: expected 2 elements, got 3");
+        let beta_alone = LayerNormBackwardInputs { gamma, ..long };
+        let error = run(false, beta_alone).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "beta: expected none, as use_affine is false, got a tensor"
+        );
     }
 
     #[test]
@@ -323,6 +448,15 @@ mod onednn {
             gamma: gamma.as_deref(),
             beta: beta.as_deref(),
         };
+        let inputs = LayerNormBackwardInputs {
+            shape: &shape,
+            src: &src,
+            diff_dst: &diff_dst,
+            mean: &mean,
+            variance: &variance,
+            gamma: gamma.as_deref(),
+            beta: beta.as_deref(),
+        };
         let op = LayerNormBackward {
             begin_norm_axis,
             use_affine,
@@ -337,12 +471,12 @@ mod onednn {
         };
         for subject in subjects() {
             let what = format!("{} on {}", vector.name, subject.name);
-            let got = block_on(op.backward(&subject.gpu, args)).unwrap();
+            let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
             let want = block_on(layer.backward_with_statistics(args)).unwrap();
             assert_eq!(got, want, "{what}");
-            let plan = op.plan::<T, P>(&subject.gpu, &shape).unwrap();
-            let recorded = recorded_layer_norm(subject, &plan, &args, Room::Exact);
+            let operation = op.operation::<T, P>(&shape).unwrap();
+            let recorded = recorded_layer_norm(subject, &operation, &inputs);
             assert_eq!(recorded, want, "{what}");
         }
     }
@@ -368,17 +502,16 @@ mod directml {
         }
     }
 
-    fn plan<T: DataType>(
-        gpu: &GpuContext,
+    fn operation<T: DataType>(
         statistics: Statistics,
         epsilon: f32,
         input: &[usize],
         mean: &[usize],
-    ) -> Result<BatchNormBackwardPlan, Error> {
+    ) -> Result<Operation, Error> {
         match statistics {
-            Statistics::Constant => BatchNormalizationGrad { epsilon }.plan::<T>(gpu, input, mean),
+            Statistics::Constant => BatchNormalizationGrad { epsilon }.operation::<T>(input, mean),
             Statistics::Batch => {
-                BatchNormalizationTrainingGrad { epsilon }.plan::<T>(gpu, input, mean)
+                BatchNormalizationTrainingGrad { epsilon }.operation::<T>(input, mean)
             }
         }
     }
@@ -476,9 +609,9 @@ mod directml {
                 let host = grads(backward(gpu, statistics, epsilon, inputs).unwrap());
                 let engine = case.run(subject).unwrap();
                 assert!(bits(&host) == bits(&engine), "{what}");
-                let plan =
-                    plan::<T>(gpu, statistics, epsilon, &case.shape, &mean_dimensions).unwrap();
-                let recorded = recorded(subject, &case, &plan);
+                let operation =
+                    operation::<T>(statistics, epsilon, &case.shape, &mean_dimensions).unwrap();
+                let recorded = recorded(subject, &case, &operation);
                 assert!(bits(&recorded) == bits(&host), "{what}");
             }
         }
@@ -520,9 +653,8 @@ mod directml {
 
     #[test]
     fn a_size_that_does_not_broadcast_is_named() {
-        let gpu = &subjects()[0].gpu;
         for statistics in [Statistics::Constant, Statistics::Batch] {
-            let error = plan::<f32>(gpu, statistics, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
+            let error = operation::<f32>(statistics, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "mean, variance and gamma: expected size 1 or 6 along axis 1, got 5"
@@ -619,8 +751,8 @@ mod ngraph {
                 let got = block_on(op.backward(&subject.gpu, inputs(&case, beta))).unwrap();
                 assert!(bits(&grads(got)) == bits(&engine), "{what}");
             }
-            let plan = op.plan::<T>(&subject.gpu, &case.shape).unwrap();
-            let recorded = recorded(subject, &case, &plan);
+            let operation = op.operation::<T>(&case.shape).unwrap();
+            let recorded = recorded(subject, &case, &operation);
             assert!(bits(&recorded) == bits(&engine), "{what}");
         }
     }
@@ -697,24 +829,22 @@ mod ngraph {
 /// DirectML's document allows 0; no operator here does.
 #[test]
 fn epsilon_zero_is_refused_by_every_operator() {
-    let gpu = &subjects()[0].gpu;
-    let refused = |plan: Result<BatchNormBackwardPlan, Error>| {
-        let error = plan.map(|_| ()).unwrap_err();
+    let refused = |operation: Result<Operation, Error>| {
+        let error = operation.unwrap_err();
         assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
     };
-    refused(BatchNormTrainingBackward::new(0.0).plan::<f32, f32>(gpu, &[2, 3], false));
+    refused(BatchNormTrainingBackward::new(0.0).operation::<f32, f32>(&[2, 3], false));
     let directml = (&[2, 3], &[1, 3]);
     let grad = BatchNormalizationGrad { epsilon: 0.0 };
-    refused(grad.plan::<f32>(gpu, directml.0, directml.1));
+    refused(grad.operation::<f32>(directml.0, directml.1));
     let training_grad = BatchNormalizationTrainingGrad { epsilon: 0.0 };
-    refused(training_grad.plan::<f32>(gpu, directml.0, directml.1));
-    refused(BatchNormTrainingBackprop { epsilon: 0.0 }.plan::<f32>(gpu, &[2, 3]));
+    refused(training_grad.operation::<f32>(directml.0, directml.1));
+    refused(BatchNormTrainingBackprop { epsilon: 0.0 }.operation::<f32>(&[2, 3]));
     let layer_norm = LayerNormBackward {
         epsilon: 0.0,
         ..Default::default()
     };
-    let error = layer_norm.plan::<f32, f32>(gpu, &[2, 3]).unwrap_err();
-    assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
+    refused(layer_norm.operation::<f32, f32>(&[2, 3]));
 }
 
 /// What threads may share, and futures that go to any executor's threads.
@@ -725,14 +855,21 @@ fn threads_share_what_there_is() {
     assert_shared::<GpuContext>();
     assert_shared::<GpuBatchNorm>();
     assert_shared::<GpuLayerNorm>();
-    assert_shared::<BatchNormBackwardPlan>();
-    assert_shared::<LayerNormBackwardPlan>();
+    assert_shared::<Operation>();
+    assert_shared::<Plan>();
     assert_shared::<Bound>();
     assert_shared::<Error>();
     let gpu = &subjects()[0].gpu;
-    let case = Case::<f32, f32>::random(&[2, 3], options_in(DataFormat::Nxc), 0);
-    assert_send(BatchNormTrainingBackward::new(1e-5).backward(gpu, case.args()));
-    let layer_norm = LayerNormBackwardArgs::<f32, f32> {
+    let batch_norm = BatchNormTrainingBackwardInputs::<f32, f32> {
+        shape: &[],
+        src: &[],
+        diff_dst: &[],
+        mean: &[],
+        variance: &[],
+        gamma: None,
+    };
+    assert_send(BatchNormTrainingBackward::new(1e-5).backward(gpu, batch_norm));
+    let layer_norm = LayerNormBackwardInputs::<f32, f32> {
         shape: &[],
         src: &[],
         diff_dst: &[],

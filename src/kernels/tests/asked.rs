@@ -140,15 +140,11 @@ pub fn operations_ask_for(seed: u64, operations: u64, mut take: impl FnMut(Varia
         }
         let types = random.of(&all_types);
         // Some kernels are for small tensors alone; large ones take long to plan.
-        let most = random.of(&[
-            1 << 16,
-            1 << 16,
-            1 << 16,
-            1 << 24,
-            1 << 24,
-            1 << 24,
-            MAX_ELEMENTS,
-        ]);
+        let most = match random.below(7) {
+            0 => MAX_ELEMENTS,
+            1..=3 => 1 << 24,
+            _ => 1 << 16,
+        };
         let mut batch_norm = match random.below(4) {
             0 => random.general(),
             _ => BatchNormProblem {

@@ -1,11 +1,6 @@
 //! The gradients.
 
-use super::{DataType, layer};
-use crate::element::types;
-use crate::{
-    Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, Error, GpuBatchNorm, GpuContext,
-    Statistics,
-};
+use super::*;
 
 /// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
 /// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
@@ -99,33 +94,32 @@ pub struct BatchNormalizationGrad {
 }
 
 impl BatchNormalizationGrad {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the dimensions.
+    pub fn operation<T: DataType>(
+        &self,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+    ) -> Result<Operation, Error> {
+        let pass = Backward::default().with_through(Statistics::Constant);
+        of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
+    }
+
     /// Computes the output tensors of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::backward_broadcast`].
+    /// Those of [`Operation::run_into`].
     pub async fn backward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Constant, Activation::None)?;
-        backward(&layer, inputs).await
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward_broadcast`].
-    pub fn plan<T: DataType>(
-        &self,
-        gpu: &GpuContext,
-        input_dimensions: &[usize],
-        mean_dimensions: &[usize],
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Constant, Activation::None)?;
-        layer.plan_backward_broadcast(input_dimensions, mean_dimensions, types::<T, T, T>(), true)
+        let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
+        run(gpu, self.operation::<T>(input, mean)?, inputs).await
     }
 }
 
@@ -179,53 +173,45 @@ pub struct BatchNormalizationTrainingGrad {
 }
 
 impl BatchNormalizationTrainingGrad {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the dimensions.
+    pub fn operation<T: DataType>(
+        &self,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+    ) -> Result<Operation, Error> {
+        let pass = Backward::default().with_through(Statistics::Batch);
+        of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
+    }
+
     /// Computes the output tensors of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::backward_broadcast`].
+    /// Those of [`Operation::run_into`].
     pub async fn backward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Batch, Activation::None)?;
-        backward(&layer, inputs).await
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward_broadcast`].
-    pub fn plan<T: DataType>(
-        &self,
-        gpu: &GpuContext,
-        input_dimensions: &[usize],
-        mean_dimensions: &[usize],
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.epsilon, Statistics::Batch, Activation::None)?;
-        layer.plan_backward_broadcast(input_dimensions, mean_dimensions, types::<T, T, T>(), true)
+        let (input, mean) = (inputs.input_dimensions, inputs.mean_dimensions);
+        run(gpu, self.operation::<T>(input, mean)?, inputs).await
     }
 }
 
-async fn backward<T: DataType>(
-    layer: &GpuBatchNorm,
+async fn run<T: DataType>(
+    gpu: &GpuContext,
+    operation: Operation,
     inputs: GradInputs<'_, T>,
 ) -> Result<GradOutputs<T>, Error> {
-    let args = BatchNormBackwardArgs {
-        shape: inputs.input_dimensions,
-        src: inputs.input_tensor,
-        diff_dst: inputs.input_gradient_tensor,
-        mean: inputs.mean_tensor,
-        variance: inputs.variance_tensor,
-        gamma: Some(inputs.scale_tensor),
-        beta: None,
-        mask: None,
-    };
-    let grads = layer
-        .backward_broadcast_with_statistics(inputs.mean_dimensions, args)
-        .await?;
+    let call = Call::new(operation, inputs.input_tensor)
+        .with(Tensor::DiffDst, inputs.input_gradient_tensor)
+        .statistics(inputs.mean_tensor, inputs.variance_tensor)
+        .with(Tensor::Gamma, inputs.scale_tensor);
+    let grads = call.run::<T, T, T>(gpu).await?.grads();
     Ok(GradOutputs {
         output_gradient_tensor: grads.diff_src,
         output_scale_gradient_tensor: grads.diff_gamma.unwrap_or_default(),

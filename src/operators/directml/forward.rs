@@ -1,14 +1,7 @@
 //! The forward passes.
 
-use super::{DataType, layer};
-use crate::element::types;
-use crate::geometry::{self, check_length, check_rank};
-use crate::{
-    Activation, BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan,
-    BatchNormInferenceArgs, BatchNormInferencePlan, Error, GpuBatchNorm, GpuContext, Statistics,
-    memory,
-};
-use std::borrow::Cow;
+use super::*;
+use crate::geometry::{self, check_rank};
 
 /// An activation that DirectML applies to an operator's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -78,8 +71,8 @@ pub struct TrainingOutputs<T> {
 /// # What differs
 ///
 /// * Of the activations there is ReLU.
-/// * With FusedAddTensor and FusedActivation a plan also writes `mask`, which no operator of DirectML's reads: its gradients
-///   take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
+/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML's reads: its
+///   gradients take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
 /// * Sums are kept in f32 also for FLOAT16; the statistics that are written are rounded to it.
@@ -126,65 +119,44 @@ impl BatchNormalizationTraining {
         }
     }
 
+    /// The operator as an operation, with FusedAddTensor or without.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the dimensions.
+    pub fn operation<T: DataType>(
+        &self,
+        input_dimensions: &[usize],
+        scale_dimensions: &[usize],
+        has_fused_add: bool,
+    ) -> Result<Operation, Error> {
+        let pass = Forward::default();
+        let plain = of_dimensions::<T>(pass, self.epsilon, input_dimensions, scale_dimensions)?;
+        let epilogue = Epilogue::new(residual(has_fused_add), activation(self.fused_activation));
+        Ok(plain.with_epilogue(epilogue))
+    }
+
     /// Computes the output tensors of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::forward_broadcast`](crate::GpuBatchNorm::forward_broadcast).
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: TrainingInputs<'_, T>,
     ) -> Result<TrainingOutputs<T>, Error> {
-        let args = BatchNormForwardArgs {
-            shape: inputs.input_dimensions,
-            src: inputs.input_tensor,
-            gamma: Some(inputs.scale_tensor),
-            beta: Some(inputs.bias_tensor),
-            running: None,
-            residual: inputs.fused_add_tensor,
-        };
-        let output = self
-            .layer(gpu)?
-            .forward_broadcast_with_statistics(inputs.scale_dimensions, args)
-            .await?;
+        let (input, scale) = (inputs.input_dimensions, inputs.scale_dimensions);
+        let operation = self.operation::<T>(input, scale, inputs.fused_add_tensor.is_some())?;
+        let call = Call::new(operation, inputs.input_tensor)
+            .params(inputs.scale_tensor, inputs.bias_tensor)
+            .with(Tensor::Residual, inputs.fused_add_tensor);
+        let mut results = call.run::<T, T, T>(gpu).await?;
         Ok(TrainingOutputs {
-            output_tensor: output.dst,
-            output_mean_tensor: output.mean,
-            output_variance_tensor: output.variance,
+            output_tensor: results.dst(),
+            output_mean_tensor: results.statistic(Tensor::Mean).unwrap_or_default(),
+            output_variance_tensor: results.statistic(Tensor::Variance).unwrap_or_default(),
         })
-    }
-
-    /// Plans the operator on device buffers, with FusedAddTensor or without.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of
-    /// [`GpuBatchNorm::plan_forward_broadcast`](crate::GpuBatchNorm::plan_forward_broadcast).
-    pub fn plan<T: DataType>(
-        &self,
-        gpu: &GpuContext,
-        input_dimensions: &[usize],
-        scale_dimensions: &[usize],
-        has_fused_add: bool,
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: true,
-            beta: true,
-            residual: has_fused_add,
-            ..BatchNormForwardOperands::default()
-        };
-        self.layer(gpu)?.plan_forward_broadcast(
-            input_dimensions,
-            scale_dimensions,
-            types::<T, T, T>(),
-            operands,
-        )
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let activation = activation(self.fused_activation);
-        layer(gpu, self.epsilon, Statistics::Batch, activation)
     }
 }
 
@@ -279,8 +251,8 @@ pub struct BatchNormalization {
     pub fused_activation: Option<FusedActivation>,
 }
 
-/// The four parameters' names in errors.
-const PARAMETERS: [&str; 4] = ["mean", "variance", "gamma", "beta"];
+/// The four parameters.
+const PARAMETERS: [Tensor; 4] = [Tensor::Mean, Tensor::Variance, Tensor::Gamma, Tensor::Beta];
 
 impl BatchNormalization {
     /// Without an activation.
@@ -291,83 +263,59 @@ impl BatchNormalization {
         }
     }
 
+    /// The operator as an operation. All four parameters have the sizes `mean_dimensions` there: whoever has parameters of
+    /// several shapes writes them out first.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for a parameter of other sizes than MeanTensor's, and those of the
+    /// dimensions.
+    pub fn operation<T: DataType>(
+        &self,
+        input_dimensions: &[usize],
+        mean_dimensions: &[usize],
+        variance_dimensions: &[usize],
+        scale_dimensions: &[usize],
+        bias_dimensions: &[usize],
+    ) -> Result<Operation, Error> {
+        let others = [variance_dimensions, scale_dimensions, bias_dimensions];
+        for (tensor, dimensions) in PARAMETERS.into_iter().skip(1).zip(others) {
+            if dimensions != mean_dimensions {
+                let expected = format!("mean's sizes, {mean_dimensions:?}, on device buffers");
+                return Err(refused(tensor.name(), expected, format!("{dimensions:?}")));
+            }
+        }
+        let pass = Pass::Inference;
+        let plain = of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)?;
+        let epilogue = Epilogue::new(Residual::None, activation(self.fused_activation));
+        Ok(plain.with_epilogue(epilogue))
+    }
+
     /// Computes OutputTensor of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Rank`], [`Error::Argument`] or
-    /// [`Error::Length`] for a parameter's sizes, and those of
-    /// [`GpuBatchNorm::infer_broadcast`](crate::GpuBatchNorm::infer_broadcast).
+    /// [`Error::Rank`], [`Error::Argument`] or [`Error::Length`] for a parameter's sizes, and those of
+    /// [`Operation::run_into`].
     pub async fn forward<T: DataType>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
         let (mean, variance) = (inputs.mean_tensor, inputs.variance_tensor);
-        let (scale, bias) = (inputs.scale_tensor, inputs.bias_tensor);
-        let dimensions = [mean, variance, scale, bias].map(|parameter| parameter.dimensions);
-        let common = common_dimensions(inputs.input_dimensions, dimensions)?;
-        let [mean_name, variance_name, scale_name, bias_name] = PARAMETERS;
-        let mean = expand(mean_name, mean, &common)?;
-        let variance = expand(variance_name, variance, &common)?;
-        let scale = expand(scale_name, scale, &common)?;
-        let bias = expand(bias_name, bias, &common)?;
-        let args = BatchNormInferenceArgs {
-            shape: inputs.input_dimensions,
-            src: inputs.input_tensor,
-            mean: &mean,
-            variance: &variance,
-            gamma: Some(&scale),
-            beta: Some(&bias),
-            residual: None,
-        };
-        self.layer(gpu)?
-            .infer_broadcast_with_statistics(&common, args)
-            .await
-    }
-
-    /// Plans the operator on device buffers. All four parameters have the sizes `mean_dimensions` there: whoever has
-    /// parameters of several shapes writes them out first.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for a parameter of other sizes than MeanTensor's,
-    /// and those of [`GpuBatchNorm::plan_inference_broadcast`](crate::GpuBatchNorm::plan_inference_broadcast).
-    pub fn plan<T: DataType>(
-        &self,
-        gpu: &GpuContext,
-        input_dimensions: &[usize],
-        mean_dimensions: &[usize],
-        variance_dimensions: &[usize],
-        scale_dimensions: &[usize],
-        bias_dimensions: &[usize],
-    ) -> Result<BatchNormInferencePlan, Error> {
-        let dimensions = [
-            mean_dimensions,
-            variance_dimensions,
-            scale_dimensions,
-            bias_dimensions,
-        ];
-        for (argument, dimensions) in PARAMETERS.into_iter().zip(dimensions) {
-            if dimensions != mean_dimensions {
-                return Err(Error::Argument {
-                    argument,
-                    expected: format!("mean's sizes, {mean_dimensions:?}, on device buffers"),
-                    got: format!("{dimensions:?}"),
-                });
-            }
+        let parameters = [mean, variance, inputs.scale_tensor, inputs.bias_tensor];
+        let input = inputs.input_dimensions;
+        let common = &common_dimensions(input, parameters.map(|own| own.dimensions))?;
+        let operation = self.operation::<T>(input, common, common, common, common)?;
+        let mut call = Call::new(operation, inputs.input_tensor);
+        let mut written = Vec::new();
+        for (tensor, own) in PARAMETERS.into_iter().zip(parameters) {
+            written.push((tensor, expand(tensor.name(), own, common)?));
         }
-        self.layer(gpu)?.plan_inference_broadcast(
-            input_dimensions,
-            mean_dimensions,
-            types::<T, T, T>(),
-            (true, true),
-        )
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let activation = activation(self.fused_activation);
-        layer(gpu, self.epsilon, Statistics::Constant, activation)
+        for (tensor, values) in &written {
+            call = call.with(*tensor, &**values);
+        }
+        Ok(call.run::<T, T, T>(gpu).await?.dst())
     }
 }
 
@@ -377,16 +325,14 @@ fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<u
     check_rank("src", 1..=geometry::MAX_RANK, rank)?;
     geometry::elements("src", input)?;
     let mut common = vec![1; rank];
-    for (argument, dimensions) in PARAMETERS.into_iter().zip(parameters) {
+    for (tensor, dimensions) in PARAMETERS.into_iter().zip(parameters) {
+        let argument = tensor.name();
         check_rank(argument, rank..=rank, dimensions.len())?;
         let axes = common.iter_mut().zip(input).zip(dimensions);
         for (axis, ((common, &input), &own)) in axes.enumerate() {
             if own != 1 && own != input {
-                return Err(Error::Argument {
-                    argument,
-                    expected: format!("size 1 or {input} along axis {axis}"),
-                    got: own.to_string(),
-                });
+                let expected = format!("size 1 or {input} along axis {axis}");
+                return Err(refused(argument, expected, own));
             }
             if own != 1 {
                 *common = own;

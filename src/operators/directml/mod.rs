@@ -4,17 +4,10 @@
 mod backward;
 mod forward;
 
-pub use backward::{
-    BatchNormalizationGrad, BatchNormalizationTrainingGrad, GradInputs, GradOutputs,
-};
-pub use forward::{
-    BatchNormalization, BatchNormalizationInputs, BatchNormalizationTraining, FusedActivation,
-    Parameter, TrainingInputs, TrainingOutputs,
-};
+pub use backward::*;
+pub use forward::*;
 
-use crate::{
-    Activation, BatchNormOptions, Element, Error, GpuBatchNorm, GpuContext, ParamOf, Statistics,
-};
+use super::*;
 use half::f16;
 
 /// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
@@ -23,16 +16,13 @@ pub trait DataType: Element + ParamOf<Self> {}
 impl DataType for f32 {}
 impl DataType for f16 {}
 
-fn layer(
-    gpu: &GpuContext,
+/// Batch norm by parameters of these dimensions.
+fn of_dimensions<T: DataType>(
+    pass: impl Into<Pass>,
     epsilon: f32,
-    statistics: Statistics,
-    activation: Activation,
-) -> Result<GpuBatchNorm, Error> {
-    let options = BatchNormOptions {
-        statistics,
-        activation,
-        ..BatchNormOptions::new(epsilon.into())
-    };
-    GpuBatchNorm::new(gpu, options)
+    input: &[usize],
+    parameters: &[usize],
+) -> Result<Operation, Error> {
+    let norm = Norm::Batch(Channels::Broadcast(parameters.to_vec()));
+    operation::<T, T, T>(norm, pass, input, epsilon, (true, true))
 }

@@ -1,11 +1,23 @@
 //! The gradients.
 
-use crate::element::types;
-use crate::{
-    Activation, BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormOptions, DataFormat,
-    Element, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
-    LayerNormBackwardPlan, LayerNormOptions, ParamGrads, ParamOf, Statistics,
-};
+use crate::operators::*;
+
+/// The inputs of [`BatchNormTrainingBackward`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
+    /// Shape of src and diff_dst: rank 2 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of each channel; `[C]`.
+    pub mean: &'a [P],
+    /// Biased variance of each channel; `[C]`.
+    pub variance: &'a [P],
+    /// Scale of each channel; `[C]`. Without it gamma is 1.
+    pub gamma: Option<&'a [P]>,
+}
 
 /// oneDNN Graph's
 /// [`BatchNormTrainingBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_batchnormtrainingbackward.html).
@@ -25,11 +37,11 @@ use crate::{
 /// | 3 | `variance` | `[C]` | | | | |
 /// | 4 | `gamma`, optional | `[C]` | | | | |
 ///
-/// The names are those of [`BatchNormBackwardArgs`] and [`Grads`], in this order.
+/// Plans and errors have the same names.
 ///
 /// **gamma is ignored where diff_gamma and diff_beta are not asked for**, as the document has it: see
 /// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs and is scaled by gamma
-/// all the same, use [`GpuBatchNorm`] with [`ParamGrads::Frozen`].
+/// all the same, change the [`Operation`]'s [`ParamGrads`] to [`Frozen`](ParamGrads::Frozen).
 ///
 /// # What differs
 ///
@@ -45,21 +57,18 @@ use crate::{
 /// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
 /// #     Err(error) => return Err(error),
 /// # };
-/// use wgpu_norm::BatchNormBackwardArgs;
-/// use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
+/// use wgpu_norm::operators::onednn::{BatchNormTrainingBackward, BatchNormTrainingBackwardInputs};
 ///
 /// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
-/// let args = BatchNormBackwardArgs {
+/// let inputs = BatchNormTrainingBackwardInputs {
 ///     shape: &[2, 2], // two samples of two channels
 ///     src: &[1.0_f32, 2.0, 3.0, 6.0],
 ///     diff_dst: &[1.0, 0.0, 0.0, 2.0],
 ///     mean: &[2.0, 4.0],
 ///     variance: &[1.0, 4.0],
 ///     gamma: Some(&[1.0, 1.0]),
-///     beta: None,
-///     mask: None,
 /// };
-/// let grads = op.backward(&gpu, args).await?;
+/// let grads = op.backward(&gpu, inputs).await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
 /// # Ok(()) }).unwrap();
 /// ```
@@ -96,48 +105,60 @@ impl BatchNormTrainingBackward {
         }
     }
 
+    /// The operation, with gamma or without. A gamma that is ignored is among its tensors nevertheless.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        has_gamma: bool,
+    ) -> Result<Operation, Error> {
+        let norm = batch_norm(self.data_format);
+        let pass = Backward::default().with_param_grads(match self.outputs {
+            BatchNormOutputs::All => ParamGrads::Both,
+            BatchNormOutputs::DiffSrc => ParamGrads::Neither,
+        });
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::backward`].
+    /// Those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: BatchNormBackwardArgs<'_, T, P, P>,
+        inputs: BatchNormTrainingBackwardInputs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        self.layer(gpu)?.backward_with_statistics(args).await
+        let operation = self.operation::<T, P>(inputs.shape, inputs.gamma.is_some())?;
+        let call = Call::new(operation, inputs.src)
+            .with(Tensor::DiffDst, inputs.diff_dst)
+            .statistics(inputs.mean, inputs.variance)
+            .with(Tensor::Gamma, inputs.gamma);
+        Ok(call.run::<T, P, P>(gpu).await?.grads())
     }
+}
 
-    /// Plans the operation on device buffers. A gamma that is ignored must be bound nevertheless if
-    /// `has_gamma` announces it.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_gamma: bool,
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_backward(shape, types::<T, P, P>(), has_gamma)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            epsilon: self.epsilon.into(),
-            data_format: self.data_format,
-            statistics: Statistics::Batch,
-            param_grads: match self.outputs {
-                BatchNormOutputs::All => ParamGrads::Both,
-                BatchNormOutputs::DiffSrc => ParamGrads::Neither,
-            },
-            activation: Activation::None,
-        };
-        GpuBatchNorm::new(gpu, options)
-    }
+/// The inputs of [`LayerNormBackward`], in host memory, in the document's order.
+#[derive(Clone, Copy, Debug)]
+pub struct LayerNormBackwardInputs<'a, T, P> {
+    /// Shape of src and diff_dst: rank 1 to 8.
+    pub shape: &'a [usize],
+    /// The layer's input.
+    pub src: &'a [T],
+    /// Gradient of the loss with respect to the layer's output.
+    pub diff_dst: &'a [T],
+    /// Mean of each row.
+    pub mean: &'a [P],
+    /// Biased variance of each row.
+    pub variance: &'a [P],
+    /// Scale of each normalized position; given exactly with `use_affine`.
+    pub gamma: Option<&'a [P]>,
+    /// Shift of each normalized position; only with `use_affine`. No gradient depends on its values.
+    pub beta: Option<&'a [P]>,
 }
 
 /// oneDNN Graph's
@@ -159,7 +180,7 @@ impl BatchNormTrainingBackward {
 /// | 4 | `gamma` with `use_affine` | the normalized axes | | | | |
 /// | 5 | `beta` with `use_affine` | the normalized axes | | | | |
 ///
-/// The names are those of [`LayerNormBackwardArgs`] and [`Grads`], in this order.
+/// Plans and errors have the same names.
 ///
 /// # What differs
 ///
@@ -167,8 +188,7 @@ impl BatchNormTrainingBackward {
 ///   their number of elements counts here, so either form serves.
 /// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
 /// * Without `use_affine` gamma and beta must not be given, where oneDNN ignores them.
-/// * beta must be given with `use_affine`, as the document says, although no gradient depends on its
-///   values; on device buffers it is not bound.
+/// * beta may be left out also with `use_affine`, for no gradient depends on its values; on device buffers it is not bound.
 /// * f16 with f16 parameters and f64 with f64 work too.
 ///
 /// ```
@@ -179,11 +199,10 @@ impl BatchNormTrainingBackward {
 /// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
 /// #     Err(error) => return Err(error),
 /// # };
-/// use wgpu_norm::LayerNormBackwardArgs;
-/// use wgpu_norm::operators::onednn::LayerNormBackward;
+/// use wgpu_norm::operators::onednn::{LayerNormBackward, LayerNormBackwardInputs};
 ///
 /// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5
-/// let args = LayerNormBackwardArgs {
+/// let inputs = LayerNormBackwardInputs {
 ///     shape: &[2, 2], // two rows
 ///     src: &[1.0_f32, 3.0, 2.0, 4.0],
 ///     diff_dst: &[1.0, 0.0, 0.0, 1.0],
@@ -192,7 +211,7 @@ impl BatchNormTrainingBackward {
 ///     gamma: Some(&[1.0, 1.0]),
 ///     beta: Some(&[0.0, 0.0]),
 /// };
-/// let grads = op.backward(&gpu, args).await?;
+/// let grads = op.backward(&gpu, inputs).await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
 /// # Ok(()) }).unwrap();
 /// ```
@@ -234,42 +253,42 @@ impl Default for LayerNormBackward {
 }
 
 impl LayerNormBackward {
+    /// The operation. beta is not among its tensors, for nothing depends on it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and begin_norm_axis.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+    ) -> Result<Operation, Error> {
+        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
+        let pass = backward(self.outputs == LayerNormOutputs::All);
+        let norm = Norm::Layer { begin_axis };
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::backward`].
+    /// [`Error::Argument`] for gamma missing with `use_affine`, or gamma or beta given without it, [`Error::Length`] for
+    /// beta, and those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        args: LayerNormBackwardArgs<'_, T, P, P>,
+        inputs: LayerNormBackwardInputs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        self.layer(gpu)?.backward_with_statistics(args).await
-    }
-
-    /// Plans the operation on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<LayerNormBackwardPlan, Error> {
-        self.layer(gpu)?.plan_backward(shape, types::<T, P, P>())
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {
-        let options = LayerNormOptions {
-            begin_norm_axis: self.begin_norm_axis,
-            use_affine: self.use_affine,
-            epsilon: self.epsilon.into(),
-            param_grads: match self.outputs {
-                LayerNormOutputs::All => ParamGrads::Both,
-                LayerNormOutputs::DiffSrc => ParamGrads::Frozen,
-            },
-        };
-        GpuLayerNorm::new(gpu, options)
+        let operation = self.operation::<T, P>(inputs.shape)?;
+        exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
+        if let Some(beta) = inputs.beta {
+            exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
+            check_beta(&operation, beta)?;
+        }
+        let call = Call::new(operation, inputs.src)
+            .with(Tensor::DiffDst, inputs.diff_dst)
+            .statistics(inputs.mean, inputs.variance)
+            .with(Tensor::Gamma, inputs.gamma);
+        Ok(call.run::<T, P, P>(gpu).await?.grads())
     }
 }

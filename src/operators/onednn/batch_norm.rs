@@ -1,13 +1,6 @@
 //! Batch normalization, the primitive, whose flags fuse a ReLU and an addition.
 
-use crate::element::types;
-use crate::operators::given;
-use crate::{
-    Activation, BackwardOperands, BatchNormBackwardArgs, BatchNormBackwardPlan,
-    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
-    BatchNormInferencePlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
-    InferenceOperands, ParamGrads, ParamOf, Statistics,
-};
+use crate::operators::*;
 
 /// What the primitive computes behind the normalization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -19,6 +12,16 @@ pub enum FuseNorm {
     Relu,
     /// The flag `fuse_norm_add_relu`: dst = max(y + src_1, 0).
     AddRelu,
+}
+
+impl FuseNorm {
+    fn epilogue(self) -> Epilogue {
+        let activation = match self {
+            Self::None => Activation::None,
+            Self::Relu | Self::AddRelu => Activation::Relu,
+        };
+        Epilogue::new(residual(self == Self::AddRelu), activation)
+    }
 }
 
 /// The inputs of [`BatchNormalization`], in host memory.
@@ -128,110 +131,54 @@ impl BatchNormalization {
         }
     }
 
+    /// The primitive as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<Operation, Error> {
+        let (norm, pass) = (
+            batch_norm(self.data_format),
+            by_given(self.use_global_stats),
+        );
+        let params = (use_scale, use_shift);
+        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
+        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] if statistics are not given exactly with use_global_stats, or src_1 exactly
-    /// with fuse_norm_add_relu, and those of [`GpuBatchNorm::forward`] and [`GpuBatchNorm::infer`].
+    /// [`Error::Argument`] if statistics are not given exactly with use_global_stats, or src_1 exactly with
+    /// fuse_norm_add_relu, and those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormalizationInputs<'_, T, P>,
     ) -> Result<BatchNormalizationOutputs<T, P>, Error> {
-        let layer = self.layer(gpu)?;
-        let global = self.use_global_stats;
-        exactly("mean", inputs.mean.is_some(), "use_global_stats", global)?;
-        let variance = inputs.variance.is_some();
-        exactly("variance", variance, "use_global_stats", global)?;
-        let adds = self.fuse_norm == FuseNorm::AddRelu;
-        exactly("src_1", inputs.src_1.is_some(), "fuse_norm_add_relu", adds)?;
-        let (shape, src, residual) = (inputs.shape, inputs.src, inputs.src_1);
-        let (gamma, beta) = (inputs.scale, inputs.shift);
-        if let (Some(mean), Some(variance)) = (inputs.mean, inputs.variance) {
-            let args = BatchNormInferenceArgs {
-                shape,
-                src,
-                mean,
-                variance,
-                gamma,
-                beta,
-                residual,
-            };
-            return Ok(BatchNormalizationOutputs {
-                dst: layer.infer_with_statistics(args).await?,
-                mean: None,
-                variance: None,
-                workspace: None,
-            });
-        }
-        let args = BatchNormForwardArgs {
-            shape,
-            src,
-            gamma,
-            beta,
-            residual,
-            running: None,
-        };
-        let output = layer.forward_with_statistics(args).await?;
+        let (global, adds) = (self.use_global_stats, self.fuse_norm == FuseNorm::AddRelu);
+        exactly("mean", inputs.mean, "use_global_stats", global)?;
+        exactly("variance", inputs.variance, "use_global_stats", global)?;
+        exactly("src_1", inputs.src_1, "fuse_norm_add_relu", adds)?;
+        let (use_scale, use_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, use_shift)?;
+        let call = Call::new(operation, inputs.src)
+            .with(Tensor::Residual, inputs.src_1)
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.scale, inputs.shift);
+        let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(BatchNormalizationOutputs {
-            dst: output.dst,
-            mean: Some(output.mean),
-            variance: Some(output.variance),
-            workspace: output.mask,
+            dst: results.dst(),
+            mean: results.statistic(Tensor::Mean),
+            variance: results.statistic(Tensor::Variance),
+            workspace: results.mask(),
         })
-    }
-
-    /// Plans the operator on device buffers, without use_global_stats whatever the flag says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-        use_shift: bool,
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: use_scale,
-            beta: use_shift,
-            residual: self.fuse_norm == FuseNorm::AddRelu,
-            ..BatchNormForwardOperands::default()
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, P, P>(), operands)
-    }
-
-    /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan_with_global_stats<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-        use_shift: bool,
-    ) -> Result<BatchNormInferencePlan, Error> {
-        let operands = InferenceOperands {
-            gamma: use_scale,
-            beta: use_shift,
-            residual: self.fuse_norm == FuseNorm::AddRelu,
-        };
-        self.layer(gpu)?
-            .plan_inference(shape, types::<T, P, P>(), operands)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            data_format: self.data_format,
-            activation: activation(self.fuse_norm),
-            ..BatchNormOptions::new(self.epsilon.into())
-        };
-        GpuBatchNorm::new(gpu, options)
     }
 }
 
@@ -273,7 +220,8 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// backward propagation.
 ///
 /// What [`FuseNorm`] says is undone first: diff_dst becomes 0 where the forward pass's sum was at most 0, and with
-/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of [`GpuBatchNorm`], with use_global_stats those of
+/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of
+/// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), with use_global_stats those of
 /// [`Statistics::Constant`].
 ///
 /// | argument | shape | in plans and errors |
@@ -349,97 +297,49 @@ impl BatchNormalizationBackward {
         }
     }
 
+    /// The primitive as an operation; `has_shift` says whether the forward pass had one, which counts with fuse_norm_relu
+    /// alone.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        use_scale: bool,
+        has_shift: bool,
+    ) -> Result<Operation, Error> {
+        let pass = backward(!self.data_alone).with_through(through(self.use_global_stats));
+        let (norm, params) = (batch_norm(self.data_format), (use_scale, has_shift));
+        let plain = operation::<T, P, P>(norm, pass, shape, self.epsilon, params)?;
+        Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for a shift or a workspace that does not fit the flags, and those of
-    /// [`GpuBatchNorm::backward`].
+    /// [`Error::Argument`] for a shift or a workspace that does not fit the flags, and those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormalizationBackwardInputs<'_, T, P>,
     ) -> Result<BatchNormalizationBackwardOutputs<T, P>, Error> {
         let adds = self.fuse_norm == FuseNorm::AddRelu;
-        exactly(
-            "workspace",
-            inputs.workspace.is_some(),
-            "fuse_norm_add_relu",
-            adds,
-        )?;
-        let args = BatchNormBackwardArgs {
-            shape: inputs.shape,
-            src: inputs.src,
-            diff_dst: inputs.diff_dst,
-            mean: inputs.mean,
-            variance: inputs.variance,
-            gamma: inputs.scale,
-            beta: inputs.shift,
-            mask: inputs.workspace,
-        };
-        let grads = self.layer(gpu)?.backward_with_statistics(args).await?;
+        exactly("workspace", inputs.workspace, "fuse_norm_add_relu", adds)?;
+        let (use_scale, has_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, has_shift)?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .with(Tensor::DiffDst, inputs.diff_dst)
+            .params(inputs.scale, inputs.shift)
+            .with(Tensor::Mask, inputs.workspace);
+        let grads = call.run::<T, P, P>(gpu).await?.grads();
         Ok(BatchNormalizationBackwardOutputs {
             diff_src: grads.diff_src,
             diff_src_1: grads.diff_residual,
             diff_scale: grads.diff_gamma,
             diff_shift: grads.diff_beta,
         })
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-        has_shift: bool,
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        let operands = BackwardOperands {
-            gamma: use_scale,
-            beta: has_shift,
-            mask: self.fuse_norm == FuseNorm::AddRelu,
-        };
-        self.layer(gpu)?
-            .plan_backward(shape, types::<T, P, P>(), operands)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            data_format: self.data_format,
-            statistics: match self.use_global_stats {
-                true => Statistics::Constant,
-                false => Statistics::Batch,
-            },
-            param_grads: match self.data_alone {
-                true => ParamGrads::Frozen,
-                false => ParamGrads::Both,
-            },
-            activation: activation(self.fuse_norm),
-            ..BatchNormOptions::new(self.epsilon.into())
-        };
-        GpuBatchNorm::new(gpu, options)
-    }
-}
-
-fn activation(fuse_norm: FuseNorm) -> Activation {
-    match fuse_norm {
-        FuseNorm::None => Activation::None,
-        FuseNorm::Relu | FuseNorm::AddRelu => Activation::Relu,
-    }
-}
-
-/// A tensor is given exactly with a flag.
-fn exactly(argument: &'static str, there: bool, flag: &str, set: bool) -> Result<(), Error> {
-    match there == set {
-        true => Ok(()),
-        false => Err(Error::Argument {
-            argument,
-            expected: format!("{}, as {flag} is {set}", given(set)),
-            got: given(there).to_owned(),
-        }),
     }
 }

@@ -1,13 +1,6 @@
 //! The forward passes.
 
-use crate::element::types;
-use crate::operators::{check_momentum, given};
-use crate::{
-    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
-    BatchNormInferencePlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
-    GpuLayerNorm, LayerNormForwardArgs, LayerNormForwardOperands, LayerNormForwardPlan,
-    LayerNormOptions, ParamOf, RunningStatistics, RunningUpdate, RunningVariance, Shards, memory,
-};
+use crate::operators::*;
 
 /// The inputs of [`BatchNormForwardTraining`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -123,83 +116,57 @@ impl BatchNormForwardTraining {
         }
     }
 
+    /// The operation; `has_gamma_and_beta` says whether both are given or neither.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        has_gamma_and_beta: bool,
+    ) -> Result<Operation, Error> {
+        let affine = has_gamma_and_beta;
+        let (norm, params) = (batch_norm(self.data_format), (affine, affine));
+        let pass = Forward::default().with_running(self.update()?);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, or if one of gamma and beta is given without the other, and
-    /// those of [`GpuBatchNorm::forward`].
+    /// [`Error::Argument`] for momentum, or if one of gamma and beta is given without the other, and those of
+    /// [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormForwardTrainingInputs<'_, T, P>,
     ) -> Result<BatchNormForwardTrainingOutputs<T, P>, Error> {
-        both_or_neither(inputs.gamma.is_some(), inputs.beta.is_some())?;
-        let update = self.update()?;
-        let copy = |name, old: &[P]| memory::collect(name, old.iter().copied());
-        let mut running_mean = copy("running_mean", inputs.mean)?;
-        let mut running_variance = copy("running_variance", inputs.variance)?;
-        let args = BatchNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.src,
-            gamma: inputs.gamma,
-            beta: inputs.beta,
-            running: Some(RunningStatistics {
-                mean: &mut running_mean,
-                variance: &mut running_variance,
-                update,
-            }),
-            residual: None,
-        };
-        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
+        let affine = inputs.gamma.is_some() || inputs.beta.is_some();
+        if affine {
+            required("gamma", "as beta is given", inputs.gamma)?;
+            required("beta", "as gamma is given", inputs.beta)?;
+        }
+        let call = Call::new(self.operation::<T, P>(inputs.shape, affine)?, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.gamma, inputs.beta);
+        let mut results = call.run::<T, P, P>(gpu).await?;
+        let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
         Ok(BatchNormForwardTrainingOutputs {
-            dst: output.dst,
-            running_mean,
-            running_variance,
-            batch_mean: output.mean,
-            batch_variance: output.variance,
+            running_mean: statistic(Tensor::RunningMean),
+            running_variance: statistic(Tensor::RunningVariance),
+            batch_mean: statistic(Tensor::Mean),
+            batch_variance: statistic(Tensor::Variance),
+            dst: results.dst(),
         })
-    }
-
-    /// Plans the operation on device buffers; `has_gamma_and_beta` says whether both are given or neither.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and those of [`GpuBatchNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_gamma_and_beta: bool,
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: has_gamma_and_beta,
-            beta: has_gamma_and_beta,
-            running: Some(self.update()?),
-            shards: Shards::default(),
-            residual: false,
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, P, P>(), operands)
     }
 
     fn update(&self) -> Result<RunningUpdate, Error> {
-        let momentum = self.momentum.unwrap_or(MOMENTUM);
-        if momentum == 0.0 {
-            return Err(Error::Argument {
-                argument: "momentum",
-                expected: "a number above 0".to_owned(),
-                got: momentum.to_string(),
-            });
+        match self.momentum {
+            Some(0.0) => Err(refused("momentum", "a number above 0", 0.0)),
+            momentum => weighing_the_old(momentum.unwrap_or(MOMENTUM)),
         }
-        Ok(RunningUpdate {
-            weight: 1.0 - check_momentum(momentum.into())?,
-            variance: RunningVariance::Biased,
-        })
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        batch_norm(gpu, self.epsilon, self.data_format)
     }
 }
 
@@ -280,69 +247,33 @@ impl BatchNormInference {
         }
     }
 
+    /// The operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+    ) -> Result<Operation, Error> {
+        let (norm, pass) = (batch_norm(self.data_format), Pass::Inference);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (true, true))
+    }
+
     /// Computes dst of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::infer`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormInferenceInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let args = BatchNormInferenceArgs {
-            shape: inputs.shape,
-            src: inputs.src,
-            mean: inputs.mean,
-            variance: inputs.variance,
-            gamma: Some(inputs.gamma),
-            beta: Some(inputs.beta),
-            residual: None,
-        };
-        self.layer(gpu)?.infer_with_statistics(args).await
-    }
-
-    /// Plans the operation on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormInferencePlan, Error> {
-        self.layer(gpu)?
-            .plan_inference(shape, types::<T, P, P>(), (true, true))
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        batch_norm(gpu, self.epsilon, self.data_format)
-    }
-}
-
-fn batch_norm(
-    gpu: &GpuContext,
-    epsilon: f32,
-    data_format: DataFormat,
-) -> Result<GpuBatchNorm, Error> {
-    let options = BatchNormOptions {
-        data_format,
-        ..BatchNormOptions::new(epsilon.into())
-    };
-    GpuBatchNorm::new(gpu, options)
-}
-
-fn both_or_neither(gamma: bool, beta: bool) -> Result<(), Error> {
-    let missing = |argument, other| Error::Argument {
-        argument,
-        expected: format!("a tensor, as {other} is given"),
-        got: given(false).to_owned(),
-    };
-    match (gamma, beta) {
-        (true, false) => Err(missing("beta", "gamma")),
-        (false, true) => Err(missing("gamma", "beta")),
-        _ => Ok(()),
+        let call = Call::new(self.operation::<T, P>(inputs.shape)?, inputs.src)
+            .params(inputs.gamma, inputs.beta)
+            .statistics(inputs.mean, inputs.variance);
+        Ok(call.run::<T, P, P>(gpu).await?.dst())
     }
 }
 
@@ -441,73 +372,40 @@ impl Default for LayerNorm {
 }
 
 impl LayerNorm {
+    /// The operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and begin_norm_axis.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+    ) -> Result<Operation, Error> {
+        let (begin_axis, affine) = (self.begin_norm_axis, self.use_affine);
+        let (norm, pass) = (Norm::Layer { begin_axis }, forward(self.keep_stats));
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for gamma or beta missing with `use_affine` or given without it, and those
-    /// of [`GpuLayerNorm::forward`].
+    /// [`Error::Argument`] for gamma or beta missing with `use_affine` or given without it, and those of
+    /// [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: LayerNormInputs<'_, T, P>,
     ) -> Result<LayerNormForwardOutputs<T, P>, Error> {
-        let params = [("gamma", inputs.gamma), ("beta", inputs.beta)];
-        for (argument, tensor) in params {
-            if tensor.is_some() != self.use_affine {
-                return Err(Error::Argument {
-                    argument,
-                    expected: format!(
-                        "{} with use_affine {}",
-                        given(self.use_affine),
-                        self.use_affine
-                    ),
-                    got: given(tensor.is_some()).to_owned(),
-                });
-            }
-        }
-        let args = LayerNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.src,
-            residual: None,
-            gamma: inputs.gamma,
-            beta: inputs.beta,
-            keep_statistics: self.keep_stats,
-        };
-        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
+        exactly("gamma", inputs.gamma, "use_affine", self.use_affine)?;
+        exactly("beta", inputs.beta, "use_affine", self.use_affine)?;
+        let call = Call::new(self.operation::<T, P>(inputs.shape)?, inputs.src)
+            .params(inputs.gamma, inputs.beta);
+        let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(LayerNormForwardOutputs {
-            dst: output.dst,
-            mean: self.keep_stats.then_some(output.mean),
-            variance: self.keep_stats.then_some(output.variance),
+            dst: results.dst(),
+            mean: results.statistic(Tensor::Mean),
+            variance: results.statistic(Tensor::Variance),
         })
-    }
-
-    /// Plans the operation on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<LayerNormForwardPlan, Error> {
-        let operands = LayerNormForwardOperands {
-            residual: false,
-            beta: self.use_affine,
-            keep_statistics: self.keep_stats,
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, P, P>(), operands)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {
-        let options = LayerNormOptions {
-            begin_norm_axis: self.begin_norm_axis,
-            use_affine: self.use_affine,
-            epsilon: self.epsilon.into(),
-            ..LayerNormOptions::default()
-        };
-        GpuLayerNorm::new(gpu, options)
     }
 }

@@ -1,12 +1,6 @@
 //! Group normalization, a primitive.
 
-use crate::element::types;
-use crate::operators::given;
-use crate::{
-    Activation, DataFormat, Element, Error, GpuContext, GpuGroupNorm, Grads, GroupNormBackwardArgs,
-    GroupNormBackwardPlan, GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan,
-    GroupNormInferenceArgs, GroupNormInferencePlan, GroupNormOptions, ParamGrads, ParamOf,
-};
+use crate::operators::*;
 
 /// The inputs of [`GroupNormalization`], in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +47,6 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// # What differs
 ///
 /// * mean and variance are computed in forward_inference, too.
-/// * Plans do not look at use_global_stats: [`plan`](Self::plan) is without it,
-///   [`plan_with_global_stats`](Self::plan_with_global_stats) with it.
 /// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
 ///   too. There are no integers here.
 /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
@@ -89,7 +81,7 @@ pub struct GroupNormalization {
     pub groups: usize,
     /// `epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
-    /// The flag `use_global_stats`: mean and variance are inputs. Of plans, their method says so instead.
+    /// The flag `use_global_stats`: mean and variance are inputs.
     pub use_global_stats: bool,
     /// Where the channels are in memory.
     pub data_format: DataFormat,
@@ -106,109 +98,47 @@ impl GroupNormalization {
         }
     }
 
+    /// The primitive as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and groups.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        use_scale: bool,
+        use_shift: bool,
+    ) -> Result<Operation, Error> {
+        let (groups, format) = (self.groups, self.data_format);
+        let (norm, params) = (Norm::Group { groups, format }, (use_scale, use_shift));
+        let pass = by_given(self.use_global_stats);
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] if statistics are not given exactly with use_global_stats, and those of
-    /// [`GpuGroupNorm::forward`].
+    /// [`Error::Argument`] if statistics are not given exactly with use_global_stats, and those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T, P>,
     ) -> Result<GroupNormalizationOutputs<T, P>, Error> {
-        let layer = self.layer(gpu)?;
-        let (shape, src) = (inputs.shape, inputs.src);
-        let (gamma, beta) = (inputs.scale, inputs.shift);
-        for (argument, tensor) in [("mean", inputs.mean), ("variance", inputs.variance)] {
-            if tensor.is_some() != self.use_global_stats {
-                return Err(Error::Argument {
-                    argument,
-                    expected: format!(
-                        "{}, as use_global_stats is {}",
-                        given(self.use_global_stats),
-                        self.use_global_stats
-                    ),
-                    got: given(tensor.is_some()).to_owned(),
-                });
-            }
-        }
-        if let (Some(mean), Some(variance)) = (inputs.mean, inputs.variance) {
-            let args = GroupNormInferenceArgs {
-                shape,
-                src,
-                mean,
-                variance,
-                gamma,
-                beta,
-                residual: None,
-            };
-            return Ok(GroupNormalizationOutputs {
-                dst: layer.infer_with_statistics(args).await?,
-                mean: None,
-                variance: None,
-            });
-        }
-        let args = GroupNormForwardArgs {
-            shape,
-            src,
-            gamma,
-            beta,
-            residual: None,
-        };
-        let output = layer.forward_with_statistics(args).await?;
+        let global = self.use_global_stats;
+        exactly("mean", inputs.mean, "use_global_stats", global)?;
+        exactly("variance", inputs.variance, "use_global_stats", global)?;
+        let (use_scale, use_shift) = (inputs.scale.is_some(), inputs.shift.is_some());
+        let operation = self.operation::<T, P>(inputs.shape, use_scale, use_shift)?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .params(inputs.scale, inputs.shift);
+        let mut results = call.run::<T, P, P>(gpu).await?;
         Ok(GroupNormalizationOutputs {
-            dst: output.dst,
-            mean: Some(output.mean),
-            variance: Some(output.variance),
+            dst: results.dst(),
+            mean: results.statistic(Tensor::Mean),
+            variance: results.statistic(Tensor::Variance),
         })
-    }
-
-    /// Plans the operator on device buffers, without use_global_stats whatever the flag says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-        use_shift: bool,
-    ) -> Result<GroupNormForwardPlan, Error> {
-        let operands = GroupNormForwardOperands {
-            gamma: use_scale,
-            beta: use_shift,
-            residual: false,
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, P, P>(), operands)
-    }
-
-    /// Plans the operator on device buffers with use_global_stats, whatever the flag says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_inference`].
-    pub fn plan_with_global_stats<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-        use_shift: bool,
-    ) -> Result<GroupNormInferencePlan, Error> {
-        self.layer(gpu)?
-            .plan_inference(shape, types::<T, P, P>(), (use_scale, use_shift))
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
-        layer(
-            gpu,
-            self.groups,
-            self.epsilon,
-            self.data_format,
-            ParamGrads::Both,
-        )
     }
 }
 
@@ -304,82 +234,41 @@ impl GroupNormalizationBackward {
         }
     }
 
+    /// The primitive as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and groups.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        use_scale: bool,
+    ) -> Result<Operation, Error> {
+        let (groups, format) = (self.groups, self.data_format);
+        let (norm, pass) = (Norm::Group { groups, format }, backward(!self.data_alone));
+        operation::<T, P, P>(norm, pass, shape, self.epsilon, (use_scale, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::backward`].
+    /// Those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationBackwardInputs<'_, T, P>,
     ) -> Result<GroupNormalizationBackwardOutputs<T, P>, Error> {
-        let args = GroupNormBackwardArgs {
-            shape: inputs.shape,
-            src: inputs.src,
-            diff_dst: inputs.diff_dst,
-            mean: inputs.mean,
-            variance: inputs.variance,
-            gamma: inputs.scale,
-            beta: None,
-            mask: None,
-        };
-        let Grads {
-            diff_src,
-            diff_gamma,
-            diff_beta,
-            ..
-        } = self.layer(gpu)?.backward_with_statistics(args).await?;
+        let operation = self.operation::<T, P>(inputs.shape, inputs.scale.is_some())?;
+        let call = Call::new(operation, inputs.src)
+            .statistics(inputs.mean, inputs.variance)
+            .with(Tensor::DiffDst, inputs.diff_dst)
+            .with(Tensor::Gamma, inputs.scale);
+        let grads = call.run::<T, P, P>(gpu).await?.grads();
         Ok(GroupNormalizationBackwardOutputs {
-            diff_src,
-            diff_scale: diff_gamma,
-            diff_shift: diff_beta,
+            diff_src: grads.diff_src,
+            diff_scale: grads.diff_gamma,
+            diff_shift: grads.diff_beta,
         })
     }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        use_scale: bool,
-    ) -> Result<GroupNormBackwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_backward(shape, types::<T, P, P>(), use_scale)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
-        let param_grads = match self.data_alone {
-            true => ParamGrads::Frozen,
-            false => ParamGrads::Both,
-        };
-        layer(
-            gpu,
-            self.groups,
-            self.epsilon,
-            self.data_format,
-            param_grads,
-        )
-    }
-}
-
-fn layer(
-    gpu: &GpuContext,
-    groups: usize,
-    epsilon: f32,
-    data_format: DataFormat,
-    param_grads: ParamGrads,
-) -> Result<GpuGroupNorm, Error> {
-    let options = GroupNormOptions {
-        groups,
-        epsilon: epsilon.into(),
-        data_format,
-        param_grads,
-        activation: Activation::None,
-    };
-    GpuGroupNorm::new(gpu, options)
 }

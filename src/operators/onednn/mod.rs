@@ -6,20 +6,7 @@ mod batch_norm;
 mod forward;
 mod group_norm;
 
-pub use backward::{
-    BatchNormOutputs, BatchNormTrainingBackward, LayerNormBackward, LayerNormOutputs,
-};
-pub use batch_norm::{
-    BatchNormalization, BatchNormalizationBackward, BatchNormalizationBackwardInputs,
-    BatchNormalizationBackwardOutputs, BatchNormalizationInputs, BatchNormalizationOutputs,
-    FuseNorm,
-};
-pub use forward::{
-    BatchNormForwardTraining, BatchNormForwardTrainingInputs, BatchNormForwardTrainingOutputs,
-    BatchNormInference, BatchNormInferenceInputs, LayerNorm, LayerNormForwardOutputs,
-    LayerNormInputs,
-};
-pub use group_norm::{
-    GroupNormalization, GroupNormalizationBackward, GroupNormalizationBackwardInputs,
-    GroupNormalizationBackwardOutputs, GroupNormalizationInputs, GroupNormalizationOutputs,
-};
+pub use backward::*;
+pub use batch_norm::*;
+pub use forward::*;
+pub use group_norm::*;

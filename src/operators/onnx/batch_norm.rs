@@ -1,13 +1,6 @@
 //! `BatchNormalization`.
 
-use crate::element::types;
-use crate::operators::check_momentum;
-use crate::{
-    BatchNormForwardArgs, BatchNormForwardOperands, BatchNormForwardPlan, BatchNormInferenceArgs,
-    BatchNormInferencePlan, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuContext,
-    ParamOf, RunningStatistics, RunningUpdate, RunningVariance, Shards, memory,
-};
-use std::borrow::Cow;
+use crate::operators::*;
 
 /// The inputs of [`BatchNormalization`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -126,108 +119,43 @@ fn with_channels(shape: &[usize]) -> Cow<'_, [usize]> {
 }
 
 impl BatchNormalization {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, [`Error::StatisticsDType`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+    ) -> Result<Operation, Error> {
+        let pass = match self.training_mode {
+            true => Forward::default()
+                .with_running(weighing_the_old(self.momentum)?)
+                .into(),
+            false => Pass::Inference,
+        };
+        let (norm, shape) = (batch_norm(DataFormat::Ncx), with_channels(shape));
+        operation::<T, P, S>(norm, pass, &shape, self.epsilon, (true, true))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and those of [`GpuBatchNorm::forward`] and
-    /// [`GpuBatchNorm::infer`].
+    /// Those of [`operation`](Self::operation) and [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: BatchNormalizationInputs<'_, T, P, S>,
     ) -> Result<BatchNormalizationOutputs<T, S>, Error> {
-        let layer = self.layer(gpu)?;
-        let shape = &with_channels(inputs.shape);
-        if !self.training_mode {
-            let args = BatchNormInferenceArgs {
-                shape,
-                src: inputs.x,
-                mean: inputs.input_mean,
-                variance: inputs.input_var,
-                gamma: Some(inputs.scale),
-                beta: Some(inputs.b),
-                residual: None,
-            };
-            return Ok(BatchNormalizationOutputs {
-                y: layer.infer_with_statistics(args).await?,
-                running_mean: None,
-                running_var: None,
-            });
-        }
-        let update = self.update()?;
-        let copy = |name, old: &[S]| memory::collect(name, old.iter().copied());
-        let mut running_mean = copy("running_mean", inputs.input_mean)?;
-        let mut running_var = copy("running_variance", inputs.input_var)?;
-        let args = BatchNormForwardArgs {
-            shape,
-            src: inputs.x,
-            gamma: Some(inputs.scale),
-            beta: Some(inputs.b),
-            running: Some(RunningStatistics {
-                mean: &mut running_mean,
-                variance: &mut running_var,
-                update,
-            }),
-            residual: None,
-        };
-        let y = layer.forward_with_statistics(args).await?.dst;
+        let call = Call::new(self.operation::<T, P, S>(inputs.shape)?, inputs.x)
+            .params(inputs.scale, inputs.b)
+            .statistics(inputs.input_mean, inputs.input_var);
+        let mut results = call.run::<T, P, S>(gpu).await?;
         Ok(BatchNormalizationOutputs {
-            y,
-            running_mean: Some(running_mean),
-            running_var: Some(running_var),
+            y: results.dst(),
+            running_mean: results.statistic(Tensor::RunningMean),
+            running_var: results.statistic(Tensor::RunningVariance),
         })
-    }
-
-    /// Plans training on device buffers, whatever [`training_mode`](Self::training_mode) says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and those of [`GpuBatchNorm::plan_forward`].
-    pub fn plan_training<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: true,
-            beta: true,
-            running: Some(self.update()?),
-            shards: Shards::default(),
-            residual: false,
-        };
-        let shape = with_channels(shape);
-        self.layer(gpu)?
-            .plan_forward(&shape, types::<T, P, S>(), operands)
-    }
-
-    /// Plans what is computed without training on device buffers, whatever [`training_mode`](Self::training_mode) says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan_inference<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<BatchNormInferencePlan, Error> {
-        let shape = with_channels(shape);
-        self.layer(gpu)?
-            .plan_inference(&shape, types::<T, P, S>(), (true, true))
-    }
-
-    fn update(&self) -> Result<RunningUpdate, Error> {
-        Ok(RunningUpdate {
-            weight: 1.0 - check_momentum(self.momentum.into())?,
-            variance: RunningVariance::Biased,
-        })
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            data_format: DataFormat::Ncx,
-            ..BatchNormOptions::new(self.epsilon.into())
-        };
-        GpuBatchNorm::new(gpu, options)
     }
 }

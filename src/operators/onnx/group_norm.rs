@@ -1,10 +1,6 @@
 //! `GroupNormalization` and `InstanceNormalization`.
 
-use crate::element::types;
-use crate::{
-    Error, GpuContext, GpuGroupNorm, GpuInstanceNorm, GroupNormForwardArgs,
-    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions, InstanceNormOptions, ParamOf,
-};
+use crate::operators::*;
 
 /// The inputs of [`GroupNormalization`] and [`InstanceNormalization`], in host memory, in the documents' order.
 #[derive(Clone, Copy, Debug)]
@@ -75,60 +71,38 @@ impl GroupNormalization {
         }
     }
 
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and num_groups.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        let (groups, format) = (self.num_groups, DataFormat::Ncx);
+        let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
+    }
+
     /// Computes Y of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
-        Ok(output.await?.dst)
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<GroupNormForwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuGroupNorm, Error> {
-        let options = GroupNormOptions {
-            epsilon: self.epsilon.into(),
-            ..GroupNormOptions::new(self.num_groups)
-        };
-        GpuGroupNorm::new(gpu, options)
+        run(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }
 
-const SCALE_AND_BIAS: GroupNormForwardOperands = GroupNormForwardOperands {
-    gamma: true,
-    beta: true,
-    residual: false,
-};
-
-const fn group_args<'a, T>(
-    inputs: &GroupNormalizationInputs<'a, T>,
-) -> GroupNormForwardArgs<'a, T, T> {
-    GroupNormForwardArgs {
-        shape: inputs.shape,
-        src: inputs.x,
-        gamma: Some(inputs.scale),
-        beta: Some(inputs.bias),
-        residual: None,
-    }
+async fn run<T: ParamOf<T>>(
+    gpu: &GpuContext,
+    operation: Operation,
+    inputs: GroupNormalizationInputs<'_, T>,
+) -> Result<Vec<T>, Error> {
+    let call = Call::new(operation, inputs.x).params(inputs.scale, inputs.bias);
+    Ok(call.run::<T, T, T::Sum>(gpu).await?.dst())
 }
 
 /// ONNX's [`InstanceNormalization`](https://onnx.ai/onnx/operators/onnx__InstanceNormalization.html) of opset 22:
@@ -182,40 +156,27 @@ impl Default for InstanceNormalization {
 }
 
 impl InstanceNormalization {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
+        let format = DataFormat::Ncx;
+        let (norm, pass) = (Norm::Instance { format }, Forward::default());
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
+    }
+
     /// Computes the output of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: GroupNormalizationInputs<'_, T>,
     ) -> Result<Vec<T>, Error> {
-        let layer = self.layer(gpu)?;
-        let output = layer.forward_with_statistics::<T, T, T::Sum>(group_args(&inputs));
-        Ok(output.await?.dst)
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuInstanceNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<GroupNormForwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Sum>(), SCALE_AND_BIAS)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuInstanceNorm, Error> {
-        let options = InstanceNormOptions {
-            epsilon: self.epsilon.into(),
-            ..InstanceNormOptions::default()
-        };
-        GpuInstanceNorm::new(gpu, options)
+        run(gpu, self.operation::<T>(inputs.shape)?, inputs).await
     }
 }

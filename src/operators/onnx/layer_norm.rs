@@ -1,12 +1,6 @@
 //! `LayerNormalization` and `RMSNormalization`.
 
-use crate::element::types;
-use crate::operators::inverse_deviations;
-use crate::{
-    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormForwardArgs,
-    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormOptions, ParamOf, RmsNormForwardArgs,
-    RmsNormForwardOperands, RmsNormForwardPlan, RmsNormOptions,
-};
+use crate::operators::*;
 
 /// The inputs of [`LayerNormalization`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
@@ -102,62 +96,42 @@ impl Default for LayerNormalization {
 }
 
 impl LayerNormalization {
+    /// The operator as an operation. Without `keep_statistics` Mean and InvStdDev, which the document calls optional, are
+    /// not computed.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and the axis.
+    pub fn operation<T: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        has_b: bool,
+        keep_statistics: bool,
+    ) -> Result<Operation, Error> {
+        let begin_axis = self.axis;
+        let (norm, pass) = (Norm::Layer { begin_axis }, forward(keep_statistics));
+        operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, has_b))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: LayerNormalizationInputs<'_, T>,
     ) -> Result<LayerNormalizationOutputs<T, T::Sum>, Error> {
-        let args = LayerNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.x,
-            residual: None,
-            gamma: Some(inputs.scale),
-            beta: inputs.b,
-            keep_statistics: true,
-        };
-        let output = self.layer(gpu)?.forward_with_statistics(args).await?;
-        let epsilon = self.epsilon.into();
+        let operation = self.operation::<T>(inputs.shape, inputs.b.is_some(), true)?;
+        let call = Call::new(operation, inputs.x).params(inputs.scale, inputs.b);
+        let mut results = call.run::<T, T, T::Sum>(gpu).await?;
+        let variance = results.statistic(Tensor::Variance).unwrap_or_default();
         Ok(LayerNormalizationOutputs {
-            y: output.dst,
-            mean: output.mean,
-            inv_std_dev: inverse_deviations("InvStdDev", &output.variance, epsilon)?,
+            y: results.dst(),
+            mean: results.statistic(Tensor::Mean).unwrap_or_default(),
+            inv_std_dev: inverse_deviations(variance, self.epsilon.into()),
         })
-    }
-
-    /// Plans the operator on device buffers. Without `keep_statistics` Mean and InvStdDev, which the document calls
-    /// optional, are not computed.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuLayerNorm::plan_forward`].
-    pub fn plan<T: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_b: bool,
-        keep_statistics: bool,
-    ) -> Result<LayerNormForwardPlan, Error> {
-        let operands = LayerNormForwardOperands {
-            residual: false,
-            beta: has_b,
-            keep_statistics,
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, types::<T, T, T::Sum>(), operands)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuLayerNorm, Error> {
-        let options = LayerNormOptions {
-            begin_norm_axis: self.axis,
-            epsilon: self.epsilon.into(),
-            ..LayerNormOptions::default()
-        };
-        GpuLayerNorm::new(gpu, options)
     }
 }
 
@@ -229,51 +203,32 @@ impl Default for RmsNormalization {
 }
 
 impl RmsNormalization {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape and the axis.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+    ) -> Result<Operation, Error> {
+        let begin_axis = self.axis;
+        let (norm, pass) = (Norm::Rms { begin_axis }, forward(false));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.epsilon, (true, false))
+    }
+
     /// Computes Y of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuRmsNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: RmsNormalizationInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let args = RmsNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.x,
-            residual: None,
-            gamma: Some(inputs.scale),
-            keep_statistics: false,
-        };
-        Ok(self.layer(gpu)?.forward(args).await?.dst)
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuRmsNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-    ) -> Result<RmsNormForwardPlan, Error> {
-        let operands = RmsNormForwardOperands {
-            residual: false,
-            gamma: true,
-            keep_statistics: false,
-        };
-        self.layer(gpu)?
-            .plan_forward(shape, (T::DTYPE, P::DTYPE), operands)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuRmsNorm, Error> {
-        let options = RmsNormOptions {
-            begin_norm_axis: self.axis,
-            epsilon: self.epsilon.into(),
-            ..RmsNormOptions::default()
-        };
-        GpuRmsNorm::new(gpu, options)
+        let operation = self.operation::<T, P>(inputs.shape)?;
+        let call = Call::new(operation, inputs.x).with(Tensor::Gamma, inputs.scale);
+        Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }

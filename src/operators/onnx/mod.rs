@@ -4,9 +4,6 @@ mod batch_norm;
 mod group_norm;
 mod layer_norm;
 
-pub use batch_norm::{BatchNormalization, BatchNormalizationInputs, BatchNormalizationOutputs};
-pub use group_norm::{GroupNormalization, GroupNormalizationInputs, InstanceNormalization};
-pub use layer_norm::{
-    LayerNormalization, LayerNormalizationInputs, LayerNormalizationOutputs, RmsNormalization,
-    RmsNormalizationInputs,
-};
+pub use batch_norm::*;
+pub use group_norm::*;
+pub use layer_norm::*;

@@ -1,15 +1,6 @@
 //! Batch norm.
 
-use super::{GradOutputs, param_grads, required};
-use crate::element::types;
-use crate::operators::{check_momentum, inverse_deviations, variances};
-use crate::{
-    BatchNormBackwardArgs, BatchNormBackwardPlan, BatchNormForwardArgs, BatchNormForwardOperands,
-    BatchNormForwardPlan, BatchNormInferenceArgs, BatchNormInferencePlan, BatchNormOptions,
-    DataFormat, Element, Error, GpuBatchNorm, GpuContext, ParamOf, RunningStatistics,
-    RunningUpdate, RunningVariance, Shards, Statistics,
-};
-use std::borrow::Cow;
+use super::*;
 
 /// The tensors that [`NativeBatchNorm`] takes, in host memory, in PyTorch's order.
 #[derive(Debug)]
@@ -128,102 +119,67 @@ impl Default for NativeBatchNorm {
 }
 
 impl NativeBatchNorm {
+    /// The operator as an operation. Where momentum is none, it is of one num_batches_tracked: plans are cheap, make another
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or no running statistics without
+    /// training; and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        has_weight: bool,
+        has_bias: bool,
+        has_running: bool,
+    ) -> Result<Operation, Error> {
+        let pass = match (self.training, has_running) {
+            (true, true) => Forward::default().with_running(self.update()?).into(),
+            (true, false) => Forward::default().into(),
+            (false, given) => {
+                let pass = given.then_some(Pass::Inference);
+                required("running_mean", "without training", pass)?
+            }
+        };
+        let (norm, params) = (batch_norm(DataFormat::Ncx), (has_weight, has_bias));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, params)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or running_mean or running_var missing;
-    /// and those of [`GpuBatchNorm::forward`] and [`GpuBatchNorm::infer`].
+    /// [`Error::Argument`] for running_mean or running_var missing, and those of [`operation`](Self::operation) and
+    /// [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeBatchNormInputs<'_, T, P>,
     ) -> Result<NativeBatchNormOutputs<T, T::Sum>, Error> {
-        let layer = layer(gpu, self.eps)?;
         let (mean, variance) = (inputs.running_mean, inputs.running_var);
-        if !self.training {
-            let why = "without training";
-            let output = layer
-                .infer_with_statistics(BatchNormInferenceArgs {
-                    shape: inputs.shape,
-                    src: inputs.input,
-                    mean: required("running_mean", why, mean)?,
-                    variance: required("running_var", why, variance)?,
-                    gamma: inputs.weight,
-                    beta: inputs.bias,
-                    residual: None,
-                })
-                .await?;
-            return Ok(NativeBatchNormOutputs {
-                output,
-                save_mean: Vec::new(),
-                save_invstd: Vec::new(),
-            });
+        let has_running = mean.is_some() || variance.is_some();
+        if has_running || !self.training {
+            let [of_mean, of_variance] = match self.training {
+                true => ["as running_var is given", "as running_mean is given"],
+                false => ["without training"; 2],
+            };
+            required("running_mean", of_mean, mean.as_ref())?;
+            required("running_var", of_variance, variance.as_ref())?;
         }
-        let running = match (mean, variance) {
-            (None, None) => None,
-            (mean, variance) => Some(RunningStatistics {
-                mean: required("running_mean", "as running_var is given", mean)?,
-                variance: required("running_var", "as running_mean is given", variance)?,
-                update: self.update()?,
-            }),
-        };
-        let output = layer
-            .forward_with_statistics(BatchNormForwardArgs {
-                shape: inputs.shape,
-                src: inputs.input,
-                gamma: inputs.weight,
-                beta: inputs.bias,
-                running,
-                residual: None,
-            })
-            .await?;
+        let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
+        let operation = self.operation::<T, P>(inputs.shape, weight, bias, has_running)?;
+        let call = Call::new(operation, inputs.input)
+            .params(inputs.weight, inputs.bias)
+            .statistics(mean.as_deref(), variance.as_deref());
+        let mut results = call.run::<T, P, T::Sum>(gpu).await?;
+        let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
+        update(mean, statistic(Tensor::RunningMean));
+        update(variance, statistic(Tensor::RunningVariance));
         Ok(NativeBatchNormOutputs {
-            output: output.dst,
-            save_mean: output.mean,
-            save_invstd: inverse_deviations("save_invstd", &output.variance, self.eps)?,
+            save_mean: statistic(Tensor::Mean),
+            save_invstd: inverse_deviations(statistic(Tensor::Variance), self.eps),
+            output: results.dst(),
         })
-    }
-
-    /// Plans training on device buffers, whatever [`training`](Self::training) says. Where momentum is none, a plan is for
-    /// one num_batches_tracked: plans are cheap, make another one.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum or num_batches_tracked, and those of
-    /// [`GpuBatchNorm::plan_forward`].
-    pub fn plan_training<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_weight: bool,
-        has_bias: bool,
-        has_running: bool,
-    ) -> Result<BatchNormForwardPlan, Error> {
-        let operands = BatchNormForwardOperands {
-            gamma: has_weight,
-            beta: has_bias,
-            running: has_running.then(|| self.update()).transpose()?,
-            shards: Shards::default(),
-            residual: false,
-        };
-        layer(gpu, self.eps)?.plan_forward(shape, types::<T, P, T::Sum>(), operands)
-    }
-
-    /// Plans what is computed without training on device buffers, whatever [`training`](Self::training) says.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_inference`].
-    pub fn plan_inference<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_weight: bool,
-        has_bias: bool,
-    ) -> Result<BatchNormInferencePlan, Error> {
-        let types = types::<T, P, T::Sum>();
-        layer(gpu, self.eps)?.plan_inference(shape, types, (has_weight, has_bias))
     }
 
     fn update(&self) -> Result<RunningUpdate, Error> {
@@ -231,18 +187,22 @@ impl NativeBatchNorm {
             (Some(momentum), _) => check_momentum(momentum)?,
             (None, Some(batches)) if batches > 0 => 1.0 / batches as f64,
             (None, batches) => {
-                return Err(Error::Argument {
-                    argument: "num_batches_tracked",
-                    expected: "the number of batches, this one included, as momentum is none"
-                        .to_owned(),
-                    got: batches.map_or_else(|| "none".to_owned(), |batches| batches.to_string()),
-                });
+                let expected = "the number of batches, this one included, as momentum is none";
+                let got = batches.map_or("none".to_owned(), |batches| batches.to_string());
+                return Err(refused("num_batches_tracked", expected, got));
             }
         };
         Ok(RunningUpdate {
             weight,
             variance: RunningVariance::Unbiased,
         })
+    }
+}
+
+/// Running statistics that took in the batch's, in place of those given.
+fn update<S>(old: Option<&mut [S]>, new: Vec<S>) {
+    for (old, new) in old.into_iter().flatten().zip(new) {
+        *old = new;
     }
 }
 
@@ -351,83 +311,48 @@ impl Default for NativeBatchNormBackward {
 }
 
 impl NativeBatchNormBackward {
+    /// The operator as an operation.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        has_weight: bool,
+    ) -> Result<Operation, Error> {
+        let norm = batch_norm(DataFormat::Ncx);
+        let pass = masked(self.output_mask).with_through(through(!self.train));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`]; [`Error::Argument`] for statistics that are missing; [`Error::Variance`] for a save_invstd that
-    /// is infinite or 0; and those of [`GpuBatchNorm::backward`].
+    /// [`Error::Argument`] for statistics that are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
+    /// those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeBatchNormBackwardInputs<'_, T, P>,
     ) -> Result<GradOutputs<T, P>, Error> {
-        let (mean, variance) = match self.train {
-            true => {
-                let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
-                (
-                    required("save_mean", "with train", inputs.save_mean)?,
-                    Cow::Owned(variances("save_invstd", invstd, self.eps)?),
-                )
-            }
-            false => (
-                required("running_mean", "without train", inputs.running_mean)?,
-                Cow::Borrowed(required(
-                    "running_var",
-                    "without train",
-                    inputs.running_var,
-                )?),
-            ),
+        let (mean, variance) = if self.train {
+            let mean = required("save_mean", "with train", inputs.save_mean)?;
+            let invstd = required("save_invstd", "with train", inputs.save_invstd)?;
+            let variance = variances("save_invstd", invstd, self.eps)?;
+            (mean, Cow::Owned(variance))
+        } else {
+            let mean = required("running_mean", "without train", inputs.running_mean)?;
+            let variance = required("running_var", "without train", inputs.running_var)?;
+            (mean, Cow::Borrowed(variance))
         };
-        let args = BatchNormBackwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            diff_dst: inputs.grad_out,
-            mean,
-            variance: &variance,
-            gamma: inputs.weight,
-            beta: None,
-            mask: None,
-        };
-        let grads = self.layer(gpu)?.backward_with_statistics(args).await?;
+        let operation = self.operation::<T, P>(inputs.shape, inputs.weight.is_some())?;
+        let call = Call::new(operation, inputs.input)
+            .with(Tensor::DiffDst, inputs.grad_out)
+            .with(Tensor::Gamma, inputs.weight)
+            .statistics(mean, &*variance);
+        let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuBatchNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        has_weight: bool,
-    ) -> Result<BatchNormBackwardPlan, Error> {
-        self.layer(gpu)?
-            .plan_backward(shape, types::<T, P, T::Sum>(), has_weight)
-    }
-
-    fn layer(&self, gpu: &GpuContext) -> Result<GpuBatchNorm, Error> {
-        let options = BatchNormOptions {
-            statistics: match self.train {
-                true => Statistics::Batch,
-                false => Statistics::Constant,
-            },
-            param_grads: param_grads(self.output_mask),
-            ..options(self.eps)
-        };
-        GpuBatchNorm::new(gpu, options)
-    }
-}
-
-fn layer(gpu: &GpuContext, eps: f64) -> Result<GpuBatchNorm, Error> {
-    GpuBatchNorm::new(gpu, options(eps))
-}
-
-fn options(eps: f64) -> BatchNormOptions {
-    BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(eps)
     }
 }

@@ -1,13 +1,6 @@
 //! Group norm.
 
-use super::{GradOutputs, param_grads};
-use crate::element::types;
-use crate::operators::{inverse_deviations, variances};
-use crate::{
-    Element, Error, GpuContext, GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardPlan,
-    GroupNormForwardArgs, GroupNormForwardOperands, GroupNormForwardPlan, GroupNormOptions,
-    ParamGrads, ParamOf,
-};
+use super::*;
 
 /// The tensors that [`NativeGroupNorm`] takes, in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
@@ -20,17 +13,6 @@ pub struct NativeGroupNormInputs<'a, T, P> {
     pub bias: Option<&'a [P]>,
     /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
     pub sizes: [usize; 3],
-}
-
-/// What [`NativeGroupNorm`] gives, in host memory, in PyTorch's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeGroupNormOutputs<T, S> {
-    /// The layer's output, of input's shape.
-    pub output: Vec<T>,
-    /// Mean of each group, `(N, group)`.
-    pub mean: Vec<S>,
-    /// 1/√(variance + eps) of each group, variance being the biased one.
-    pub rstd: Vec<S>,
 }
 
 /// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
@@ -89,51 +71,36 @@ pub struct NativeGroupNorm {
 }
 
 impl NativeGroupNorm {
+    /// The operator as an operation, of `N`, `C` and `HxW`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the sizes and group.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        sizes: [usize; 3],
+        has_weight: bool,
+        has_bias: bool,
+    ) -> Result<Operation, Error> {
+        let (groups, format) = (self.group, DataFormat::Ncx);
+        let (norm, params) = (Norm::Group { groups, format }, (has_weight, has_bias));
+        operation::<T, P, T::Sum>(norm, Forward::default(), &sizes, self.eps, params)
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::forward`].
+    /// Those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormInputs<'_, T, P>,
-    ) -> Result<NativeGroupNormOutputs<T, T::Sum>, Error> {
-        let args = GroupNormForwardArgs {
-            shape: &inputs.sizes,
-            src: inputs.input,
-            gamma: inputs.weight,
-            beta: inputs.bias,
-            residual: None,
-        };
-        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
-        let output = layer.forward_with_statistics(args).await?;
-        Ok(NativeGroupNormOutputs {
-            output: output.dst,
-            mean: output.mean,
-            rstd: inverse_deviations("rstd", &output.variance, self.eps)?,
-        })
-    }
-
-    /// Plans the operator on device buffers, for `N`, `C` and `HxW`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        sizes: [usize; 3],
-        has_weight: bool,
-        has_bias: bool,
-    ) -> Result<GroupNormForwardPlan, Error> {
-        let operands = GroupNormForwardOperands {
-            gamma: has_weight,
-            beta: has_bias,
-            residual: false,
-        };
-        let layer = layer(gpu, self.group, self.eps, ParamGrads::Both)?;
-        layer.plan_forward(&sizes, types::<T, P, T::Sum>(), operands)
+    ) -> Result<NormOutputs<T, T::Sum>, Error> {
+        let (weight, bias) = (inputs.weight.is_some(), inputs.bias.is_some());
+        let operation = self.operation::<T, P>(inputs.sizes, weight, bias)?;
+        let call = Call::new(operation, inputs.input).params(inputs.weight, inputs.bias);
+        Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
@@ -181,7 +148,7 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 ///
 /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
 ///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
-///   is bound, as [`NativeGroupNorm`] writes it there, and the plan takes the forward pass's eps.
+///   is bound, as [`NativeGroupNorm`] writes it there, and the operation takes the forward pass's eps.
 /// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
 /// * mean and rstd are f32 beside f16 and bf16.
 ///
@@ -219,63 +186,41 @@ pub struct NativeGroupNormBackward {
     pub output_mask: [bool; 3],
 }
 
-/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
-const EPSILON: f64 = f32::MIN_POSITIVE as f64;
-
 impl NativeGroupNormBackward {
+    /// The operator as an operation, of `N`, `C` and `HxW`, with the forward pass's `eps`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], and those of the sizes and group.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        sizes: [usize; 3],
+        has_weight: bool,
+        eps: f64,
+    ) -> Result<Operation, Error> {
+        let (groups, format) = (self.group, DataFormat::Ncx);
+        let (norm, pass) = (Norm::Group { groups, format }, masked(self.output_mask));
+        operation::<T, P, T::Sum>(norm, pass, &sizes, eps, (has_weight, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Variance`] for a rstd that is infinite or 0, and those of [`GpuGroupNorm::backward`].
+    /// [`Error::Variance`] for a rstd that is infinite or 0, and those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeGroupNormBackwardInputs<'_, T, P>,
     ) -> Result<GradOutputs<T, P>, Error> {
         let variance = variances("rstd", inputs.rstd, EPSILON)?;
-        let args = GroupNormBackwardArgs {
-            shape: &inputs.sizes,
-            src: inputs.input,
-            diff_dst: inputs.grad_out,
-            mean: inputs.mean,
-            variance: &variance,
-            gamma: inputs.weight,
-            beta: None,
-            mask: None,
-        };
-        let layer = layer(gpu, self.group, EPSILON, param_grads(self.output_mask))?;
-        let grads = layer.backward_with_statistics(args).await?;
+        let has_weight = inputs.weight.is_some();
+        let operation = self.operation::<T, P>(inputs.sizes, has_weight, EPSILON)?;
+        let call = Call::new(operation, inputs.input)
+            .with(Tensor::DiffDst, inputs.grad_out)
+            .statistics(inputs.mean, &*variance)
+            .with(Tensor::Gamma, inputs.weight);
+        let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
         Ok(GradOutputs::masked(grads, self.output_mask))
     }
-
-    /// Plans the operator on device buffers, for `N`, `C` and `HxW`, with the forward pass's `eps`.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], and those of [`GpuGroupNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        sizes: [usize; 3],
-        has_weight: bool,
-        eps: f64,
-    ) -> Result<GroupNormBackwardPlan, Error> {
-        let layer = layer(gpu, self.group, eps, param_grads(self.output_mask))?;
-        layer.plan_backward(&sizes, types::<T, P, T::Sum>(), has_weight)
-    }
-}
-
-fn layer(
-    gpu: &GpuContext,
-    groups: usize,
-    epsilon: f64,
-    param_grads: ParamGrads,
-) -> Result<GpuGroupNorm, Error> {
-    let options = GroupNormOptions {
-        epsilon,
-        param_grads,
-        ..GroupNormOptions::new(groups)
-    };
-    GpuGroupNorm::new(gpu, options)
 }

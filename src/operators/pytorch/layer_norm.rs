@@ -1,51 +1,34 @@
 //! Layer norm and RMS norm.
 
-use super::{GradOutputs, param_grads, required};
-use crate::element::types;
-use crate::geometry::{check_length, layer_norm_rows};
-use crate::operators::{inverse_deviations, variances};
-use crate::{
-    Element, Error, GpuContext, GpuLayerNorm, GpuRmsNorm, LayerNormBackwardArgs,
-    LayerNormBackwardPlan, LayerNormForwardArgs, LayerNormForwardOperands, LayerNormForwardPlan,
-    LayerNormOptions, ParamGrads, ParamOf, RmsNormForwardArgs, RmsNormForwardOperands,
-    RmsNormForwardPlan, RmsNormOptions, memory,
-};
-use std::borrow::Cow;
+use super::*;
 
 /// The axis that the normalized shape begins at.
-fn begin_norm_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
+fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
     match shape.strip_suffix(normalized_shape) {
         Some(rows) if !normalized_shape.is_empty() => Ok(rows.len() as i64),
-        _ => Err(Error::Argument {
-            argument: "normalized_shape",
-            expected: format!("one or more of the last sizes of {shape:?}"),
-            got: format!("{normalized_shape:?}"),
-        }),
+        _ => {
+            let expected = format!("one or more of the last sizes of {shape:?}");
+            let got = format!("{normalized_shape:?}");
+            Err(refused("normalized_shape", expected, got))
+        }
     }
-}
-
-/// Elements of the normalized axes.
-fn columns(shape: &[usize], begin_norm_axis: i64) -> Result<u64, Error> {
-    Ok(layer_norm_rows(shape, begin_norm_axis)?.1.into())
 }
 
 /// The weight, or the 1s that stand for it where there is bias alone.
 fn gamma_beside<'a, P: Element>(
+    operation: &Operation,
     weight: Option<&'a [P]>,
     bias: Option<&[P]>,
-    columns: u64,
 ) -> Result<Option<Cow<'a, [P]>>, Error> {
-    if let Some(bias) = bias {
-        check_length("beta", columns, bias.len())?;
-    }
-    Ok(match (weight, bias) {
-        (Some(weight), _) => Some(Cow::Borrowed(weight)),
-        (None, Some(bias)) => {
-            let ones = std::iter::repeat_n(P::from_f64(1.0), bias.len());
-            Some(Cow::Owned(memory::collect("gamma", ones)?))
-        }
-        (None, None) => None,
-    })
+    let Some(bias) = bias else {
+        return Ok(weight.map(Cow::Borrowed));
+    };
+    check_beta(operation, bias)?;
+    let ones = || memory::collect("gamma", bias.iter().map(|_| P::from_f64(1.0)));
+    Ok(Some(match weight {
+        Some(weight) => Cow::Borrowed(weight),
+        None => Cow::Owned(ones()?),
+    }))
 }
 
 /// The tensors that [`NativeLayerNorm`] takes, in host memory, in PyTorch's order.
@@ -61,17 +44,6 @@ pub struct NativeLayerNormInputs<'a, T, P> {
     pub weight: Option<&'a [P]>,
     /// Shift of each normalized position. Without it bias is 0.
     pub bias: Option<&'a [P]>,
-}
-
-/// What [`NativeLayerNorm`] gives, in host memory, in PyTorch's order.
-#[derive(Clone, Debug, PartialEq)]
-pub struct NativeLayerNormOutputs<T, S> {
-    /// The layer's output, of input's shape.
-    pub output: Vec<T>,
-    /// Mean of each row.
-    pub mean: Vec<S>,
-    /// 1/√(variance + eps) of each row, variance being the biased one.
-    pub rstd: Vec<S>,
 }
 
 /// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
@@ -129,75 +101,42 @@ pub struct NativeLayerNorm {
 }
 
 impl NativeLayerNorm {
-    /// Computes the outputs of tensors in host memory.
+    /// The operator as an operation.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::forward`].
-    pub async fn forward<T: Element, P: ParamOf<T>>(
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
-        gpu: &GpuContext,
-        inputs: NativeLayerNormInputs<'_, T, P>,
-    ) -> Result<NativeLayerNormOutputs<T, T::Sum>, Error> {
-        let axis = begin_norm_axis(inputs.shape, inputs.normalized_shape)?;
-        let columns = columns(inputs.shape, axis)?;
-        let gamma = gamma_beside(inputs.weight, inputs.bias, columns)?;
-        let args = LayerNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            residual: None,
-            gamma: gamma.as_deref(),
-            beta: inputs.bias,
-            keep_statistics: true,
-        };
-        let layer = self.layer(gpu, axis, gamma.is_some())?;
-        let output = layer.forward_with_statistics(args).await?;
-        Ok(NativeLayerNormOutputs {
-            output: output.dst,
-            mean: output.mean,
-            rstd: inverse_deviations("rstd", &output.variance, self.eps)?,
-        })
-    }
-
-    /// Plans the operator on device buffers.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and those of
-    /// [`GpuLayerNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
         shape: &[usize],
         normalized_shape: &[usize],
         has_weight: bool,
         has_bias: bool,
-    ) -> Result<LayerNormForwardPlan, Error> {
+    ) -> Result<Operation, Error> {
         let why = "as there is bias: one of 1s, on device buffers";
         required("weight", why, (has_weight || !has_bias).then_some(()))?;
-        let axis = begin_norm_axis(shape, normalized_shape)?;
-        let operands = LayerNormForwardOperands {
-            residual: false,
-            beta: has_bias,
-            keep_statistics: true,
-        };
-        self.layer(gpu, axis, has_weight)?
-            .plan_forward(shape, types::<T, P, T::Sum>(), operands)
+        let begin_axis = begin_axis(shape, normalized_shape)?;
+        let (norm, pass) = (Norm::Layer { begin_axis }, Forward::default());
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, has_bias))
     }
 
-    fn layer(
+    /// Computes the outputs of tensors in host memory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Argument`] for normalized_shape, and those of [`Operation::run_into`].
+    pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
-        begin_norm_axis: i64,
-        use_affine: bool,
-    ) -> Result<GpuLayerNorm, Error> {
-        let options = LayerNormOptions {
-            begin_norm_axis,
-            use_affine,
-            epsilon: self.eps,
-            param_grads: ParamGrads::Both,
-        };
-        GpuLayerNorm::new(gpu, options)
+        inputs: NativeLayerNormInputs<'_, T, P>,
+    ) -> Result<NormOutputs<T, T::Sum>, Error> {
+        let (weight, bias) = (inputs.weight, inputs.bias);
+        let (affine, has_bias) = (weight.is_some() || bias.is_some(), bias.is_some());
+        let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
+        let operation = self.operation::<T, P>(shape, normalized, affine, has_bias)?;
+        let gamma = gamma_beside(&operation, weight, bias)?;
+        let call = Call::new(operation, inputs.input).params(gamma.as_deref(), bias);
+        Ok(NormOutputs::new(call.run::<T, P, _>(gpu).await?, self.eps))
     }
 }
 
@@ -249,7 +188,7 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
 ///
 /// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
 ///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
-///   is bound, as [`NativeLayerNorm`] writes it there, and the plan takes the forward pass's eps.
+///   is bound, as [`NativeLayerNorm`] writes it there, and the operation takes the forward pass's eps.
 /// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
 /// * mean and rstd are f32 beside f16 and bf16.
 ///
@@ -293,79 +232,55 @@ impl Default for NativeLayerNormBackward {
     }
 }
 
-/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
-const EPSILON: f64 = f32::MIN_POSITIVE as f64;
-
 impl NativeLayerNormBackward {
+    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no gradients of parameters:
+    /// for a bias alone bind a weight of 1s.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        normalized_shape: &[usize],
+        has_weight: bool,
+        eps: f64,
+    ) -> Result<Operation, Error> {
+        let begin_axis = begin_axis(shape, normalized_shape)?;
+        let (norm, pass) = (Norm::Layer { begin_axis }, masked(self.output_mask));
+        operation::<T, P, T::Sum>(norm, pass, shape, eps, (has_weight, false))
+    }
+
     /// Computes the outputs of tensors in host memory.
     ///
     /// # Errors
     ///
     /// [`Error::Argument`] for normalized_shape, [`Error::Variance`] for a rstd that is infinite or 0, and those of
-    /// [`GpuLayerNorm::backward`].
+    /// [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: NativeLayerNormBackwardInputs<'_, T, P>,
     ) -> Result<GradOutputs<T, P>, Error> {
-        let axis = begin_norm_axis(inputs.shape, inputs.normalized_shape)?;
-        let columns = columns(inputs.shape, axis)?;
-        let gamma = gamma_beside(inputs.weight, inputs.bias, columns)?;
-        let variance = variances("rstd", inputs.rstd, EPSILON)?;
         let [input, weight, bias] = self.output_mask;
-        let mask = [
+        let output_mask = [
             input,
             weight && inputs.weight.is_some(),
             bias && inputs.bias.is_some(),
         ];
-        let args = LayerNormBackwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            diff_dst: inputs.grad_out,
-            mean: inputs.mean,
-            variance: &variance,
-            gamma: gamma.as_deref(),
-            beta: gamma.as_deref(), // its values do not count
-        };
-        let layer = layer_backward(gpu, axis, gamma.is_some(), EPSILON, mask)?;
-        let grads = layer.backward_with_statistics(args).await?;
-        Ok(GradOutputs::masked(grads, mask))
+        let affine = inputs.weight.is_some() || inputs.bias.is_some();
+        let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
+        let operation =
+            Self { output_mask }.operation::<T, P>(shape, normalized, affine, EPSILON)?;
+        let gamma = gamma_beside(&operation, inputs.weight, inputs.bias)?;
+        let variance = variances("rstd", inputs.rstd, EPSILON)?;
+        let call = Call::new(operation, inputs.input)
+            .with(Tensor::DiffDst, inputs.grad_out)
+            .statistics(inputs.mean, &*variance)
+            .with(Tensor::Gamma, gamma.as_deref());
+        let grads = call.run::<T, P, T::Sum>(gpu).await?.grads();
+        Ok(GradOutputs::masked(grads, output_mask))
     }
-
-    /// Plans the operator on device buffers, with the forward pass's `eps`. Without weight there are no gradients of
-    /// parameters: for a bias alone bind a weight of 1s.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuLayerNorm::plan_backward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        normalized_shape: &[usize],
-        has_weight: bool,
-        eps: f64,
-    ) -> Result<LayerNormBackwardPlan, Error> {
-        let axis = begin_norm_axis(shape, normalized_shape)?;
-        layer_backward(gpu, axis, has_weight, eps, self.output_mask)?
-            .plan_backward(shape, types::<T, P, T::Sum>())
-    }
-}
-
-fn layer_backward(
-    gpu: &GpuContext,
-    begin_norm_axis: i64,
-    use_affine: bool,
-    epsilon: f64,
-    mask: [bool; 3],
-) -> Result<GpuLayerNorm, Error> {
-    let options = LayerNormOptions {
-        begin_norm_axis,
-        use_affine,
-        epsilon,
-        param_grads: param_grads(mask),
-    };
-    GpuLayerNorm::new(gpu, options)
 }
 
 /// The tensors that [`RmsNorm`] takes, in host memory, in PyTorch's order.
@@ -425,63 +340,37 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
+    /// The operator as an operation. With `keep_statistics` it writes mean_square, too, which the gradient takes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of the shape.
+    pub fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        shape: &[usize],
+        normalized_shape: &[usize],
+        has_weight: bool,
+        keep_statistics: bool,
+    ) -> Result<Operation, Error> {
+        let begin_axis = begin_axis(shape, normalized_shape)?;
+        let (norm, pass) = (Norm::Rms { begin_axis }, forward(keep_statistics));
+        operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
+    }
+
     /// Computes the output of tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::forward`].
+    /// [`Error::Argument`] for normalized_shape, and those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
         inputs: RmsNormInputs<'_, T, P>,
     ) -> Result<Vec<T>, Error> {
-        let args = RmsNormForwardArgs {
-            shape: inputs.shape,
-            src: inputs.input,
-            residual: None,
-            gamma: inputs.weight,
-            keep_statistics: false,
-        };
-        let layer = self.layer(gpu, inputs.shape, inputs.normalized_shape)?;
-        Ok(layer.forward(args).await?.dst)
-    }
-
-    /// Plans the operator on device buffers. With `keep_statistics` it writes mean_square, too, which the gradient takes.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of [`GpuRmsNorm::plan_forward`].
-    pub fn plan<T: Element, P: ParamOf<T>>(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        normalized_shape: &[usize],
-        has_weight: bool,
-        keep_statistics: bool,
-    ) -> Result<RmsNormForwardPlan, Error> {
-        let operands = RmsNormForwardOperands {
-            residual: false,
-            gamma: has_weight,
-            keep_statistics,
-        };
-        self.layer(gpu, shape, normalized_shape)?.plan_forward(
-            shape,
-            (T::DTYPE, P::DTYPE),
-            operands,
-        )
-    }
-
-    fn layer(
-        &self,
-        gpu: &GpuContext,
-        shape: &[usize],
-        normalized_shape: &[usize],
-    ) -> Result<GpuRmsNorm, Error> {
-        let options = RmsNormOptions {
-            begin_norm_axis: begin_norm_axis(shape, normalized_shape)?,
-            epsilon: self.eps,
-            ..RmsNormOptions::default()
-        };
-        GpuRmsNorm::new(gpu, options)
+        let (shape, normalized) = (inputs.shape, inputs.normalized_shape);
+        let has_weight = inputs.weight.is_some();
+        let operation = self.operation::<T, P>(shape, normalized, has_weight, false)?;
+        let call = Call::new(operation, inputs.input).with(Tensor::Gamma, inputs.weight);
+        Ok(call.run::<T, P, T::Sum>(gpu).await?.dst())
     }
 }

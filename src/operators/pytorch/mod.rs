@@ -1,28 +1,18 @@
 //! The operators of [PyTorch](https://pytorch.org) that its normalization layers run, by the names of their arguments.
 //! Channels are axis 1: `(N, C, …)`.
 //!
-//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Element::Sum`](crate::Element::Sum): f32, or f64
+//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Element::Sum`]: f32, or f64
 //! beside f64. So are running statistics, although PyTorch converts those of a whole model in f16 or bf16, too.
 
 mod batch_norm;
 mod group_norm;
 mod layer_norm;
 
-pub use batch_norm::{
-    NativeBatchNorm, NativeBatchNormBackward, NativeBatchNormBackwardInputs, NativeBatchNormInputs,
-    NativeBatchNormOutputs,
-};
-pub use group_norm::{
-    NativeGroupNorm, NativeGroupNormBackward, NativeGroupNormBackwardInputs, NativeGroupNormInputs,
-    NativeGroupNormOutputs,
-};
-pub use layer_norm::{
-    NativeLayerNorm, NativeLayerNormBackward, NativeLayerNormBackwardInputs, NativeLayerNormInputs,
-    NativeLayerNormOutputs, RmsNorm, RmsNormInputs,
-};
+pub use batch_norm::*;
+pub use group_norm::*;
+pub use layer_norm::*;
 
-use crate::operators::given;
-use crate::{Error, Grads, ParamGrads};
+use super::*;
 
 /// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory:
 /// those of the output mask.
@@ -47,18 +37,31 @@ impl<T, P> GradOutputs<T, P> {
 }
 
 /// weight scales grad_input also where neither parameter's gradient is asked for.
-const fn param_grads([_, weight, bias]: [bool; 3]) -> ParamGrads {
-    match weight || bias {
-        true => ParamGrads::Both,
-        false => ParamGrads::Frozen,
+fn masked([_, weight, bias]: [bool; 3]) -> Backward {
+    backward(weight || bias)
+}
+
+/// What layer norm and group norm give, in host memory, in PyTorch's order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NormOutputs<T, S> {
+    /// The layer's output, of input's shape.
+    pub output: Vec<T>,
+    /// Mean of each row, or of each group, `(N, group)`.
+    pub mean: Vec<S>,
+    /// 1/√(variance + eps) of each of them, variance being the biased one.
+    pub rstd: Vec<S>,
+}
+
+impl<T, S: Element> NormOutputs<T, S> {
+    fn new<P>(mut results: call::Results<T, P, S>, eps: f64) -> Self {
+        let variance = results.statistic(Tensor::Variance).unwrap_or_default();
+        Self {
+            output: results.dst(),
+            mean: results.statistic(Tensor::Mean).unwrap_or_default(),
+            rstd: inverse_deviations(variance, eps),
+        }
     }
 }
 
-/// A tensor that may not be missing here.
-fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
-    tensor.ok_or_else(|| Error::Argument {
-        argument,
-        expected: format!("a tensor, {why}"),
-        got: given(false).to_owned(),
-    })
-}
+/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
+const EPSILON: f64 = f32::MIN_POSITIVE as f64;

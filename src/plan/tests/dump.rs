@@ -52,9 +52,8 @@ impl Random {
         let rows = norm.is_over_rows();
         let pass: Pass = match self.below(if rows { 2 } else { 3 }) {
             0 => {
-                let mut backward = Backward::default();
-                backward.param_grads =
-                    self.of(&[ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither]);
+                let grads = [ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither];
+                let mut backward = Backward::default().with_param_grads(self.of(&grads));
                 if is_batch && self.flag() {
                     backward.through = Statistics::Constant;
                 }

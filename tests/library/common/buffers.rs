@@ -4,8 +4,7 @@ use super::Subject;
 use super::data::Case;
 use wgpu_norm::{
     BatchNormBackwardBuffers, BatchNormBackwardPlan, Bound, BufferRange, DTypes, Element,
-    GpuBatchNorm, Grads, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan,
-    ParamGrads, ParamOf,
+    GpuBatchNorm, Grads, ParamGrads, ParamOf,
 };
 
 /// How much room a tensor's buffer has.
@@ -134,62 +133,4 @@ pub fn submit(subject: &Subject, bound: &Bound) {
     let mut encoder = subject.gpu.device().create_command_encoder(&descriptor);
     bound.record(&mut encoder);
     subject.gpu.queue().submit([encoder.finish()]);
-}
-
-/// What a layer-norm plan leaves in buffers with so much room, of which what is behind a tensor is filled with ones
-/// (NaNs), diff_src over diff_dst. Behind that only the rest of its last word may change, to 0.
-pub fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    plan: &LayerNormBackwardPlan,
-    args: &LayerNormBackwardArgs<'_, T, P, P>,
-    room: Room,
-) -> Grads<T, P> {
-    fn tensor<E: Element>(subject: &Subject, values: &[E], room: Room) -> wgpu::Buffer {
-        let mut bytes = bytemuck::cast_slice(values).to_vec();
-        let size = match room {
-            Room::Exact => bytes.len().next_multiple_of(4),
-            Room::Padded => values.len().next_multiple_of(4) * size_of::<E>(),
-        };
-        bytes.resize(size, 0xff);
-        subject.buffer(size as u64, &bytes)
-    }
-    let src = tensor(subject, args.src, room);
-    let diff_src = tensor(subject, args.diff_dst, room);
-    let mean = tensor(subject, args.mean, room);
-    let variance = tensor(subject, args.variance, room);
-    let gamma = args.gamma.map(|gamma| tensor(subject, gamma, room));
-    let output = |size: Option<u64>| size.map(|size| subject.buffer(size, &[]));
-    let sizes = match room {
-        Room::Exact => plan.sizes(),
-        Room::Padded => plan.padded_sizes(),
-    };
-    let (diff_gamma, diff_beta) = (output(sizes.diff_gamma), output(sizes.diff_beta));
-    let buffers = LayerNormBackwardBuffers {
-        src: (&src).into(),
-        diff_dst: (&diff_src).into(),
-        mean: (&mean).into(),
-        variance: (&variance).into(),
-        gamma: gamma.as_ref().map(BufferRange::from),
-        diff_src: (&diff_src).into(),
-        diff_gamma: diff_gamma.as_ref().map(BufferRange::from),
-        diff_beta: diff_beta.as_ref().map(BufferRange::from),
-        workspace: None,
-    };
-    submit(subject, &plan.bind(&subject.gpu, &buffers).unwrap());
-    let params = |buffer: &wgpu::Buffer| {
-        let count = args.gamma.map_or(0, <[P]>::len);
-        first(&subject.read(buffer), count)
-    };
-    let diff_src = subject.read(&diff_src);
-    let end = size_of_val(args.src);
-    let behind = &diff_src[end..];
-    let (word, rest) = behind.split_at(end.next_multiple_of(4) - end);
-    assert!(word.iter().all(|byte| *byte == 0), "{behind:?}");
-    assert!(rest.iter().all(|byte| *byte == 0xff), "{behind:?}");
-    Grads {
-        diff_src: first(&diff_src, args.src.len()),
-        diff_gamma: diff_gamma.as_ref().map(params),
-        diff_beta: diff_beta.as_ref().map(params),
-        diff_residual: None,
-    }
 }

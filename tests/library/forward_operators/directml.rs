@@ -112,23 +112,19 @@ fn parameters_broadcast_each_on_its_own() {
 }
 
 #[test]
-fn plans_are_the_engines() {
-    let gpu = &subjects()[0].gpu;
-    let engine = GpuBatchNorm::new(gpu, BatchNormOptions::new(EPSILON.into())).unwrap();
+fn operations_are_those_made_by_hand() {
     let (input, own) = (&[4, 6, 2], &[1, 6, 1]);
     let types = DTypes::from(DType::F16).with_statistics(DType::F16);
-    let operands = BatchNormForwardOperands {
-        gamma: true,
-        beta: true,
-        ..Default::default()
-    };
-    let want = engine.plan_forward_broadcast(input, own, types, operands);
+    let norm = || Norm::Batch(Channels::Broadcast(own.to_vec()));
+    let want = Operation::new(norm(), wgpu_norm::Forward::default(), input, types);
+    let want = want.with_epsilon(EPSILON.into());
     let op = BatchNormalizationTraining::new(EPSILON);
-    same(op.plan::<f16>(gpu, input, own, false), want);
-    let want = engine.plan_inference_broadcast(input, own, types, (true, true));
+    same(op.operation::<f16>(input, own, false), want);
+    let want = Operation::new(norm(), Pass::Inference, input, types);
+    let want = want.with_epsilon(EPSILON.into());
     let op = BatchNormalization::new(EPSILON);
-    same(op.plan::<f16>(gpu, input, own, own, own, own), want);
-    let other = op.plan::<f16>(gpu, input, own, own, own, &[1, 1, 2]);
+    same(op.operation::<f16>(input, own, own, own, own), want);
+    let other = op.operation::<f16>(input, own, own, own, &[1, 1, 2]);
     let parts = ["mean's sizes, [1, 6, 1]", "got [1, 1, 2]"];
     is_argument(other, "beta", &parts);
 }

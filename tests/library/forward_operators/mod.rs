@@ -16,11 +16,10 @@ use wgpu_norm::operators::{
     directml as directml_ops, ngraph as ngraph_ops, onednn as onednn_ops, onnx as onnx_ops,
     pytorch as pytorch_ops,
 };
-use wgpu_norm::reference::{self, BatchNormForward, Forward, scaled_error};
+use wgpu_norm::reference::{self, BatchNormForward, scaled_error};
 use wgpu_norm::{
-    BatchNormForwardOperands, BatchNormOptions, DType, DTypes, DataFormat, Element, Error,
-    GpuBatchNorm, GpuLayerNorm, Grads, LayerNormForwardOperands, LayerNormOptions, ParamGrads,
-    ParamOf, RunningUpdate, RunningVariance, Shards, Statistics,
+    Backward, Channels, DType, DTypes, DataFormat, Element, Error, Grads, Norm, Operation,
+    ParamGrads, ParamOf, Pass, RunningUpdate, RunningVariance, Statistics, Tensor,
 };
 
 /// A result within its tolerance.
@@ -70,7 +69,7 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
     }
 
     /// Batch norm's in training, or by given statistics.
-    fn batch_norm(&self, axes: &[bool], affine: bool, trains: bool) -> Forward {
+    fn batch_norm(&self, axes: &[bool], affine: bool, trains: bool) -> reference::Forward {
         let (gamma, beta) = (to_f64(&self.gamma), to_f64(&self.beta));
         let (mean, variance) = (to_f64(&self.mean), to_f64(&self.variance));
         let layer = BatchNormForward {
@@ -88,7 +87,7 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
         .unwrap()
     }
 
-    fn layer_norm(&self, begin_norm_axis: usize, gamma: bool, beta: bool) -> Forward {
+    fn layer_norm(&self, begin_norm_axis: usize, gamma: bool, beta: bool) -> reference::Forward {
         let (of_gamma, of_beta) = (to_f64(&self.gamma), to_f64(&self.beta));
         let layer = reference::LayerNormForward {
             shape: &self.shape,
@@ -102,7 +101,7 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
         layer.forward().unwrap()
     }
 
-    fn rms_norm(&self, begin_norm_axis: usize, gamma: bool) -> Forward {
+    fn rms_norm(&self, begin_norm_axis: usize, gamma: bool) -> reference::Forward {
         let of_gamma = to_f64(&self.gamma);
         let layer = reference::RmsNormForward {
             shape: &self.shape,
@@ -125,7 +124,7 @@ struct Running {
 impl Running {
     fn new<P: Element>(
         [mean, variance]: [&[P]; 2],
-        batch: &Forward,
+        batch: &reference::Forward,
         weight: f64,
         count: u64,
         unbiased: bool,
@@ -181,73 +180,100 @@ fn is_argument<V: std::fmt::Debug>(result: Result<V, Error>, name: &str, parts: 
     says(&error, parts);
 }
 
-/// A plan that is the engine's.
+/// An operation that is one made by hand, and that there is a plan of.
 #[track_caller]
-fn same<P: PartialEq + std::fmt::Debug>(plan: Result<P, Error>, engine: Result<P, Error>) {
-    assert_eq!(plan.unwrap(), engine.unwrap());
+fn same(operation: Result<Operation, Error>, by_hand: Operation) {
+    let operation = operation.unwrap();
+    assert_eq!(operation, by_hand);
+    let plan = operation.plan(subjects()[0].gpu.profile()).unwrap();
+    assert_eq!(plan.operation(), &by_hand);
+}
+
+/// Bytes of a tensor's buffer, if a plan of an operation has the tensor.
+fn size(operation: &Result<Operation, Error>, tensor: Tensor) -> Option<u64> {
+    let plan = operation
+        .as_ref()
+        .unwrap()
+        .plan(subjects()[0].gpu.profile());
+    let buffers = plan.unwrap().buffers();
+    let used = buffers.iter().find(|used| used.tensor == tensor)?;
+    Some(used.bytes)
+}
+
+fn channels(format: DataFormat) -> Norm {
+    Norm::Batch(Channels::Axis(format))
 }
 
 /// DirectML's document allows 0; no operator here does.
 #[test]
 fn epsilon_zero_is_refused_by_every_operator() {
     #[track_caller]
-    fn refused<P: std::fmt::Debug>(plan: Result<P, Error>) {
-        let error = plan.unwrap_err();
+    fn refused(operation: Result<Operation, Error>) {
+        let error = operation.unwrap_err();
         assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
     }
-    let gpu = &subjects()[0].gpu;
     let shape = &[2, 3];
     let own = &[1, 3];
     let training = onednn_ops::BatchNormForwardTraining::new(0.0);
-    refused(training.plan::<f32, f32>(gpu, shape, true));
+    refused(training.operation::<f32, f32>(shape, true));
     let inference = onednn_ops::BatchNormInference::new(0.0);
-    refused(inference.plan::<f32, f32>(gpu, shape));
+    refused(inference.operation::<f32, f32>(shape));
     let layer_norm = onednn_ops::LayerNorm {
         epsilon: 0.0,
         ..Default::default()
     };
-    refused(layer_norm.plan::<f32, f32>(gpu, shape));
+    refused(layer_norm.operation::<f32, f32>(shape));
     let training = directml_ops::BatchNormalizationTraining::new(0.0);
-    refused(training.plan::<f32>(gpu, shape, own, false));
+    refused(training.operation::<f32>(shape, own, false));
     let inference = directml_ops::BatchNormalization::new(0.0);
-    refused(inference.plan::<f32>(gpu, shape, own, own, own, own));
+    refused(inference.operation::<f32>(shape, own, own, own, own));
     let training = ngraph_ops::BatchNormTraining { epsilon: 0.0 };
-    refused(training.plan::<f32>(gpu, shape));
+    refused(training.operation::<f32>(shape));
     let inference = ngraph_ops::BatchNormInference { epsilon: 0.0 };
-    refused(inference.plan::<f32>(gpu, shape));
+    refused(inference.operation::<f32>(shape));
     let batch_norm = pytorch_ops::NativeBatchNorm {
         eps: 0.0,
         ..Default::default()
     };
-    refused(batch_norm.plan_training::<f32, f32>(gpu, shape, true, true, true));
-    refused(batch_norm.plan_inference::<f32, f32>(gpu, shape, true, true));
+    for training in [true, false] {
+        let batch_norm = pytorch_ops::NativeBatchNorm {
+            training,
+            ..batch_norm
+        };
+        refused(batch_norm.operation::<f32, f32>(shape, true, true, true));
+    }
     let batch_norm = pytorch_ops::NativeBatchNormBackward {
         eps: 0.0,
         ..Default::default()
     };
-    refused(batch_norm.plan::<f32, f32>(gpu, shape, true));
+    refused(batch_norm.operation::<f32, f32>(shape, true));
     let layer_norm = pytorch_ops::NativeLayerNorm { eps: 0.0 };
-    refused(layer_norm.plan::<f32, f32>(gpu, shape, &[3], true, true));
+    refused(layer_norm.operation::<f32, f32>(shape, &[3], true, true));
     let layer_norm = pytorch_ops::NativeLayerNormBackward::default();
-    refused(layer_norm.plan::<f32, f32>(gpu, shape, &[3], true, 0.0));
+    refused(layer_norm.operation::<f32, f32>(shape, &[3], true, 0.0));
     let rms_norm = pytorch_ops::RmsNorm { eps: 0.0 };
-    refused(rms_norm.plan::<f32, f32>(gpu, shape, &[3], true, true));
+    refused(rms_norm.operation::<f32, f32>(shape, &[3], true, true));
     let batch_norm = onnx_ops::BatchNormalization {
         epsilon: 0.0,
         ..Default::default()
     };
-    refused(batch_norm.plan_training::<f32, f32, f32>(gpu, shape));
-    refused(batch_norm.plan_inference::<f32, f32, f32>(gpu, shape));
+    for training_mode in [true, false] {
+        let batch_norm = onnx_ops::BatchNormalization {
+            training_mode,
+            ..batch_norm
+        };
+        refused(batch_norm.operation::<f32, f32, f32>(shape));
+    }
     let layer_norm = onnx_ops::LayerNormalization {
         epsilon: 0.0,
         ..Default::default()
     };
-    refused(layer_norm.plan::<f32>(gpu, shape, true, true));
+    refused(layer_norm.operation::<f32>(shape, true, true));
     let rms_norm = onnx_ops::RmsNormalization {
         epsilon: 0.0,
         ..Default::default()
     };
-    refused(rms_norm.plan::<f32, f32>(gpu, shape));
+    refused(rms_norm.operation::<f32, f32>(shape));
 }
 
 /// Futures that go to any executor's threads.

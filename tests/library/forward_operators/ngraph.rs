@@ -49,12 +49,24 @@ fn as_the_reference() {
 fn plans_and_errors() {
     let gpu = &subjects()[0].gpu;
     let op = BatchNormTraining { epsilon: 1e-5 };
-    let sizes = op.plan::<f16>(gpu, &[2, 3, 4]).unwrap().sizes();
-    assert_eq!((sizes.src, sizes.gamma, sizes.beta), (48, Some(8), Some(8)));
-    assert_eq!((sizes.running_mean, sizes.mean), (None, 8));
+    let operation = op.operation::<f16>(&[2, 3, 4]);
+    let size_of = |tensor| size(&operation, tensor);
+    assert_eq!(size_of(Tensor::Src), Some(48));
+    assert_eq!(
+        (size_of(Tensor::Gamma), size_of(Tensor::Beta)),
+        (Some(8), Some(8))
+    );
+    assert_eq!(
+        (size_of(Tensor::RunningMean), size_of(Tensor::Mean)),
+        (None, Some(8))
+    );
     let inference = BatchNormInference { epsilon: 1e-5 };
-    let sizes = inference.plan::<f32>(gpu, &[2, 3, 4]).unwrap().sizes();
-    assert_eq!((sizes.dst, sizes.variance), (96, 12));
+    let operation = inference.operation::<f32>(&[2, 3, 4]);
+    let size_of = |tensor| size(&operation, tensor);
+    assert_eq!(
+        (size_of(Tensor::Dst), size_of(Tensor::Variance)),
+        (Some(96), Some(12))
+    );
     let inputs = TrainingInputs {
         shape: &[2, 3],
         input: &[1.0_f32; 6],
@@ -63,6 +75,6 @@ fn plans_and_errors() {
     };
     is_length(block_on(op.forward(gpu, inputs)), "beta", 3, 2);
     let zero = BatchNormInference { epsilon: 0.0 };
-    let error = zero.plan::<f32>(gpu, &[2, 3]).unwrap_err();
+    let error = zero.operation::<f32>(&[2, 3]).unwrap_err();
     assert!(matches!(error, Error::Epsilon { got: 0.0, .. }), "{error}");
 }

@@ -135,42 +135,37 @@ fn momentum_weighs_what_was_there() {
 }
 
 #[test]
-fn plans_are_the_engines() {
-    let gpu = &subjects()[0].gpu;
-    let engine = GpuBatchNorm::new(gpu, BatchNormOptions::new(EPSILON.into())).unwrap();
-    let types = (DType::Bf16, DType::F32);
-    let operands = BatchNormForwardOperands {
-        gamma: true,
-        beta: true,
-        running: Some(RunningUpdate {
-            weight: 0.5,
-            variance: RunningVariance::Biased,
-        }),
-        shards: Shards::default(),
-        residual: false,
-    };
-    let want = engine.plan_forward(&[7, 6], types, operands).unwrap();
+fn operations_are_those_made_by_hand() {
+    let types = DTypes::from((DType::Bf16, DType::F32)).with_statistics(DType::F32);
+    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
+        weight: 0.5,
+        variance: RunningVariance::Biased,
+    });
+    let want = Operation::new(channels(DataFormat::Nxc), training, &[7, 6], types);
+    let want = want.with_epsilon(EPSILON.into());
     let op = BatchNormForwardTraining::new(EPSILON);
-    assert_eq!(op.plan::<bf16, f32>(gpu, &[7, 6], true).unwrap(), want);
-    let bare = op.plan::<bf16, f32>(gpu, &[7, 6], false).unwrap();
-    assert_eq!((bare.sizes().gamma, bare.sizes().beta), (None, None));
-    assert_eq!(bare.sizes().running_mean, Some(24));
-    let want = engine.plan_inference(&[7, 6], types, (true, true)).unwrap();
+    same(op.operation::<bf16, f32>(&[7, 6], true), want.clone());
+    let bare = op.operation::<bf16, f32>(&[7, 6], false);
+    let size_of = |tensor| size(&bare, tensor);
+    assert_eq!(
+        (size_of(Tensor::Gamma), size_of(Tensor::Beta)),
+        (None, None)
+    );
+    assert_eq!(size_of(Tensor::RunningMean), Some(24));
+    same(bare, want.with_params(false, false));
+    let want = Operation::new(channels(DataFormat::Nxc), Pass::Inference, &[7, 6], types);
     let op = BatchNormInference::new(EPSILON);
-    assert_eq!(op.plan::<bf16, f32>(gpu, &[7, 6]).unwrap(), want);
-    let engine = GpuLayerNorm::new(gpu, LayerNormOptions::default()).unwrap();
-    let operands = LayerNormForwardOperands {
-        residual: false,
-        beta: true,
-        keep_statistics: true,
-    };
-    let want = engine.plan_forward(&[7, 6], types, operands).unwrap();
-    // 1e-5 of f32 is not that of f64, so the plans differ in their uniforms alone.
-    let plan = LayerNorm::default()
-        .plan::<bf16, f32>(gpu, &[7, 6])
-        .unwrap();
-    assert_eq!(plan.sizes(), want.sizes());
-    assert_eq!(plan.kernels(), want.kernels());
+    let want = want.with_epsilon(EPSILON.into());
+    same(op.operation::<bf16, f32>(&[7, 6]), want);
+    let norm = Norm::Layer { begin_axis: -1 };
+    let want = Operation::new(norm, wgpu_norm::Forward::default(), &[7, 6], types);
+    // 1e-5 of f32 is not that of f64.
+    let want = want.with_epsilon(1e-5_f32.into());
+    same(LayerNorm::default().operation::<bf16, f32>(&[7, 6]), want);
+    // Statistics of 16 bits, as parameters.
+    let op = BatchNormInference::new(EPSILON);
+    let types = op.operation::<bf16, bf16>(&[7, 6]).unwrap().types;
+    assert_eq!(types.statistics, DType::Bf16);
 }
 
 #[test]
@@ -213,7 +208,7 @@ fn bad_arguments_are_named() {
             ..op
         };
         is_argument(run(op, inputs), "momentum", &[&format!("got {momentum}")]);
-        is_argument(op.plan::<f32, f32>(gpu, &[2, 2], true), "momentum", &[]);
+        is_argument(op.operation::<f32, f32>(&[2, 2], true), "momentum", &[]);
     }
     assert!(run(op, inputs).is_ok());
 
@@ -235,17 +230,17 @@ fn bad_arguments_are_named() {
         beta: None,
     };
     let op = LayerNorm::default();
-    let parts = ["expected a tensor with use_affine true", "got none"];
+    let parts = ["expected a tensor, as use_affine is true", "got none"];
     is_argument(block_on(op.forward(gpu, affine)), "beta", &parts);
     let plain = LayerNorm {
         use_affine: false,
         ..op
     };
-    let parts = ["expected none with use_affine false", "got a tensor"];
+    let parts = ["expected none, as use_affine is false", "got a tensor"];
     is_argument(block_on(plain.forward(gpu, affine)), "gamma", &parts);
     let axis = LayerNorm {
         begin_norm_axis: 2,
         ..op
     };
-    is_argument(axis.plan::<f32, f32>(gpu, &[2, 2]), "begin_norm_axis", &[]);
+    is_argument(axis.operation::<f32, f32>(&[2, 2]), "begin_norm_axis", &[]);
 }

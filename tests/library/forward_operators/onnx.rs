@@ -127,40 +127,50 @@ fn momentum_weighs_what_was_there() {
 }
 
 #[test]
-fn plans_are_the_engines() {
-    let gpu = &subjects()[0].gpu;
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(EPSILON.into())
-    };
-    let engine = GpuBatchNorm::new(gpu, options).unwrap();
+fn operations_are_those_made_by_hand() {
     let types = DTypes::from((DType::F16, DType::F16)).with_statistics(DType::F32);
-    let operands = BatchNormForwardOperands {
-        gamma: true,
-        beta: true,
-        running: Some(RunningUpdate {
-            weight: 0.5,
-            variance: RunningVariance::Biased,
-        }),
-        shards: Shards::default(),
-        residual: false,
-    };
-    let op = BatchNormalization {
+    let op = |training_mode| BatchNormalization {
         epsilon: EPSILON,
         momentum: 0.5,
-        training_mode: false,
+        training_mode,
     };
-    let want = engine.plan_forward(&[7, 1], types, operands);
-    same(op.plan_training::<f16, f16, f32>(gpu, &[7]), want);
-    let want = engine.plan_inference(&[2, 3, 4], types, (true, true));
-    same(op.plan_inference::<f16, f16, f32>(gpu, &[2, 3, 4]), want);
+    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
+        weight: 0.5,
+        variance: RunningVariance::Biased,
+    });
+    let want = Operation::new(channels(DataFormat::Ncx), training, &[7, 1], types);
+    let want = want.with_epsilon(EPSILON.into());
+    same(op(true).operation::<f16, f16, f32>(&[7]), want);
+    let want = Operation::new(
+        channels(DataFormat::Ncx),
+        Pass::Inference,
+        &[2, 3, 4],
+        types,
+    );
+    let want = want.with_epsilon(EPSILON.into());
+    same(op(false).operation::<f16, f16, f32>(&[2, 3, 4]), want);
     let op = LayerNormalization::default();
-    let plan = |keep| op.plan::<f16>(gpu, &[2, 3], false, keep).unwrap().sizes();
-    assert_eq!((plan(true).variance, plan(true).beta), (Some(8), None));
-    assert_eq!(plan(false).variance, None);
+    let kept = op.operation::<f16>(&[2, 3], false, true);
+    assert_eq!(size(&kept, Tensor::Variance), Some(8));
+    assert_eq!(size(&kept, Tensor::Beta), None);
+    let bare = op.operation::<f16>(&[2, 3], false, false);
+    assert_eq!(size(&bare, Tensor::Variance), None);
     let op = RmsNormalization::default();
-    let sizes = op.plan::<f16, f32>(gpu, &[2, 3]).unwrap().sizes();
-    assert_eq!((sizes.gamma, sizes.mean_square), (Some(12), None));
+    let operation = op.operation::<f16, f32>(&[2, 3]);
+    assert_eq!(size(&operation, Tensor::Gamma), Some(12));
+    assert_eq!(size(&operation, Tensor::MeanSquare), None);
+    let types = DTypes::from(DType::F16); // statistics in the type of sums
+    let (groups, format) = (3, DataFormat::Ncx);
+    let (norm, pass) = (
+        Norm::Group { groups, format },
+        wgpu_norm::Forward::default(),
+    );
+    let mut want = Operation::new(norm, pass, &[2, 6, 4], types).with_epsilon(1e-5_f32.into());
+    let op = GroupNormalization::new(3);
+    same(op.operation::<f16>(&[2, 6, 4]), want.clone());
+    want.norm = Norm::Instance { format };
+    let op = InstanceNormalization::default();
+    same(op.operation::<f16>(&[2, 6, 4]), want);
 }
 
 #[test]
@@ -197,7 +207,7 @@ fn bad_arguments_are_named() {
     // Statistics of 32 bits go with all, those of 16 bits with parameters of the same type.
     let op = BatchNormalization::default();
     assert!(matches!(
-        op.plan_inference::<f16, f32, f16>(gpu, &[2, 2]),
+        op.operation::<f16, f32, f16>(&[2, 2]),
         Err(Error::StatisticsDType { .. })
     ));
     let inputs = LayerNormalizationInputs {
@@ -212,5 +222,5 @@ fn bad_arguments_are_named() {
         axis: -3,
         ..Default::default()
     };
-    is_argument(op.plan::<f32, f32>(gpu, &[2, 3]), "begin_norm_axis", &[]);
+    is_argument(op.operation::<f32, f32>(&[2, 3]), "begin_norm_axis", &[]);
 }

@@ -380,66 +380,69 @@ fn a_variance_that_is_tiny_beside_eps() {
 }
 
 #[test]
-fn plans_are_the_engines() {
-    let gpu = &subjects()[0].gpu;
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(EPSILON.into())
-    };
-    let engine = GpuBatchNorm::new(gpu, options).unwrap();
+fn operations_are_those_made_by_hand() {
     let types = DTypes::from((DType::F16, DType::F16)).with_statistics(DType::F32);
     let shape = [2, 3, 4];
-    let operands = BatchNormForwardOperands {
-        gamma: true,
-        beta: false,
-        running: Some(RunningUpdate {
-            weight: 0.25,
-            variance: RunningVariance::Unbiased,
-        }),
-        shards: Shards::default(),
-        residual: false,
+    let made = |norm: Norm, pass: Pass, gamma, beta| {
+        let operation = Operation::new(norm, pass, &shape, types).with_params(gamma, beta);
+        operation.with_epsilon(EPSILON.into())
     };
-    let want = engine.plan_forward(&shape, types, operands);
+    let batch_norm = || channels(DataFormat::Ncx);
+    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
+        weight: 0.25,
+        variance: RunningVariance::Unbiased,
+    });
+    let want = made(batch_norm(), training.into(), true, false);
     let op = batch_norm_op(true, None);
-    let plan = op.plan_training::<f16, f16>(gpu, &shape, true, false, true);
-    same(plan, want);
-    let want = engine.plan_inference(&shape, types, (false, true));
-    let plan = op.plan_inference::<f16, f16>(gpu, &shape, false, true);
-    same(plan, want);
-    let want = engine.plan_backward(&shape, types, true);
+    same(op.operation::<f16, f16>(&shape, true, false, true), want);
+    let want = made(batch_norm(), Pass::Inference, false, true);
+    let op = batch_norm_op(false, None);
+    same(op.operation::<f16, f16>(&shape, false, true, true), want);
+    let none = op.operation::<f16, f16>(&shape, false, true, false);
+    is_argument(none, "running_mean", &["without training", "got none"]);
+    let want = made(batch_norm(), Backward::default().into(), true, false);
     let op = NativeBatchNormBackward {
         eps: EPSILON.into(),
         ..Default::default()
     };
-    same(op.plan::<f16, f16>(gpu, &shape, true), want);
+    same(op.operation::<f16, f16>(&shape, true), want);
 
-    let options = LayerNormOptions {
-        begin_norm_axis: 1,
-        epsilon: EPSILON.into(),
-        ..LayerNormOptions::default()
-    };
-    let engine = GpuLayerNorm::new(gpu, options).unwrap();
-    let operands = LayerNormForwardOperands {
-        residual: false,
-        beta: true,
-        keep_statistics: true,
-    };
-    let want = engine.plan_forward(&shape, types, operands);
+    let layer_norm = || Norm::Layer { begin_axis: 1 };
+    let forward = wgpu_norm::Forward::default();
+    let want = made(layer_norm(), forward.into(), true, true);
     let op = NativeLayerNorm {
         eps: EPSILON.into(),
     };
-    let plan = |weight, bias| op.plan::<f16, f16>(gpu, &shape, &[3, 4], weight, bias);
-    same(plan(true, true), want);
-    is_argument(plan(false, true), "weight", &["a tensor", "1s", "got none"]);
-    assert_eq!(plan(false, false).unwrap().sizes().gamma, None);
-    let want = engine.plan_backward(&shape, types);
+    let of = |weight, bias| op.operation::<f16, f16>(&shape, &[3, 4], weight, bias);
+    same(of(true, true), want);
+    is_argument(of(false, true), "weight", &["a tensor", "1s", "got none"]);
+    assert_eq!(size(&of(false, false), Tensor::Gamma), None);
+    let want = made(layer_norm(), Backward::default().into(), true, false);
     let op = NativeLayerNormBackward::default();
-    let plan = op.plan::<f16, f16>(gpu, &shape, &[3, 4], true, EPSILON.into());
-    same(plan, want);
+    same(
+        op.operation::<f16, f16>(&shape, &[3, 4], true, EPSILON.into()),
+        want,
+    );
     let op = RmsNorm { eps: 1e-5 };
-    let plan = op.plan::<f16, f32>(gpu, &shape, &[4], true, true).unwrap();
-    let sizes = plan.sizes();
-    assert_eq!((sizes.gamma, sizes.mean_square), (Some(16), Some(24)));
+    let operation = op.operation::<f16, f32>(&shape, &[4], true, true);
+    assert_eq!(size(&operation, Tensor::Gamma), Some(16));
+    assert_eq!(size(&operation, Tensor::MeanSquare), Some(24));
+
+    let (groups, format) = (3, DataFormat::Ncx);
+    let group_norm = || Norm::Group { groups, format };
+    let want = made(group_norm(), forward.into(), false, true);
+    let op = NativeGroupNorm {
+        group: 3,
+        eps: EPSILON.into(),
+    };
+    same(op.operation::<f16, f16>(shape, false, true), want);
+    let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
+    let want = made(group_norm(), frozen.into(), true, false);
+    let op = NativeGroupNormBackward {
+        group: 3,
+        output_mask: [true, false, false],
+    };
+    same(op.operation::<f16, f16>(shape, true, EPSILON.into()), want);
 }
 
 #[test]
@@ -539,7 +542,7 @@ fn bad_arguments_are_named() {
     is_length(forward(inputs), "beta", 3, 2);
     let op = RmsNorm { eps: 1e-5 };
     for normalized_shape in [&[][..], &[1, 2, 3], &[3, 2]] {
-        let plan = op.plan::<f32, f32>(gpu, &[2, 3], normalized_shape, false, false);
-        is_argument(plan, "normalized_shape", &[]);
+        let operation = op.operation::<f32, f32>(&[2, 3], normalized_shape, false, false);
+        is_argument(operation, "normalized_shape", &[]);
     }
 }

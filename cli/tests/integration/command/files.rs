@@ -61,7 +61,7 @@ fn texts_have_a_largest_size() {
 mod unix {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
-    use std::os::unix::process::ExitStatusExt;
+    use std::os::unix::process::{CommandExt, ExitStatusExt};
 
     fn mode(path: &Path) -> u32 {
         std::fs::metadata(path).unwrap().permissions().mode() & 0o7777
@@ -128,16 +128,22 @@ mod unix {
         assert_failure(&result, &["circle: cannot be written", "links"], "circle");
     }
 
-    /// By these the output's file is there before anything is computed.
+    /// With these flags the output file exists before anything is computed.
     const IN_PIECES: [&str; 2] = ["--memory-budget", "1GB"];
 
     /// Sends a signal as soon as the command writes; false if it was done before.
     fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
-        let mut child = command(&[BATCH_NORM])
-            .arg(input)
-            .arg("-o")
-            .arg(output)
-            .args(IN_PIECES)
+        let mut command = command(&[BATCH_NORM]);
+        command.arg(input).arg("-o").arg(output).args(IN_PIECES);
+        // A shell makes its background jobs ignore SIGINT and SIGQUIT, and so what they start.
+        let by_default = move || {
+            // SAFETY: signal() may be called between fork and exec; the number is a signal's.
+            unsafe { libc::signal(number, libc::SIG_DFL) };
+            Ok(())
+        };
+        // SAFETY: between fork and exec it only calls signal().
+        unsafe { command.pre_exec(by_default) };
+        let mut child = command
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()

@@ -1,0 +1,152 @@
+//! A call on host memory: an operation, the tensors given to it, and its results.
+
+use crate::{
+    Access, Element, Error, Format, GpuContext, Grads, Operation, Pass, Tensor, TensorUse, memory,
+};
+use bytemuck::Pod;
+
+/// An operation, and the tensors that are given to it.
+pub(super) struct Call<'a> {
+    operation: Operation,
+    given: Vec<(Tensor, &'a [u8])>,
+}
+
+impl<'a> Call<'a> {
+    /// With the layer's input.
+    pub fn new<T: Pod>(operation: Operation, src: &'a [T]) -> Self {
+        let given = Vec::new();
+        Self { operation, given }.with(Tensor::Src, src)
+    }
+
+    /// The same with a tensor, if there is one.
+    pub fn with<E: Pod>(mut self, tensor: Tensor, values: impl Into<Option<&'a [E]>>) -> Self {
+        let values = values.into();
+        let given = values.map(|values| (tensor, bytemuck::cast_slice(values)));
+        self.given.extend(given);
+        self
+    }
+
+    /// The same with gamma and beta, if they are there.
+    pub fn params<P: Pod>(
+        self,
+        gamma: impl Into<Option<&'a [P]>>,
+        beta: impl Into<Option<&'a [P]>>,
+    ) -> Self {
+        self.with(Tensor::Gamma, gamma).with(Tensor::Beta, beta)
+    }
+
+    /// The same with statistics, if they are there: the running ones in a forward pass.
+    pub fn statistics<S: Pod>(
+        self,
+        mean: impl Into<Option<&'a [S]>>,
+        variance: impl Into<Option<&'a [S]>>,
+    ) -> Self {
+        let [mean_name, variance_name] = match self.operation.pass {
+            Pass::Forward(_) => [Tensor::RunningMean, Tensor::RunningVariance],
+            _ => [Tensor::Mean, Tensor::Variance],
+        };
+        self.with(mean_name, mean).with(variance_name, variance)
+    }
+
+    /// Runs it on tensors of the types T, P and S: of the data, of the parameters, and of the statistics. What is read and
+    /// written is copied first.
+    pub async fn run<T: Element, P: Element, S: Element>(
+        self,
+        gpu: &GpuContext,
+    ) -> Result<Results<T, P, S>, Error> {
+        let Self {
+            operation,
+            mut given,
+        } = self;
+        let mut results = Results::<T, P, S> {
+            data: Vec::new(),
+            params: Vec::new(),
+            statistics: Vec::new(),
+            masks: Vec::new(),
+        };
+        for used in operation.tensors()? {
+            let old = match used.access {
+                Access::In => continue,
+                Access::Out => None,
+                Access::InOut => {
+                    let at = given.iter().position(|(tensor, _)| *tensor == used.tensor);
+                    at.map(|at| given.swap_remove(at).1)
+                }
+            };
+            match used.tensor {
+                _ if used.format == Format::Bits => add(&mut results.masks, &used, old)?,
+                tensor if tensor.is_param() => add(&mut results.params, &used, old)?,
+                tensor if tensor.is_statistic() => add(&mut results.statistics, &used, old)?,
+                _ => add(&mut results.data, &used, old)?,
+            }
+        }
+        let mut outputs: Vec<_> = bytes(&mut results.data)
+            .chain(bytes(&mut results.params))
+            .chain(bytes(&mut results.statistics))
+            .chain(bytes(&mut results.masks))
+            .collect();
+        operation.run_into(gpu, &given, &mut outputs).await?;
+        Ok(results)
+    }
+}
+
+type Named<E> = Vec<(Tensor, Vec<E>)>;
+
+/// What an operation computed.
+pub(super) struct Results<T, P, S> {
+    data: Named<T>,
+    params: Named<P>,
+    statistics: Named<S>,
+    masks: Named<u32>,
+}
+
+impl<T, P, S> Results<T, P, S> {
+    /// The layer's output.
+    pub fn dst(&mut self) -> Vec<T> {
+        take(&mut self.data, Tensor::Dst).unwrap_or_default()
+    }
+
+    /// A statistic, if there is one among the results.
+    pub fn statistic(&mut self, tensor: Tensor) -> Option<Vec<S>> {
+        take(&mut self.statistics, tensor)
+    }
+
+    /// What passed an activation, if that is a result.
+    pub fn mask(&mut self) -> Option<Vec<u32>> {
+        take(&mut self.masks, Tensor::Mask)
+    }
+
+    /// The gradients.
+    pub fn grads(mut self) -> Grads<T, P> {
+        Grads {
+            diff_src: take(&mut self.data, Tensor::DiffSrc).unwrap_or_default(),
+            diff_gamma: take(&mut self.params, Tensor::DiffGamma),
+            diff_beta: take(&mut self.params, Tensor::DiffBeta),
+            diff_residual: take(&mut self.data, Tensor::DiffResidual),
+        }
+    }
+}
+
+/// A result's elements before it is computed.
+fn add<E: Pod>(to: &mut Named<E>, used: &TensorUse, old: Option<&[u8]>) -> Result<(), Error> {
+    let name = used.tensor.name();
+    let values = match old {
+        Some(bytes) => {
+            let values = bytes.chunks_exact(size_of::<E>());
+            memory::collect(name, values.map(bytemuck::pod_read_unaligned))?
+        }
+        None => memory::zeroed(name, used.len())?,
+    };
+    to.push((used.tensor, values));
+    Ok(())
+}
+
+fn bytes<E: Pod>(of: &mut Named<E>) -> impl Iterator<Item = (Tensor, &mut [u8])> {
+    let slices = of.iter_mut();
+    slices.map(|(tensor, values)| (*tensor, bytemuck::cast_slice_mut(values)))
+}
+
+fn take<E>(from: &mut Named<E>, tensor: Tensor) -> Option<Vec<E>> {
+    let at = from.iter().position(|(named, _)| *named == tensor)?;
+    Some(from.swap_remove(at).1)
+}
