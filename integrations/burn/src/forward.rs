@@ -8,7 +8,7 @@ use burn::backend::{Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMet
 use burn::tensor::{DType as BurnDType, Tensor};
 use std::sync::Arc;
 use wgpu_norm::{self as norm, Tensor as Role};
-use wgpu_norm::{Activation, DType, DTypes, Epilogue, Error, Forward, Need, Norm, Operation};
+use wgpu_norm::{Activation, DType, DTypes, Epilogue, Forward, Need, Norm, Operation, Residual};
 
 /// A layer with its parameters, as they are at the moment.
 pub struct Layer {
@@ -79,59 +79,40 @@ impl Layer {
         if src.dims().contains(&0) {
             return Err("a tensor is empty".to_owned());
         }
-        let params = [(Role::Gamma, self.gamma), (Role::Beta, self.beta)];
-        let [gamma, beta] = params.each_ref().map(|(_, param)| param.is_some());
-        let params = params
-            .into_iter()
-            .filter_map(|(role, param)| Some((role, param?)));
+        let (gamma, beta) = (self.gamma.is_some(), self.beta.is_some());
+        let (norm, epsilon) = (self.norm.clone(), self.epsilon);
+        let params = self.gamma.as_ref().or(self.beta.as_ref());
+        let (data, params) = (src.dtype(), params.map_or(src.dtype(), Tensor::dtype));
+        let epilogue = match given.residual {
+            Some(_) => Epilogue::new(Residual::After, given.activation),
+            None => Epilogue::new(Residual::None, given.activation),
+        };
         let of_src = given.statistics.is_none();
-        let statistics = given.statistics.into_iter().flatten();
-        let statistics = statistics.map(|tensor| match src.dtype() {
-            BurnDType::F64 => tensor.cast(BurnDType::F64),
-            _ => tensor.cast(BurnDType::F32),
-        });
-        let statistics = self.norm.statistics().iter().copied().zip(statistics);
-        let mut inputs = vec![(Role::Src, src.clone().into_dispatch())];
-        inputs.extend(
-            given
-                .residual
-                .map(|residual| (Role::Residual, residual.clone().into_dispatch())),
-        );
-        inputs.extend(
-            statistics
-                .chain(params)
-                .map(|(role, tensor)| (role, tensor.into_dispatch())),
-        );
-
+        let inputs = self.inputs(src, given);
         // Burn differentiates what has any tensor on an autodiff device.
-        let is_tracked =
-            |tensor: &DispatchTensor| tensor.autodiff != DispatchAutodiffContext::Disabled;
-        let differentiated = inputs.iter().any(|(_, tensor)| is_tracked(tensor));
-        let pass = match (of_src, differentiated || keeps_statistics(&self.norm)) {
-            (true, true) => Forward::default().into(),
-            (true, false) => Forward::default().without_statistics().into(),
-            (false, _) if differentiated => {
+        let differentiated = inputs
+            .iter()
+            .any(|(_, tensor)| tensor.autodiff != DispatchAutodiffContext::Disabled);
+        let pass = match (of_src, differentiated) {
+            (false, true) => {
                 return Err("a layer by its running statistics is differentiated".to_owned());
             }
-            (false, _) => norm::Pass::Inference,
+            (false, false) => norm::Pass::Inference,
+            (true, false) if !keeps_statistics(&norm) => {
+                Forward::default().without_statistics().into()
+            }
+            (true, _) => Forward::default().into(),
         };
-        let mut of_params = inputs.iter().filter(|(role, _)| role.is_param());
-        let params = of_params
-            .next()
-            .map_or(src.dtype(), |(_, param)| param.dtype());
-        let residual = match given.residual {
-            Some(_) => norm::Residual::After,
-            None => norm::Residual::None,
-        };
-        let types = DTypes::from((dtype(src.dtype())?, dtype(params)?));
+        let types = DTypes::from((dtype(data)?, dtype(params)?));
+        let operation = Operation::new(norm, pass, &src.dims(), types)
+            .with_epsilon(epsilon)
+            .with_params(gamma, beta)
+            .with_epilogue(epilogue);
         let pass = Pass {
             device,
             launch,
-            operation: Operation::new(self.norm, pass, &src.dims(), types)
-                .with_epsilon(self.epsilon)
-                .with_params(gamma, beta)
-                .with_epilogue(Epilogue::new(residual, given.activation)),
-            data: src.dtype(),
+            operation,
+            data,
             params,
             differentiated,
         };
@@ -139,24 +120,48 @@ impl Layer {
         check(&inputs, &prepared)?;
         Ok((inputs, prepared))
     }
+
+    /// In the order of an operation's tensors.
+    fn inputs<const D: usize>(self, src: &Tensor<D>, given: Given<'_, D>) -> Inputs {
+        let accumulator = match src.dtype() {
+            BurnDType::F64 => BurnDType::F64,
+            _ => BurnDType::F32,
+        };
+        let statistics = given.statistics.into_iter().flatten();
+        let statistics = statistics.map(|tensor| tensor.cast(accumulator));
+        let statistics = self.norm.statistics().iter().copied().zip(statistics);
+        let params = [(Role::Gamma, self.gamma), (Role::Beta, self.beta)];
+        let params = params
+            .into_iter()
+            .filter_map(|(role, param)| Some((role, param?)));
+        let vectors = statistics.chain(params);
+        let residual = given.residual.map(|residual| (Role::Residual, residual));
+        let whole = [(Role::Src, src)].into_iter().chain(residual);
+        whole
+            .map(|(role, tensor)| (role, tensor.clone().into_dispatch()))
+            .chain(vectors.map(|(role, tensor)| (role, tensor.into_dispatch())))
+            .collect()
+    }
 }
 
 /// Whether a layer keeps the statistics of src even where nobody asks for them.
 fn keeps_statistics(norm: &Norm) -> bool {
     let slots = Operation::slots(norm, &Forward::default().into());
-    let mut kept = slots
-        .iter()
-        .filter(|slot| norm.statistics().contains(&slot.tensor));
-    kept.any(|slot| slot.need == Need::Always)
+    let mut always = slots.iter().filter(|slot| slot.need == Need::Always);
+    always.any(|slot| norm.statistics().contains(&slot.tensor))
 }
 
 /// An error where tensors are not what a plan takes for granted: Burn knows what to do about it.
 fn check(inputs: &Inputs, prepared: &Prepared) -> Result<(), String> {
-    for ((role, tensor), (_, spec)) in inputs.iter().zip(&prepared.inputs) {
-        let (got, expected) = ((tensor.shape(), tensor.dtype()), (&spec.shape, spec.dtype));
-        if (&got.0, got.1) != expected {
-            let role = role.name();
-            return Err(format!("{role}: expected {expected:?}, got {got:?}"));
+    for ((role, tensor), (known, spec)) in inputs.iter().zip(&prepared.inputs) {
+        let (shape, dtype) = (tensor.shape(), tensor.dtype());
+        if (role, &shape, dtype) != (known, &spec.shape, spec.dtype) {
+            let (role, expected) = (role.name(), spec.shape.as_slice());
+            return Err(format!(
+                "{role}: expected {expected:?} of {:?}, got {:?} of {dtype:?}",
+                spec.dtype,
+                shape.as_slice(),
+            ));
         }
     }
     Ok(())
@@ -169,11 +174,8 @@ fn dtype(dtype: BurnDType) -> Result<DType, String> {
         BurnDType::F16 => Ok(DType::F16),
         BurnDType::BF16 => Ok(DType::Bf16),
         BurnDType::F64 => Ok(DType::F64),
-        other => Err(Error::Argument {
-            argument: "element type",
-            expected: "f32, flex32, f16, bf16 or f64".to_owned(),
-            got: format!("{other:?}"),
-        }
-        .to_string()),
+        other => Err(format!(
+            "element type: expected f32, flex32, f16, bf16 or f64, got {other:?}"
+        )),
     }
 }
