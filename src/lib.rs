@@ -189,7 +189,7 @@ pub use layer_norm::{
     LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
     LayerNormOutput,
 };
-pub use operation::{Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
+pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
 pub use options::{
     Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics,
 };

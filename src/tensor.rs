@@ -95,7 +95,7 @@ impl Tensor {
     }
 
     /// Whether it has the data's element type.
-    pub(crate) const fn is_data(self) -> bool {
+    pub const fn is_data(self) -> bool {
         matches!(
             self,
             Self::Src
@@ -114,7 +114,7 @@ impl Tensor {
     }
 
     /// Whether it has the parameters' element type.
-    pub(crate) const fn is_param(self) -> bool {
+    pub const fn is_param(self) -> bool {
         matches!(
             self,
             Self::Gamma | Self::Beta | Self::DiffGamma | Self::DiffBeta

@@ -2,9 +2,11 @@
 //!
 //! Everything that needs to know which tensors there are asks it: plans, buffers, files, checks.
 
+mod axes;
 mod norm;
 mod pass;
 
+pub use axes::Axis;
 pub use norm::{Channels, Norm};
 pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 

@@ -128,7 +128,7 @@ impl Norm {
     }
 
     /// The first axis of rows.
-    fn rows(&self, shape: &[usize]) -> Option<usize> {
+    pub(super) fn rows(&self, shape: &[usize]) -> Option<usize> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
                 geometry::first_row_axis(shape.len(), *begin_axis)

@@ -1,11 +1,11 @@
 //! Burn's own ways: a module, its gradient through autodiff, and the operators behind batch norm's.
 
 use crate::Result;
-use crate::case::{Case, Op};
+use crate::case::{Case, EPSILON};
 use crate::gpu::Gpu;
 use crate::measure::{Contender, clock};
 use crate::peer::Peer;
-use crate::tensors::{EPSILON, Tensors};
+use crate::tensors::Tensors;
 use burn::module::{Param, RunningState};
 use burn::nn::{
     BatchNorm, BatchNormConfig, GroupNorm, GroupNormConfig, InstanceNorm, InstanceNormConfig,
@@ -17,6 +17,7 @@ use burn_backend::tensor::FloatTensor;
 use burn_backend::{Backend, BackendTypes};
 use burn_wgpu::Wgpu;
 use std::time::Duration;
+use wgpu_norm::{self as ours, Pass};
 
 pub const VARIANT: &str = match cfg!(feature = "fusion") {
     true => "with fusion and autotune",
@@ -42,17 +43,17 @@ enum Norm {
 
 /// The module's contender for the rank of the case.
 pub fn module(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Result<Box<dyn Contender>> {
-    match case.shape.0.len() {
-        2 => Ok(Box::new(Module::<2>::new(gpu, case, tensors))),
-        3 => Ok(Box::new(Module::<3>::new(gpu, case, tensors))),
-        4 => Ok(Box::new(Module::<4>::new(gpu, case, tensors))),
-        5 => Ok(Box::new(Module::<5>::new(gpu, case, tensors))),
+    match case.operation.shape.len() {
+        2 => Ok(Box::new(Module::<2>::new(gpu, case, tensors)?)),
+        3 => Ok(Box::new(Module::<3>::new(gpu, case, tensors)?)),
+        4 => Ok(Box::new(Module::<4>::new(gpu, case, tensors)?)),
+        5 => Ok(Box::new(Module::<5>::new(gpu, case, tensors)?)),
         rank => Err(format!("rank {rank} is not supported").into()),
     }
 }
 
 impl Norm {
-    fn new(case: &Case, tensors: &Tensors, device: &Device) -> Self {
+    fn new(case: &Case, tensors: &Tensors, device: &Device) -> Result<Self> {
         let channels = tensors.gamma.len();
         let tensor = |values: &[f32]| {
             let data = TensorData::new(values.to_vec(), [values.len()]);
@@ -60,8 +61,8 @@ impl Norm {
         };
         let gamma = Param::from_tensor(tensor(&tensors.gamma));
         let beta = Param::from_tensor(tensor(&tensors.beta));
-        match case.op {
-            Op::BatchNorm | Op::BatchNormForward | Op::BatchNormInference => {
+        Ok(match case.operation.norm {
+            ours::Norm::Batch(_) => {
                 let config = BatchNormConfig::new(channels).with_epsilon(EPSILON);
                 Self::Batch(BatchNorm {
                     gamma,
@@ -71,32 +72,33 @@ impl Norm {
                     ..config.init(device)
                 })
             }
-            Op::LayerNorm | Op::LayerNormForward => {
+            ours::Norm::Layer { .. } => {
                 let config = LayerNormConfig::new(channels).with_epsilon(EPSILON);
                 let mut layer = config.init(device);
                 (layer.gamma, layer.beta) = (gamma, Some(beta));
                 Self::Layer(layer)
             }
-            Op::RmsNorm | Op::RmsNormForward => {
+            ours::Norm::Rms { .. } => {
                 let config = RmsNormConfig::new(channels).with_epsilon(EPSILON);
                 Self::Rms(RmsNorm {
                     gamma,
                     ..config.init(device)
                 })
             }
-            Op::GroupNorm | Op::GroupNormForward => {
-                let config = GroupNormConfig::new(case.channel_groups(), channels);
+            ours::Norm::Group { groups, .. } => {
+                let config = GroupNormConfig::new(groups, channels);
                 let mut layer = config.with_epsilon(EPSILON).init(device);
                 (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
                 Self::Group(layer)
             }
-            Op::InstanceNorm | Op::InstanceNormForward => {
+            ours::Norm::Instance { .. } => {
                 let config = InstanceNormConfig::new(channels).with_epsilon(EPSILON);
                 let mut layer = config.init(device);
                 (layer.gamma, layer.beta) = (Some(gamma), Some(beta));
                 Self::Instance(layer)
             }
-        }
+            _ => return Err("Burn has no such layer".into()),
+        })
     }
 
     fn forward<const D: usize>(&self, src: Tensor<D>) -> Tensor<D> {
@@ -122,21 +124,24 @@ impl Norm {
 }
 
 impl<const D: usize> Module<D> {
-    fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Self {
+    fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Result<Self> {
         // Batch norm takes the batch's statistics where there is autodiff, else running ones.
-        let trains = case.op.is_gradient() || case.op == Op::BatchNormForward;
+        let trains = match (&case.operation.norm, &case.operation.pass) {
+            (ours::Norm::Batch(_), pass) => *pass != Pass::Inference,
+            _ => case.is_gradient(),
+        };
         let device = match trains {
             true => gpu.burn_device().autodiff(),
             false => gpu.burn_device(),
         };
-        let data = |values: &[f32]| TensorData::new(values.to_vec(), case.shape.0.clone());
+        let data = |values: &[f32]| TensorData::new(values.to_vec(), case.operation.shape.clone());
         let src = |_| Tensor::from_data(data(&tensors.src), &device).set_require_grad(trains);
-        Self {
-            norm: Norm::new(case, tensors, &device),
+        Ok(Self {
+            norm: Norm::new(case, tensors, &device)?,
             src: (0..case.sets()).map(src).collect(),
-            diff_dst: case.op.is_gradient().then(|| data(&tensors.diff_dst)),
+            diff_dst: case.is_gradient().then(|| data(&tensors.diff_dst)),
             device,
-        }
+        })
     }
 
     fn forward(&self, set: usize) -> Tensor<D> {
@@ -207,9 +212,9 @@ pub struct Operator {
 impl Operator {
     /// Where Burn has one.
     pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Option<Self> {
-        let run = match case.op {
-            Op::BatchNorm => Self::backward,
-            Op::BatchNormForward => Self::forward,
+        let run = match (&case.operation.norm, &case.operation.pass) {
+            (ours::Norm::Batch(_), Pass::Backward(_)) => Self::backward,
+            (ours::Norm::Batch(_), Pass::Forward(_)) => Self::forward,
             _ => return None,
         };
         let device = <Wgpu as BackendTypes>::Device::Wgpu(gpu.burn.clone());
@@ -219,7 +224,7 @@ impl Operator {
         let whole = |values: &[f32]| match values {
             [] => Vec::new(),
             _ => (0..case.sets())
-                .map(|_| upload(values, &case.shape.0))
+                .map(|_| upload(values, &case.operation.shape))
                 .collect(),
         };
         let channels = |values: &[f32]| upload(values, &[values.len()]);

@@ -1,35 +1,18 @@
 //! What is measured: operators and shapes.
 
-use clap::ValueEnum;
 use std::fmt;
 use std::str::FromStr;
+use wgpu_norm::{
+    Backward, Channels, DType, DataFormat, Error, Forward, Norm, Operation, Pass, Tensor, TensorUse,
+};
 
-/// A gradient, by the layer's name alone, or a forward pass: those of `wgpu-norm bench`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-#[value(rename_all = "snake_case")]
-pub enum Op {
-    /// The gradient of batch norm over NCX: the second axis is the channel's.
-    BatchNorm,
-    /// The gradient of layer norm over the last axis.
-    LayerNorm,
-    /// The gradient of RMS norm over the last axis.
-    RmsNorm,
-    /// Batch norm in training: the output and the batch's statistics.
-    BatchNormForward,
-    /// Batch norm by given statistics.
-    BatchNormInference,
-    /// Layer norm: the output and the rows' statistics.
-    LayerNormForward,
-    /// RMS norm: the output and the rows' statistics.
-    RmsNormForward,
-    /// The gradient of group norm over NCX.
-    GroupNorm,
-    /// The gradient of instance norm over NCX.
-    InstanceNorm,
-    /// Group norm: the output and the groups' statistics.
-    GroupNormForward,
-    /// Instance norm: the output and the statistics of each sample's channels.
-    InstanceNormForward,
+pub const EPSILON: f64 = 1e-5;
+
+/// A pass of a layer: over channels those of NCX, over rows the last axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Op {
+    pub norm: Norm,
+    pass: Pass,
 }
 
 /// What an operator normalizes together.
@@ -42,52 +25,50 @@ pub enum Groups {
 }
 
 impl Op {
-    const GRADIENTS: [Self; 5] = [
-        Self::BatchNorm,
-        Self::LayerNorm,
-        Self::RmsNorm,
-        Self::GroupNorm,
-        Self::InstanceNorm,
-    ];
-
-    pub fn is_gradient(self) -> bool {
-        Self::GRADIENTS.contains(&self)
+    /// Those of `wgpu-norm bench`, the gradients first.
+    pub fn all() -> Vec<Self> {
+        let format = DataFormat::Ncx;
+        let norms = [
+            Norm::Batch(Channels::Axis(format)),
+            Norm::Layer { begin_axis: -1 },
+            Norm::Rms { begin_axis: -1 },
+            // At most, as most networks have it.
+            Norm::Group { groups: 32, format },
+            Norm::Instance { format },
+        ];
+        let passes = [
+            Backward::default().into(),
+            Forward::default().into(),
+            Pass::Inference,
+        ];
+        let each = passes.iter().flat_map(|&pass| {
+            let norms = norms.iter().cloned();
+            norms.map(move |norm| Self { norm, pass })
+        });
+        // No peer has another layer by given statistics.
+        each.filter(|op| op.pass != Pass::Inference || matches!(op.norm, Norm::Batch(_)))
+            .collect()
     }
 
-    pub fn groups(self) -> Groups {
-        match self {
-            Self::BatchNorm | Self::BatchNormForward | Self::BatchNormInference => Groups::Channels,
-            Self::LayerNorm | Self::RmsNorm | Self::LayerNormForward | Self::RmsNormForward => {
-                Groups::Rows
+    fn operation(&self, shape: &[usize]) -> Operation {
+        let channels = shape.get(1).copied().unwrap_or(1);
+        let norm = match self.norm {
+            Norm::Group { groups, format } => {
+                let mut groups = (1..=channels.min(groups)).rev();
+                let groups = groups.find(|&groups| channels.is_multiple_of(groups));
+                Norm::Group {
+                    groups: groups.unwrap_or(1),
+                    format,
+                }
             }
-            Self::GroupNorm
-            | Self::InstanceNorm
-            | Self::GroupNormForward
-            | Self::InstanceNormForward => Groups::OfSamples,
-        }
-    }
-
-    /// Whether statistics are given, not computed.
-    pub fn takes_statistics(self) -> bool {
-        self.is_gradient() || self == Self::BatchNormInference
-    }
-
-    /// Whether it subtracts a mean, and has beta: RMS norm does not.
-    pub fn centers(self) -> bool {
-        !matches!(self, Self::RmsNorm | Self::RmsNormForward)
-    }
-
-    /// Tensors of src's size that it reads or writes.
-    fn large_tensors(self) -> usize {
-        match self.is_gradient() {
-            true => 3,
-            false => 2,
-        }
+            _ => self.norm.clone(),
+        };
+        Operation::new(norm, self.pass, shape, DType::F32).with_epsilon(EPSILON)
     }
 
     /// onednn.cpp and pytorch.py have the same.
-    fn shapes(self) -> &'static [&'static [usize]] {
-        match self.groups() {
+    fn shapes(&self) -> &'static [&'static [usize]] {
+        match groups(&self.operation(&[2, 2, 2])) {
             Groups::Channels => &[
                 &[32, 64, 56, 56],
                 &[32, 256, 14, 14],
@@ -109,11 +90,28 @@ impl Op {
     }
 }
 
-/// The name on the command line.
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value()
-            .map_or(Ok(()), |value| f.write_str(value.get_name()))
+/// The name on the command line: a gradient's is the layer's alone.
+fn name(norm: &Norm, pass: &Pass) -> String {
+    match pass {
+        Pass::Backward(_) => norm.name().to_owned(),
+        _ => format!("{}_{}", norm.name(), pass.name()),
+    }
+}
+
+impl FromStr for Op {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names = || {
+            Self::all()
+                .into_iter()
+                .map(|op| (name(&op.norm, &op.pass), op))
+        };
+        let found = names().find(|(name, _)| name == text);
+        found.map(|(_, op)| op).ok_or_else(|| {
+            let names: Vec<_> = names().map(|(name, _)| name).collect();
+            format!("expected one of {}", names.join(", "))
+        })
     }
 }
 
@@ -145,92 +143,132 @@ impl fmt::Display for Shape {
 }
 
 /// One row of the table.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Case {
-    pub op: Op,
-    pub shape: Shape,
+    pub operation: Operation,
+    pub tensors: Vec<TensorUse>,
+    pub groups: Groups,
+    /// The tensor seen as (outer, channels, inner); where rows are normalized it is (rows, columns, 1).
+    pub grid: [usize; 3],
+    /// How many channels, rows or groups are normalized.
+    pub group_count: usize,
 }
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.op, self.shape)
+        write!(f, "{} {}", self.op(), self.shape())
     }
 }
 
 /// Each operator, or gradient where none is named, with each shape, or its default ones.
-pub fn cases(ops: &[Op], shapes: &[Shape]) -> Vec<Case> {
+pub fn cases(ops: &[Op], shapes: &[Shape]) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
-    for &op in if ops.is_empty() { &Op::GRADIENTS } else { ops } {
-        let shapes = match shapes {
+    let gradients = || {
+        let all = Op::all().into_iter();
+        all.filter(|op| matches!(op.pass, Pass::Backward(_)))
+            .collect()
+    };
+    for op in if ops.is_empty() {
+        gradients()
+    } else {
+        ops.to_vec()
+    } {
+        let shapes: Vec<Shape> = match shapes {
             [] => op.shapes().iter().map(|s| Shape(s.to_vec())).collect(),
             given => given.to_vec(),
         };
-        cases.extend(shapes.into_iter().map(|shape| Case { op, shape }));
+        let operations = shapes.iter().map(|Shape(shape)| op.operation(shape));
+        let each = operations.map(Case::new).collect::<Result<Vec<_>, _>>()?;
+        cases.extend(each);
     }
-    cases
+    Ok(cases)
+}
+
+fn groups(operation: &Operation) -> Groups {
+    let axes = operation.axes();
+    let over_planes = axes.iter().any(|axis| axis.reduced && !axis.parameter);
+    match axes.first() {
+        Some(samples) if samples.reduced => Groups::Channels,
+        _ if over_planes => Groups::OfSamples,
+        _ => Groups::Rows,
+    }
 }
 
 impl Case {
+    fn new(operation: Operation) -> Result<Self, Error> {
+        let axes = operation.axes();
+        let mut grid = [1; 3];
+        let mut place = 0;
+        for axis in &axes {
+            place = match (axis.parameter, place) {
+                (true, _) => 1,
+                (false, 0) => 0,
+                (false, _) => 2,
+            };
+            grid[place] *= axis.size;
+        }
+        let kept = axes.iter().filter(|axis| !axis.reduced);
+        Ok(Self {
+            grid,
+            group_count: kept.map(|axis| axis.size).product(),
+            groups: groups(&operation),
+            tensors: operation.tensors()?,
+            operation,
+        })
+    }
+
+    /// The operator's name.
+    pub fn op(&self) -> String {
+        name(&self.operation.norm, &self.operation.pass)
+    }
+
+    pub fn shape(&self) -> Shape {
+        Shape(self.operation.shape.clone())
+    }
+
+    pub fn is_gradient(&self) -> bool {
+        matches!(self.operation.pass, Pass::Backward(_))
+    }
+
+    /// Whether it subtracts a mean, and has beta: RMS norm does not.
+    pub fn centers(&self) -> bool {
+        self.operation.norm.statistics().contains(&Tensor::Mean)
+    }
+
+    /// What it writes.
+    pub fn outputs(&self) -> impl Iterator<Item = &TensorUse> {
+        self.tensors.iter().filter(|used| used.access.writes())
+    }
+
     pub fn elements(&self) -> usize {
-        self.shape.0.iter().product()
+        self.operation.shape.iter().product()
     }
 
-    /// The tensor seen as (outer, channels, inner); where rows are normalized it is (rows, columns, 1).
-    pub fn grid(&self) -> [usize; 3] {
-        let sizes = &self.shape.0;
-        match self.op.groups() {
-            Groups::Channels | Groups::OfSamples => {
-                [sizes[0], sizes[1], sizes[2..].iter().product()]
-            }
-            Groups::Rows => {
-                let columns = sizes.last().copied().unwrap_or(1);
-                [self.elements() / columns, columns, 1]
-            }
-        }
-    }
-
-    /// Groups of a sample's channels: of instance norm one for each, of group norm 32, as most networks have it, or the
-    /// most below that divide the channels.
+    /// Groups of a sample's channels.
     pub fn channel_groups(&self) -> usize {
-        let [_, channels, _] = self.grid();
-        let most = match self.op {
-            Op::InstanceNorm | Op::InstanceNormForward => channels,
-            _ => channels.min(32),
-        };
-        let mut groups = (1..=most).rev();
-        groups
-            .find(|&groups| channels.is_multiple_of(groups))
-            .unwrap_or(1)
-    }
-
-    /// How many channels, rows or groups are normalized.
-    pub fn group_count(&self) -> usize {
-        let [outer, channels, _] = self.grid();
-        match self.op.groups() {
-            Groups::Channels => channels,
-            Groups::Rows => outer,
-            Groups::OfSamples => outer * self.channel_groups(),
-        }
+        let [samples, _, _] = self.grid;
+        self.group_count / samples
     }
 
     /// The channel or (layer and RMS norm) column of an element, whose gamma and beta it has.
     pub fn channel(&self, i: usize) -> usize {
-        let [_, channels, inner] = self.grid();
+        let [_, channels, inner] = self.grid;
         i / inner % channels
     }
 
     /// The channel, row or group that an element is normalized with.
     pub fn group(&self, i: usize) -> usize {
-        match self.op.groups() {
+        match self.groups {
             Groups::Channels => self.channel(i),
             // Elements of a row or of a group lie side by side.
-            Groups::Rows | Groups::OfSamples => i / (self.elements() / self.group_count()),
+            Groups::Rows | Groups::OfSamples => i / (self.elements() / self.group_count),
         }
     }
 
     /// How many sets of buffers take turns, so that small tensors do not stay in a cache.
     pub fn sets(&self) -> usize {
         const TOTAL: usize = 256 << 20;
-        (TOTAL / (self.op.large_tensors() * 4 * self.elements())).clamp(1, 8)
+        let large = self.tensors.iter().filter(|used| used.tensor.is_data());
+        (TOTAL / (large.count() * 4 * self.elements())).clamp(1, 8)
     }
 }

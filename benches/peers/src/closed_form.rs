@@ -3,19 +3,21 @@
 
 use crate::Result;
 use crate::burn_peers::{read, sync};
-use crate::case::{Case, Groups, Op};
+use crate::case::{Case, EPSILON, Groups};
 use crate::gpu::Gpu;
 use crate::measure::{Contender, clock};
 use crate::peer::Peer;
-use crate::tensors::{EPSILON, Tensors};
+use crate::tensors::Tensors;
 use burn::tensor::{Device, Tensor, TensorData};
 use std::time::Duration;
+use wgpu_norm::{Norm, Pass};
 
 /// Tensors are (outer, channels, inner), or (1, outer, channels) where batch, layer or RMS norm has no inner axis: Burn
 /// loads vectors along the last axis.
 pub struct ClosedForm {
     device: Device,
-    op: Op,
+    /// The results in the order of [`Results`](crate::tensors::Results).
+    run: fn(&Self, usize) -> Vec<Tensor<3>>,
     grid: [usize; 3],
     /// Of a sample's channels.
     groups: usize,
@@ -29,20 +31,35 @@ pub struct ClosedForm {
 }
 
 impl ClosedForm {
-    pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Self {
+    /// Where there is one.
+    pub fn new(gpu: &Gpu, case: &Case, tensors: &Tensors) -> Option<Self> {
+        let run = match (&case.operation.norm, &case.operation.pass) {
+            (Norm::Batch(_), Pass::Backward(_)) => Self::batch_norm,
+            (Norm::Batch(_), Pass::Forward(_)) => Self::batch_norm_forward,
+            (Norm::Batch(_), Pass::Inference) => Self::batch_norm_inference,
+            (Norm::Layer { .. }, Pass::Backward(_)) => Self::layer_norm,
+            (Norm::Layer { .. }, Pass::Forward(_)) => Self::layer_norm_forward,
+            (Norm::Rms { .. }, Pass::Backward(_)) => Self::rms_norm,
+            (Norm::Rms { .. }, Pass::Forward(_)) => Self::rms_norm_forward,
+            (Norm::Group { .. } | Norm::Instance { .. }, Pass::Backward(_)) => Self::group_norm,
+            (Norm::Group { .. } | Norm::Instance { .. }, Pass::Forward(_)) => {
+                Self::group_norm_forward
+            }
+            _ => return None,
+        };
         let device = gpu.burn_device();
         let upload = |values: &[f32], shape: [usize; 3]| {
             Tensor::<3>::from_data(TensorData::new(values.to_vec(), shape), &device)
         };
-        let grid = case.grid();
+        let grid = case.grid;
         let [outer, count, inner] = grid;
         let groups = case.channel_groups();
-        let (shape, channels) = match (case.op.groups(), inner) {
+        let (shape, channels) = match (case.groups, inner) {
             (Groups::OfSamples, _) => (grid, [1, groups, count / groups]),
             (_, 1) => ([1, outer, count], [1, 1, count]),
             _ => (grid, [1, count, 1]),
         };
-        let statistics = match case.op.groups() {
+        let statistics = match case.groups {
             Groups::Channels => channels,
             Groups::Rows => [1, outer, 1],
             Groups::OfSamples => [outer, groups, 1],
@@ -51,38 +68,22 @@ impl ClosedForm {
             [] => Vec::new(),
             _ => (0..case.sets()).map(|_| upload(values, shape)).collect(),
         };
-        Self {
+        Some(Self {
+            run,
             src: whole(&tensors.src),
             diff_dst: whole(&tensors.diff_dst),
             mean: upload(&tensors.mean, statistics),
             variance: upload(&tensors.variance, statistics),
             gamma: upload(&tensors.gamma, channels),
             beta: upload(&tensors.beta, channels),
-            op: case.op,
             grid,
             groups,
             device,
-        }
+        })
     }
 
-    /// In the order of [`Results`](crate::tensors::Results).
-    fn run(&self, set: usize) -> Vec<Tensor<3>> {
-        let src = self.src[set].clone();
-        let diff_dst = || self.diff_dst[set].clone();
-        match self.op {
-            Op::BatchNorm => self.batch_norm(src, diff_dst()),
-            Op::LayerNorm => self.layer_norm(src, diff_dst()),
-            Op::RmsNorm => self.rms_norm(src, diff_dst()),
-            Op::BatchNormForward => self.batch_norm_forward(src),
-            Op::BatchNormInference => self.batch_norm_inference(src),
-            Op::LayerNormForward => self.layer_norm_forward(src),
-            Op::RmsNormForward => self.rms_norm_forward(src),
-            Op::GroupNorm | Op::InstanceNorm => self.group_norm(src, diff_dst()),
-            Op::GroupNormForward | Op::InstanceNormForward => self.group_norm_forward(src),
-        }
-    }
-
-    fn batch_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+    fn batch_norm(&self, set: usize) -> Vec<Tensor<3>> {
+        let (src, diff_dst) = (self.src[set].clone(), self.diff_dst[set].clone());
         // The scale is one of the channel, so that it waits until the sums are done.
         let scale = scale(self.variance.clone());
         let centered = src - self.mean.clone();
@@ -95,7 +96,8 @@ impl ClosedForm {
         vec![diff_src, product * scale, diff_beta]
     }
 
-    fn layer_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+    fn layer_norm(&self, set: usize) -> Vec<Tensor<3>> {
+        let (src, diff_dst) = (self.src[set].clone(), self.diff_dst[set].clone());
         let scale = scale(self.variance.clone());
         let normalized = (src - self.mean.clone()) * scale.clone();
         let diff_beta = sum_middle(diff_dst.clone());
@@ -107,7 +109,8 @@ impl ClosedForm {
         vec![diff_src, diff_gamma, diff_beta]
     }
 
-    fn rms_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+    fn rms_norm(&self, set: usize) -> Vec<Tensor<3>> {
+        let (src, diff_dst) = (self.src[set].clone(), self.diff_dst[set].clone());
         let scale = scale(self.variance.clone());
         let normalized = src * scale.clone();
         let diff_gamma = sum_middle(diff_dst.clone() * normalized.clone());
@@ -117,7 +120,8 @@ impl ClosedForm {
         vec![diff_src, diff_gamma]
     }
 
-    fn batch_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+    fn batch_norm_forward(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.src[set].clone();
         let mean = self.channel_sum(src.clone()) / self.channel_count();
         let centered = src - mean.clone();
         let variance = self.channel_sum(square(&centered)) / self.channel_count();
@@ -125,13 +129,15 @@ impl ClosedForm {
         vec![dst, mean, variance]
     }
 
-    fn batch_norm_inference(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+    fn batch_norm_inference(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.src[set].clone();
         let scale = self.gamma.clone() * scale(self.variance.clone());
         let shift = self.beta.clone() - self.mean.clone() * scale.clone();
         vec![src * scale + shift]
     }
 
-    fn layer_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+    fn layer_norm_forward(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.src[set].clone();
         let mean = src.clone().mean_dim(2);
         let centered = src - mean.clone();
         let variance = square(&centered).mean_dim(2);
@@ -139,13 +145,15 @@ impl ClosedForm {
         vec![dst, mean, variance]
     }
 
-    fn rms_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
+    fn rms_norm_forward(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.src[set].clone();
         let mean_square = square(&src).mean_dim(2);
         let dst = src * scale(mean_square.clone()) * self.gamma.clone();
         vec![dst, mean_square]
     }
 
-    fn group_norm(&self, src: Tensor<3>, diff_dst: Tensor<3>) -> Vec<Tensor<3>> {
+    fn group_norm(&self, set: usize) -> Vec<Tensor<3>> {
+        let (src, diff_dst) = (self.src[set].clone(), self.diff_dst[set].clone());
         let scale = scale(self.variance.clone());
         let centered = self.by_group(src) - self.mean.clone();
         let sums = sum_last(diff_dst.clone());
@@ -164,8 +172,8 @@ impl ClosedForm {
         vec![diff_src, diff_gamma, diff_beta]
     }
 
-    fn group_norm_forward(&self, src: Tensor<3>) -> Vec<Tensor<3>> {
-        let src = self.by_group(src);
+    fn group_norm_forward(&self, set: usize) -> Vec<Tensor<3>> {
+        let src = self.by_group(self.src[set].clone());
         let mean = sum_last(src.clone()) / self.group_elements();
         let centered = src - mean.clone();
         let variance = sum_last(square(&centered)) / self.group_elements();
@@ -266,10 +274,10 @@ impl Contender for ClosedForm {
     }
 
     fn results(&self) -> Result<Vec<Vec<f32>>> {
-        self.run(0).into_iter().map(read).collect()
+        (self.run)(self, 0).into_iter().map(read).collect()
     }
 
     fn time(&self, set: usize) -> Result<Duration> {
-        clock(|| Ok(self.run(set)), || sync(&self.device))
+        clock(|| Ok((self.run)(self, set)), || sync(&self.device))
     }
 }

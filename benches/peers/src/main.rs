@@ -10,7 +10,6 @@ mod meganeura_peer;
 mod ours;
 mod peer;
 mod report;
-mod set;
 mod table;
 mod tensors;
 
@@ -51,8 +50,8 @@ struct MeasureArgs {
     /// A part of the adapter's name; by default the best adapter.
     #[arg(long, value_name = "NAME")]
     adapter: Option<String>,
-    /// This operator; may be repeated. By default the gradients; of Meganeura all that it has.
-    #[arg(long, value_enum)]
+    /// This operator, such as layer_norm or layer_norm_forward; may be repeated. By default the gradients; of Meganeura all that it has.
+    #[arg(long)]
     op: Vec<case::Op>,
     /// This shape, such as 32x64x56x56, instead of the operator's default ones; may be repeated.
     #[arg(long, value_name = "SHAPE", requires = "op")]
@@ -102,11 +101,11 @@ fn run_burn(args: &MeasureArgs) -> Result<()> {
     println!("Burn:    {}", burn_peers::VARIANT);
     run(&gpu, args, &|case, tensors| {
         let ours = ours::Ours::new(Peer::Ours, &gpu, &gpu.context, case, tensors)?;
-        let mut contenders: Vec<Box<dyn Contender + '_>> = vec![
-            Box::new(ours),
-            burn_peers::module(&gpu, case, tensors)?,
-            Box::new(closed_form::ClosedForm::new(&gpu, case, tensors)),
-        ];
+        let mut contenders: Vec<Box<dyn Contender + '_>> =
+            vec![Box::new(ours), burn_peers::module(&gpu, case, tensors)?];
+        if let Some(closed_form) = closed_form::ClosedForm::new(&gpu, case, tensors) {
+            contenders.push(Box::new(closed_form));
+        }
         if let Some(operator) = burn_peers::Operator::new(&gpu, case, tensors) {
             contenders.push(Box::new(operator));
         }
@@ -117,7 +116,7 @@ fn run_burn(args: &MeasureArgs) -> Result<()> {
 #[cfg(feature = "meganeura")]
 fn run_meganeura(mut args: MeasureArgs) -> Result<()> {
     if args.op.is_empty() {
-        args.op = meganeura_peer::OPERATORS.to_vec();
+        args.op = meganeura_peer::operators();
     }
     let gpu = gpu::Gpu::open(args.adapter.as_deref())?;
     let for_gpus = gpu.context_for_gpus();
@@ -146,7 +145,7 @@ fn run(gpu: &gpu::Gpu, args: &MeasureArgs, make: &measure::Make<'_>) -> Result<(
     };
     let mut reports: Vec<(Peer, report::Report)> = Vec::new();
     let mut failed = Vec::new();
-    for case in &case::cases(&args.op, &args.shape) {
+    for case in &case::cases(&args.op, &args.shape)? {
         println!("{case}");
         match measure::case(gpu, case, make, settings) {
             Ok(times) => {

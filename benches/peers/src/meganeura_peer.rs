@@ -1,25 +1,25 @@
 //! Meganeura's normalization layers: a graph of the layer, or of its gradient, for each set of tensors.
 
 use crate::Result;
-use crate::case::{Case, Groups, Op};
+use crate::case::{Case, EPSILON, Groups, Op};
 use crate::gpu::Gpu;
 use crate::measure::{Contender, clock};
 use crate::peer::Peer;
-use crate::tensors::{EPSILON, Tensors};
+use crate::tensors::Tensors;
 use meganeura::graph::Op as Node;
 use meganeura::{Graph, Mode, Session, SessionConfig, TensorType};
 use std::cell::RefCell;
 use std::time::Duration;
+use wgpu_norm::{Norm, Pass};
 
 /// It has no batch norm, and instance norm only as group norm with a group for each channel.
-pub const OPERATORS: [Op; 6] = [
-    Op::LayerNorm,
-    Op::RmsNorm,
-    Op::GroupNorm,
-    Op::LayerNormForward,
-    Op::RmsNormForward,
-    Op::GroupNormForward,
-];
+pub fn operators() -> Vec<Op> {
+    let is_there = |norm: &Norm| !matches!(norm, Norm::Batch(_) | Norm::Instance { .. });
+    Op::all()
+        .into_iter()
+        .filter(|op| is_there(&op.norm))
+        .collect()
+}
 
 /// One session has one set of buffers.
 pub struct Sessions {
@@ -42,9 +42,9 @@ impl Sessions {
             same_driver(gpu, &session)?;
             session.set_input("src", &tensors.src);
             session.set_parameter("gamma", &tensors.gamma);
-            if case.op.is_gradient() {
+            if case.is_gradient() {
                 session.set_input("diff_dst", &tensors.diff_dst);
-            } else if case.op.centers() {
+            } else if case.centers() {
                 session.set_parameter("beta", &tensors.beta);
             }
             Ok(RefCell::new(session))
@@ -70,9 +70,9 @@ fn same_driver(gpu: &Gpu, session: &Session) -> Result<()> {
 /// The graph, and the elements of its outputs. Gradients are made of the nodes that Meganeura's own differentiation
 /// puts after a layer, without the loss and the forward pass in front.
 fn graph(case: &Case) -> Result<(Graph, Vec<usize>)> {
-    let [outer, channels, inner] = case.grid();
+    let [outer, channels, inner] = case.grid;
     let elements = case.elements();
-    let shape = match case.op.groups() {
+    let shape = match case.groups {
         Groups::Rows => vec![outer, channels],
         _ => vec![elements],
     };
@@ -85,22 +85,24 @@ fn graph(case: &Case) -> Result<(Graph, Vec<usize>)> {
     let src = graph.input("src", &shape);
     let gamma = graph.parameter("gamma", &[channels]);
     // What a gradient or a forward pass takes beside src and gamma; RMS norm's forward pass takes nothing.
-    let second = match case.op.is_gradient() {
+    let second = match case.is_gradient() {
         true => graph.input("diff_dst", &shape),
-        false if case.op.centers() => graph.parameter("beta", &[channels]),
+        false if case.centers() => graph.parameter("beta", &[channels]),
         false => gamma,
     };
-    let (nodes, outputs) = match case.op {
-        Op::LayerNormForward => {
+    let (nodes, outputs) = match (&case.operation.norm, &case.operation.pass) {
+        (Norm::Layer { .. }, Pass::Forward(_)) => {
             let dst = graph.layer_norm(src, gamma, second, eps);
             (vec![dst], vec![elements])
         }
-        Op::RmsNormForward => (vec![graph.rms_norm(src, gamma, eps)], vec![elements]),
-        Op::GroupNormForward | Op::InstanceNormForward => {
+        (Norm::Rms { .. }, Pass::Forward(_)) => {
+            (vec![graph.rms_norm(src, gamma, eps)], vec![elements])
+        }
+        (Norm::Group { .. } | Norm::Instance { .. }, Pass::Forward(_)) => {
             let dst = graph.group_norm(src, gamma, second, samples, planes, plane, groups, eps);
             (vec![dst], vec![elements])
         }
-        Op::LayerNorm => {
+        (Norm::Layer { .. }, Pass::Backward(_)) => {
             let diff_src = graph.layer_norm_grad_x(second, src, gamma, eps);
             let diff_gamma = graph.layer_norm_grad_wb(second, src, gamma, eps);
             let of_columns = TensorType::f32(vec![channels]);
@@ -108,21 +110,19 @@ fn graph(case: &Case) -> Result<(Graph, Vec<usize>)> {
             let nodes = vec![diff_src, diff_gamma, diff_beta];
             (nodes, vec![elements, channels, channels])
         }
-        Op::RmsNorm => {
+        (Norm::Rms { .. }, Pass::Backward(_)) => {
             let diff_src = graph.rms_norm_grad_x(second, src, gamma, eps);
             let diff_gamma = graph.rms_norm_grad_w(second, src, gamma, eps);
             (vec![diff_src, diff_gamma], vec![elements, channels])
         }
-        Op::GroupNorm | Op::InstanceNorm => {
+        (Norm::Group { .. } | Norm::Instance { .. }, Pass::Backward(_)) => {
             let diff_src = graph
                 .group_norm_grad_input(second, src, gamma, samples, planes, plane, groups, eps);
             // diff_gamma, and behind it diff_beta.
             let params = graph.group_norm_grad_weight_bias(second, src, planes, plane, groups, eps);
             (vec![diff_src, params], vec![elements, 2 * channels])
         }
-        Op::BatchNorm | Op::BatchNormForward | Op::BatchNormInference => {
-            return Err("Meganeura has no batch norm".into());
-        }
+        _ => return Err(format!("Meganeura has no {}", case.op()).into()),
     };
     graph.set_outputs(nodes);
     Ok((graph, outputs))

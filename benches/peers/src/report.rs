@@ -55,10 +55,10 @@ impl Report {
 
     pub fn add(&mut self, case: &Case, variant: &str, time_ms: f64) {
         self.results.push(Entry {
-            op: case.op.to_string(),
-            shape: case.shape.to_string(),
+            op: case.op(),
+            shape: case.shape().to_string(),
             dtype: "f32".to_owned(),
-            data_format: (case.op.groups() != Groups::Rows).then(|| "NCX".to_owned()),
+            data_format: (case.groups != Groups::Rows).then(|| "NCX".to_owned()),
             time_ms,
             variant: variant.to_owned(),
         });

@@ -1,8 +1,7 @@
 //! The tensors made up for a case, and the results by definition.
 
-use crate::case::{Case, Op};
-
-pub const EPSILON: f64 = 1e-5;
+use crate::case::{Case, EPSILON};
+use wgpu_norm::Tensor;
 
 /// A layer's tensors in host memory.
 pub struct Tensors {
@@ -34,14 +33,14 @@ impl Tensors {
             };
             (0..count).map(|_| low + (high - low) * next()).collect()
         };
-        let [_, channels, _] = case.grid();
+        let [_, channels, _] = case.grid;
         let src = random(case.elements(), mean - 0.5, mean + 1.5);
-        let diff_dst = match case.op.is_gradient() {
+        let diff_dst = match case.is_gradient() {
             true => random(case.elements(), -1.0, 1.0),
             false => Vec::new(),
         };
         let gamma = random(channels, 0.5, 1.5);
-        let beta = match case.op.centers() {
+        let beta = match case.centers() {
             true => random(channels, -1.0, 1.0),
             false => vec![0.0; channels],
         };
@@ -58,6 +57,19 @@ impl Tensors {
         }
     }
 
+    /// One that an operation reads, or statistics that it writes.
+    pub fn of(&self, tensor: Tensor) -> &[f32] {
+        match tensor {
+            Tensor::Src => &self.src,
+            Tensor::DiffDst => &self.diff_dst,
+            Tensor::Mean => &self.mean,
+            Tensor::Variance | Tensor::MeanSquare => &self.variance,
+            Tensor::Gamma => &self.gamma,
+            Tensor::Beta => &self.beta,
+            _ => &[],
+        }
+    }
+
     /// The results by their definition, in f64 until they are done.
     pub fn reference(&self, case: &Case) -> Results {
         let scale = |&variance: &f32| (f64::from(variance) + EPSILON).sqrt().recip();
@@ -66,7 +78,7 @@ impl Tensors {
             let group = case.group(i);
             (f64::from(self.src[i]) - f64::from(self.mean[group])) * scale[group]
         };
-        if case.op.is_gradient() {
+        if case.is_gradient() {
             return self.gradients(case, &scale, normalized);
         }
         let dst = |i: usize| {
@@ -75,14 +87,8 @@ impl Tensors {
         };
         let dst = (0..case.elements()).map(|i| dst(i) as f32).collect();
         let mut results = vec![("dst", dst)];
-        match case.op {
-            Op::BatchNormInference => {}
-            Op::RmsNormForward => results.push(("mean_square", self.variance.clone())),
-            _ => {
-                results.push(("mean", self.mean.clone()));
-                results.push(("variance", self.variance.clone()));
-            }
-        }
+        let others = case.outputs().filter(|used| used.tensor != Tensor::Dst);
+        results.extend(others.map(|used| (used.tensor.name(), self.of(used.tensor).to_vec())));
         results
     }
 
@@ -103,7 +109,7 @@ impl Tensors {
             diff_beta[case.channel(i)] += diff_dst(i);
         }
         let mut results = vec![("diff_src", diff_src), ("diff_gamma", narrow(&diff_gamma))];
-        if case.op.centers() {
+        if case.centers() {
             results.push(("diff_beta", narrow(&diff_beta)));
         }
         results
@@ -112,7 +118,7 @@ impl Tensors {
 
 /// The average over each group of a value of every element.
 fn averages(case: &Case, value: impl Fn(usize) -> f64) -> Vec<f64> {
-    let mut sums = vec![0.0; case.group_count()];
+    let mut sums = vec![0.0; case.group_count];
     for i in 0..case.elements() {
         sums[case.group(i)] += value(i);
     }
@@ -122,9 +128,9 @@ fn averages(case: &Case, value: impl Fn(usize) -> f64) -> Vec<f64> {
 
 /// The same where the operator subtracts it, else 0.
 fn subtracted(case: &Case, value: impl Fn(usize) -> f64) -> Vec<f64> {
-    match case.op.centers() {
+    match case.centers() {
         true => averages(case, value),
-        false => vec![0.0; case.group_count()],
+        false => vec![0.0; case.group_count],
     }
 }
 

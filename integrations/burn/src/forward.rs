@@ -1,11 +1,14 @@
-//! A layer's passes on Burn's tensors, or the reason why Burn has to run them.
+//! A layer on Burn's tensors, or the reason why Burn has to run it.
 
-use crate::ops::{Maybe, Norms};
-use crate::problem::{Norm, Pass, Problem};
-use crate::run::prepare;
-use crate::way::{Way, choose, count, cube_device, say};
-use burn::backend::Dispatch;
-use burn::tensor::{Device, Tensor};
+use crate::device::cube_device;
+use crate::ops::{Norms, Slot};
+use crate::plans::{Pass, Prepared, prepare};
+use crate::way::{Way, choose, count, say};
+use burn::backend::{Dispatch, DispatchAutodiffContext, DispatchTensor, TensorMetadata};
+use burn::tensor::{DType as BurnDType, Tensor};
+use std::sync::Arc;
+use wgpu_norm::{self as norm, Tensor as Role};
+use wgpu_norm::{Activation, DType, DTypes, Epilogue, Forward, Need, Norm, Operation, Residual};
 
 /// A layer with its parameters, as they are at the moment.
 pub struct Layer {
@@ -15,188 +18,164 @@ pub struct Layer {
     pub epsilon: f64,
 }
 
-/// A mean and a variance for each channel.
-pub type Statistics = [Tensor<1>; 2];
+/// What batch norm may be given beside src.
+#[derive(Default)]
+pub struct Given<'a, const D: usize> {
+    pub activation: Activation,
+    /// Added to the layer's output before the activation, of which there is one then.
+    pub residual: Option<&'a Tensor<D>>,
+    /// In place of those of src.
+    pub statistics: Option<[Tensor<1>; 2]>,
+}
 
-/// The output, and the statistics of a layer that has a mean and a variance.
+/// What a layer writes.
 pub struct Output<const D: usize> {
     pub dst: Tensor<D>,
-    pub statistics: Option<Statistics>,
+    /// In the layer's order, where they are kept.
+    pub statistics: Vec<DispatchTensor>,
 }
 
-/// What a layer is given beside its parameters.
-#[derive(Clone, Copy)]
-struct Given<'a, const D: usize> {
-    src: &'a Tensor<D>,
-    residual: Option<&'a Tensor<D>>,
-    statistics: Option<&'a Statistics>,
-}
+/// What a layer reads.
+type Inputs = Vec<(Role, DispatchTensor)>;
 
 impl Layer {
-    /// gamma and beta, where there are any.
-    fn params(&self) -> impl Iterator<Item = &Tensor<1>> {
-        self.gamma.iter().chain(&self.beta)
+    /// The layer's output; `None` where Burn has to run it.
+    pub fn forward<const D: usize>(self, src: &Tensor<D>) -> Option<Tensor<D>> {
+        Some(self.run(src, Given::default())?.dst)
     }
 
-    /// The problem, if it and its gradient where there may be one can be run on the tensors' device; else why not.
-    fn runnable<const D: usize>(&self, given: Given<'_, D>) -> Result<Problem, String> {
-        let src = given.src;
-        let device = src.device();
-        let launch = choose(&device)?;
-        let cube = cube_device(&device).ok_or("the device is none of wgpu's")?;
-        let statistics = given.statistics.into_iter().flatten();
-        let others = self.params().chain(statistics).map(Tensor::device);
-        let mut devices: Vec<Device> = others.chain(given.residual.map(Tensor::device)).collect();
-        devices.push(device);
-        // Burn differentiates what has any tensor on an autodiff device.
-        let autodiff = devices.iter().any(Device::is_autodiff);
-        let pass = match (given.statistics, autodiff, self.norm) {
-            (Some(_), true, _) => {
-                return Err("a layer by its running statistics is differentiated".to_owned());
-            }
-            (Some(_), false, _) | (None, false, Norm::Layer | Norm::Rms) => Pass::Inference,
-            (None, ..) => Pass::Forward,
-        };
-        let problem = Problem {
-            launch,
-            norm: self.norm,
-            pass,
-            shape: src.dims().to_vec(),
-            data: src.dtype(),
-            params: self.params().next().map_or(src.dtype(), Tensor::dtype),
-            gamma: self.gamma.is_some(),
-            beta: self.beta.is_some(),
-            epsilon: self.epsilon.to_bits(),
-        };
-        self.check(given, &problem)?;
-        let mut needed = vec![problem.clone()];
-        if autodiff {
-            needed.extend([true, false].map(|params| problem.of(Pass::Backward { params })));
-        }
-        for problem in needed {
-            prepare(&cube, &problem).map_err(|error| error.to_string())?;
-        }
-        Ok(problem)
-    }
-
-    /// What the kernels take for granted, an error where it does not hold: Burn knows what to do about it.
-    fn check<const D: usize>(&self, given: Given<'_, D>, problem: &Problem) -> Result<(), String> {
-        if problem.shape.contains(&0) {
-            return Err("a tensor is empty".to_owned());
-        }
-        if let Some(residual) = given.residual
-            && residual.dtype() != problem.data
-        {
-            let (got, data) = (residual.dtype(), problem.data);
-            return Err(format!("the residual is of {got:?}, the input of {data:?}"));
-        }
-        let (params, shape) = (problem.params, problem.params_shape());
-        for param in self.params() {
-            let (dtype, dims) = (param.dtype(), param.dims());
-            if (dtype, dims.as_slice()) != (params, shape.as_slice()) {
-                return Err(format!(
-                    "gamma and beta: expected {shape:?} of {params:?}, got {dims:?} of {dtype:?}"
-                ));
+    /// The same with more than src; `None` where Burn has to run it, which is said and counted.
+    pub fn run<const D: usize>(self, src: &Tensor<D>, given: Given<'_, D>) -> Option<Output<D>> {
+        let prepared = self.prepared(src, given).inspect_err(|reason| {
+            say(reason);
+            count(Way::Burn);
+        });
+        let (inputs, prepared) = prepared.ok()?;
+        let inputs = inputs.into_iter();
+        let inputs = inputs.map(|(role, tensor)| Slot::Numbers(role, tensor));
+        let mut dst = None;
+        let mut statistics = Vec::new();
+        for slot in Dispatch::norm(inputs.collect(), prepared) {
+            match slot {
+                Slot::Numbers(Role::Dst, tensor) => dst = Some(Tensor::from_dispatch(tensor)),
+                Slot::Numbers(_, tensor) => statistics.push(tensor),
+                Slot::Bits(..) | Slot::Empty => {}
             }
         }
-        for statistic in given.statistics.into_iter().flatten() {
-            let (dims, shape) = (statistic.dims(), problem.statistics_shape());
-            if dims.as_slice() != shape.as_slice() {
-                return Err(format!(
-                    "running statistics: expected {shape:?}, got {dims:?}"
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The same; what cannot be run is said and counted.
-    fn run_by<const D: usize>(&self, given: Given<'_, D>) -> Option<Problem> {
-        self.runnable(given)
-            .inspect_err(|reason| {
-                say(reason);
-                count(Way::Burn);
-            })
-            .ok()
-    }
-
-    /// The layer by the statistics of src, with a residual where it takes one; `None` where Burn has to run it.
-    pub fn forward<const D: usize>(
-        &self,
-        src: &Tensor<D>,
-        residual: Option<&Tensor<D>>,
-    ) -> Option<Output<D>> {
-        let given = Given {
-            src,
-            residual,
-            statistics: None,
-        };
-        let problem = self.run_by(given)?;
-        if problem.pass == Pass::Inference {
-            return Some(Output {
-                dst: self.inference(given, problem),
-                statistics: None,
-            });
-        }
-        let of_channels = matches!(self.norm, Norm::Batch { .. });
-        let (dst, mean, variance, _) = <Dispatch as Norms>::norm_forward(
-            src.clone().into_dispatch(),
-            maybe(residual),
-            maybe(self.gamma.as_ref()),
-            maybe(self.beta.as_ref()),
-            problem,
-        );
-        let statistics = match variance {
-            Maybe::Some(variance) if of_channels => {
-                Some([mean, variance].map(Tensor::from_dispatch))
-            }
-            _ => None,
-        };
         Some(Output {
-            dst: Tensor::from_dispatch(dst),
+            dst: dst?,
             statistics,
         })
     }
 
-    /// The layer by given statistics; `None` where Burn has to run it: what may be differentiated, too.
-    pub fn infer<const D: usize>(
-        &self,
+    /// What the layer reads, and its plans: of its gradient, too, where there may be one; else why it cannot be run.
+    fn prepared<const D: usize>(
+        self,
         src: &Tensor<D>,
-        residual: Option<&Tensor<D>>,
-        statistics: &Statistics,
-    ) -> Option<Tensor<D>> {
-        let given = Given {
-            src,
-            residual,
-            statistics: Some(statistics),
+        given: Given<'_, D>,
+    ) -> Result<(Inputs, Arc<Prepared>), String> {
+        let launch = choose(&src.device())?;
+        let device = cube_device(&src.device()).ok_or("the device is none of wgpu's")?;
+        if src.dims().contains(&0) {
+            return Err("a tensor is empty".to_owned());
+        }
+        let (gamma, beta) = (self.gamma.is_some(), self.beta.is_some());
+        let (norm, epsilon) = (self.norm.clone(), self.epsilon);
+        let params = self.gamma.as_ref().or(self.beta.as_ref());
+        let (data, params) = (src.dtype(), params.map_or(src.dtype(), Tensor::dtype));
+        let epilogue = match given.residual {
+            Some(_) => Epilogue::new(Residual::After, given.activation),
+            None => Epilogue::new(Residual::None, given.activation),
         };
-        let problem = self.run_by(given)?;
-        Some(self.inference(given, problem))
+        let of_src = given.statistics.is_none();
+        let inputs = self.inputs(src, given);
+        // Burn differentiates what has any tensor on an autodiff device.
+        let differentiated = inputs
+            .iter()
+            .any(|(_, tensor)| tensor.autodiff != DispatchAutodiffContext::Disabled);
+        let pass = match (of_src, differentiated) {
+            (false, true) => {
+                return Err("a layer by its running statistics is differentiated".to_owned());
+            }
+            (false, false) => norm::Pass::Inference,
+            (true, false) if !keeps_statistics(&norm) => {
+                Forward::default().without_statistics().into()
+            }
+            (true, _) => Forward::default().into(),
+        };
+        let types = DTypes::from((dtype(data)?, dtype(params)?));
+        let operation = Operation::new(norm, pass, &src.dims(), types)
+            .with_epsilon(epsilon)
+            .with_params(gamma, beta)
+            .with_epilogue(epilogue);
+        let pass = Pass {
+            device,
+            launch,
+            operation,
+            data,
+            params,
+            differentiated,
+        };
+        let prepared = prepare(pass).map_err(|error| error.to_string())?;
+        check(&inputs, &prepared)?;
+        Ok((inputs, prepared))
     }
 
-    /// The output alone.
-    fn inference<const D: usize>(&self, given: Given<'_, D>, problem: Problem) -> Tensor<D> {
-        let dtype = problem.statistics();
-        let statistics = given.statistics.cloned();
-        let [mean, variance] = match statistics.map(|both| both.map(|tensor| tensor.cast(dtype))) {
-            Some(both) => both.map(|tensor| maybe(Some(&tensor))),
-            None => [Maybe::None, Maybe::None],
+    /// In the order of an operation's tensors.
+    fn inputs<const D: usize>(self, src: &Tensor<D>, given: Given<'_, D>) -> Inputs {
+        let accumulator = match src.dtype() {
+            BurnDType::F64 => BurnDType::F64,
+            _ => BurnDType::F32,
         };
-        Tensor::from_dispatch(<Dispatch as Norms>::norm_inference(
-            given.src.clone().into_dispatch(),
-            maybe(given.residual),
-            mean,
-            variance,
-            maybe(self.gamma.as_ref()),
-            maybe(self.beta.as_ref()),
-            problem,
-        ))
+        let statistics = given.statistics.into_iter().flatten();
+        let statistics = statistics.map(|tensor| tensor.cast(accumulator));
+        let statistics = self.norm.statistics().iter().copied().zip(statistics);
+        let params = [(Role::Gamma, self.gamma), (Role::Beta, self.beta)];
+        let params = params
+            .into_iter()
+            .filter_map(|(role, param)| Some((role, param?)));
+        let vectors = statistics.chain(params);
+        let residual = given.residual.map(|residual| (Role::Residual, residual));
+        let whole = [(Role::Src, src)].into_iter().chain(residual);
+        whole
+            .map(|(role, tensor)| (role, tensor.clone().into_dispatch()))
+            .chain(vectors.map(|(role, tensor)| (role, tensor.into_dispatch())))
+            .collect()
     }
 }
 
-fn maybe<const D: usize>(tensor: Option<&Tensor<D>>) -> Maybe<Dispatch> {
-    match tensor {
-        Some(tensor) => Maybe::Some(tensor.clone().into_dispatch()),
-        None => Maybe::None,
+/// Whether a layer keeps the statistics of src even where nobody asks for them.
+fn keeps_statistics(norm: &Norm) -> bool {
+    let slots = Operation::slots(norm, &Forward::default().into());
+    let mut always = slots.iter().filter(|slot| slot.need == Need::Always);
+    always.any(|slot| norm.statistics().contains(&slot.tensor))
+}
+
+/// An error where tensors are not what a plan takes for granted: Burn knows what to do about it.
+fn check(inputs: &Inputs, prepared: &Prepared) -> Result<(), String> {
+    for ((role, tensor), (known, spec)) in inputs.iter().zip(&prepared.inputs) {
+        let (shape, dtype) = (tensor.shape(), tensor.dtype());
+        if (role, &shape, dtype) != (known, &spec.shape, spec.dtype) {
+            let (role, expected) = (role.name(), spec.shape.as_slice());
+            return Err(format!(
+                "{role}: expected {expected:?} of {:?}, got {:?} of {dtype:?}",
+                spec.dtype,
+                shape.as_slice(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// An element type by the library's name; an error for one that no layer has.
+fn dtype(dtype: BurnDType) -> Result<DType, String> {
+    match dtype {
+        BurnDType::F32 | BurnDType::Flex32 => Ok(DType::F32),
+        BurnDType::F16 => Ok(DType::F16),
+        BurnDType::BF16 => Ok(DType::Bf16),
+        BurnDType::F64 => Ok(DType::F64),
+        other => Err(format!(
+            "element type: expected f32, flex32, f16, bf16 or f64, got {other:?}"
+        )),
     }
 }

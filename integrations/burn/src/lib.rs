@@ -19,15 +19,16 @@
 
 #![recursion_limit = "256"]
 
+mod device;
 mod forward;
 pub mod nn;
 mod ops;
-mod problem;
+mod plans;
 mod profile;
 mod run;
 mod way;
 
-pub use run::{RegisterError, register};
+pub use device::{RegisterError, register};
 pub use way::{Counts, Way, counts, force, way};
 
 use burn::tensor::Device;

@@ -1,6 +1,6 @@
 //! Which of three ways runs a layer, and how often each did.
 
-use burn::backend::{CubeDevice, DispatchDevice};
+use crate::device::{context, cube_device};
 use burn::tensor::Device;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -89,7 +89,7 @@ pub(crate) fn choose(device: &Device) -> Result<Launch, String> {
     if forced == Way::Burn as u8 {
         return Err("Burn's own operations were asked for".to_owned());
     }
-    let registered = crate::run::is_registered(&device);
+    let registered = context(&device).is_ok();
     match device.client().name() {
         "wgpu<wgsl>" if registered && forced == Way::Submission as u8 => Ok(Launch::Submission),
         "wgpu<wgsl>" => Ok(Launch::Kernels),
@@ -98,15 +98,6 @@ pub(crate) fn choose(device: &Device) -> Result<Launch, String> {
             "on {name} burn_wgpu_norm::init has to be called before the device is used"
         )),
         name => Err(format!("the device's runtime is {name}, not wgpu")),
-    }
-}
-
-/// The device of CubeCL's behind a device of Burn's.
-pub(crate) fn cube_device(device: &Device) -> Option<CubeDevice> {
-    match device.as_dispatch().clone().inner() {
-        DispatchDevice::Cube(device) => Some(device),
-        #[allow(unreachable_patterns)]
-        _ => None,
     }
 }
 

@@ -1,11 +1,11 @@
 use super::{printed_as, same_fields};
-use crate::forward::{Layer, Statistics};
-use crate::problem::{After, Norm};
+use crate::forward::{Given, Layer};
 use burn::config::Config;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::nn;
 use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor, assert_shape};
+use wgpu_norm::{Activation, Channels, DataFormat, Norm};
 
 /// What [`burn::nn::BatchNormConfig`] is, for [`BatchNorm`].
 #[derive(Config, Debug)]
@@ -85,53 +85,49 @@ impl BatchNorm {
     /// If the input has fewer than two axes, or the second is not of `num_features`; if gamma and beta differ in type, which
     /// Burn's operations say.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        self.followed_by(input, After::Nothing, None)
+        self.followed_by(input, None, Activation::None)
     }
 
-    /// The layer and what follows it.
+    /// The layer, a residual added to it, and an activation: none, or ReLU.
     pub(super) fn followed_by<const D: usize>(
         &self,
         input: Tensor<D>,
-        after: After,
         residual: Option<Tensor<D>>,
+        activation: Activation,
     ) -> Tensor<D> {
         let [num_features] = self.gamma.shape().dims();
         assert_shape!(input, [_, num_features, ..]);
         let layer = Layer {
-            norm: Norm::Batch { after },
+            norm: Norm::Batch(Channels::Axis(DataFormat::Ncx)),
             gamma: Some(self.gamma.val()),
             beta: Some(self.beta.val()),
             epsilon: self.epsilon,
         };
-        let trains = input.device().is_autodiff() && self.training.is_enabled();
-        let dst = match trains {
-            true => layer.forward(&input, residual.as_ref()).map(|output| {
-                if let Some(statistics) = output.statistics {
-                    self.update(statistics);
-                }
-                output.dst
-            }),
-            false => {
-                let device = input.device();
-                let running = [&self.running_mean, &self.running_var];
-                let statistics = running.map(|running| running.value().to_device(&device));
-                layer.infer(&input, residual.as_ref(), &statistics)
-            }
+        let device = input.device();
+        let trains = device.is_autodiff() && self.training.is_enabled();
+        let running = [&self.running_mean, &self.running_var];
+        let given = Given {
+            activation,
+            residual: residual.as_ref(),
+            statistics: (!trains)
+                .then(|| running.map(|running| running.value().to_device(&device))),
         };
-        dst.unwrap_or_else(|| {
-            let mut dst = nn::BatchNorm::from(self.clone()).forward(input);
-            if let Some(residual) = residual {
-                dst = dst + residual;
-            }
-            match after {
-                After::Nothing => dst,
-                After::Relu | After::AddRelu => relu(dst),
-            }
-        })
+        if let Some(output) = layer.run(&input, given) {
+            self.update(output.statistics.into_iter().map(Tensor::from_dispatch));
+            return output.dst;
+        }
+        let mut dst = nn::BatchNorm::from(self.clone()).forward(input);
+        if let Some(residual) = residual {
+            dst = dst + residual;
+        }
+        match activation {
+            Activation::Relu => relu(dst),
+            _ => dst,
+        }
     }
 
-    /// Takes a batch's statistics into the running ones.
-    fn update(&self, statistics: Statistics) {
+    /// Takes a batch's statistics into the running ones, if there are any.
+    fn update(&self, statistics: impl Iterator<Item = Tensor<1>>) {
         let running = [&self.running_mean, &self.running_var];
         for (running, batch) in running.into_iter().zip(statistics) {
             let old = running.value_sync().to_device(&batch.device());

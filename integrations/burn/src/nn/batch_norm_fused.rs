@@ -1,9 +1,9 @@
 //! Batch norm and what follows it as one layer, with batch norm's fields and so its records.
 
 use super::{BatchNorm, BatchNormConfig, printed_as, same_fields};
-use crate::problem::After;
 use burn::module::{Flag, Module, Param, RunningState};
 use burn::tensor::{Device, Tensor};
+use wgpu_norm::Activation;
 
 /// A layer with the fields of [`BatchNorm`].
 macro_rules! fused {
@@ -74,7 +74,7 @@ impl BatchNormRelu {
     ///
     /// As [`BatchNorm::forward`].
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
-        BatchNorm::from(self.clone()).followed_by(input, After::Relu, None)
+        BatchNorm::from(self.clone()).followed_by(input, None, Activation::Relu)
     }
 }
 
@@ -90,6 +90,6 @@ impl BatchNormAddRelu {
             residual.dims(),
             "shapes of input and residual"
         );
-        BatchNorm::from(self.clone()).followed_by(input, After::AddRelu, Some(residual))
+        BatchNorm::from(self.clone()).followed_by(input, Some(residual), Activation::Relu)
     }
 }

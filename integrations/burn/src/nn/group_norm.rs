@@ -1,10 +1,10 @@
 use super::{printed_as, same_fields};
 use crate::forward::Layer;
-use crate::problem::Norm;
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
+use wgpu_norm::{DataFormat, Norm};
 
 /// What [`burn::nn::GroupNormConfig`] is, for [`GroupNorm`].
 #[derive(Config, Debug)]
@@ -84,11 +84,8 @@ impl GroupNorm {
     /// beta, or these differ in type, which Burn's operations say.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         assert_shape!(input, [_, self.num_channels, ..]);
-        let output = self.layer().and_then(|layer| layer.forward(&input, None));
-        match output {
-            Some(output) => output.dst,
-            None => nn::GroupNorm::from(self.clone()).forward(input),
-        }
+        let dst = self.layer().and_then(|layer| layer.forward(&input));
+        dst.unwrap_or_else(|| nn::GroupNorm::from(self.clone()).forward(input))
     }
 
     /// With gamma and beta if the layer is affine, else without; `None` where it is and lacks one.
@@ -101,6 +98,7 @@ impl GroupNorm {
         Some(Layer {
             norm: Norm::Group {
                 groups: self.num_groups,
+                format: DataFormat::Ncx,
             },
             gamma,
             beta,

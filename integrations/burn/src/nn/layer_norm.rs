@@ -1,10 +1,10 @@
 use super::{printed_as, same_fields};
 use crate::forward::Layer;
-use crate::problem::Norm;
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
+use wgpu_norm::Norm;
 
 /// What [`burn::nn::LayerNormConfig`] is, for [`LayerNorm`].
 #[derive(Config, Debug)]
@@ -78,14 +78,12 @@ impl LayerNorm {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
         let layer = Layer {
-            norm: Norm::Layer,
+            norm: Norm::Layer { begin_axis: -1 },
             gamma: Some(self.gamma.val()),
             beta: self.beta.as_ref().map(Param::val),
             epsilon: self.epsilon,
         };
-        match layer.forward(&input, None) {
-            Some(output) => output.dst,
-            None => nn::LayerNorm::from(self.clone()).forward(input),
-        }
+        let dst = layer.forward(&input);
+        dst.unwrap_or_else(|| nn::LayerNorm::from(self.clone()).forward(input))
     }
 }

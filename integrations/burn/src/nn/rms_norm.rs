@@ -1,10 +1,10 @@
 use super::{printed_as, same_fields};
 use crate::forward::Layer;
-use crate::problem::Norm;
 use burn::config::Config;
 use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
+use wgpu_norm::Norm;
 
 /// What [`burn::nn::RmsNormConfig`] is, for [`RmsNorm`].
 #[derive(Config, Debug)]
@@ -54,14 +54,12 @@ impl RmsNorm {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);
         let layer = Layer {
-            norm: Norm::Rms,
+            norm: Norm::Rms { begin_axis: -1 },
             gamma: Some(self.gamma.val()),
             beta: None,
             epsilon: self.epsilon,
         };
-        match layer.forward(&input, None) {
-            Some(output) => output.dst,
-            None => nn::RmsNorm::from(self.clone()).forward(input),
-        }
+        let dst = layer.forward(&input);
+        dst.unwrap_or_else(|| nn::RmsNorm::from(self.clone()).forward(input))
     }
 }

@@ -1,6 +1,7 @@
 //! wgpu-norm's WGSL as kernels of CubeCL's, which does all else: batching, streams, memory.
 
-use super::{Memory, Prepared, missing};
+use super::{Memory, missing};
+use crate::plans::Prepared;
 use cubecl::client::Client;
 use cubecl::ir::attributes::BufferIOAttr;
 use cubecl::prelude::*;

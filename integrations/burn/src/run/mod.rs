@@ -1,21 +1,15 @@
-//! Runs a problem's plan on CubeCL's tensors.
+//! Runs a plan on CubeCL's tensors.
 
 mod kernels;
-mod plans;
 mod submission;
 
-pub use plans::{Prepared, prepare};
-pub use submission::{RegisterError, is_registered, register};
-
-use crate::problem::Problem;
+use crate::plans::Prepared;
 use crate::way::{Launch, count};
+use burn::backend::fusion::custom::TensorSpec;
 use burn::backend::wgpu::{CubeTensor, into_contiguous};
-use burn::tensor::{DType, Shape};
 use cubecl::client::Client;
 use cubecl::server::Handle;
-use submission::context;
-use wgpu_norm::Error;
-use wgpu_norm::Tensor;
+use wgpu_norm::{Error, Tensor};
 
 /// A tensor of a plan, and what it is in.
 pub type Bound = (Tensor, CubeTensor);
@@ -23,24 +17,27 @@ pub type Bound = (Tensor, CubeTensor);
 /// A tensor of a plan, and the memory that it is in.
 type Memory = (Tensor, Handle);
 
-/// Runs a problem on tensors of one device: what it reads, and what it writes.
+/// Runs a plan on what it reads, tensors of one device: src is the first. Gives what it writes.
 ///
 /// # Panics
 ///
 /// An operation of Burn's has no other way to report that it failed. A layer asks for the plan before it chooses an
-/// operation, so that a problem without one does not come here. What is left: with [`Launch::Submission`] an input that
+/// operation, so that what has none does not come here. What is left: with [`Launch::Submission`] an input that
 /// carries the failure of an earlier operation, or a device that has no memory left or is lost.
-pub fn run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) {
-    if let Err(error) = try_run(problem, inputs, outputs) {
-        panic!("burn-wgpu-norm: {problem:?}: {error}");
-    }
-    count(problem.launch.into());
+pub fn run(prepared: &Prepared, inputs: Vec<Bound>) -> Vec<Bound> {
+    let outputs = try_run(prepared, inputs).unwrap_or_else(|error| {
+        panic!("burn-wgpu-norm: {}: {error}", prepared.plan.operation());
+    });
+    count(prepared.launch.into());
+    outputs
 }
 
-fn try_run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) -> Result<(), Error> {
-    let (_, first) = inputs.first().ok_or_else(|| missing(Tensor::Src))?;
-    let (client, device) = (first.client.clone(), first.device.clone());
-    let prepared = prepare(&device, problem)?;
+fn try_run(prepared: &Prepared, inputs: Vec<Bound>) -> Result<Vec<Bound>, Error> {
+    let (_, src) = inputs.first().ok_or_else(|| missing(Tensor::Src))?;
+    let (client, device) = (src.client.clone(), src.device.clone());
+    let outputs = prepared.outputs.iter();
+    let outputs = outputs.map(|(role, spec)| (*role, empty(src, spec.clone())));
+    let outputs: Vec<Bound> = outputs.collect();
     let inputs = inputs
         .into_iter()
         .map(|(role, tensor)| (role, into_contiguous(tensor)));
@@ -50,16 +47,15 @@ fn try_run(problem: &Problem, inputs: Vec<Bound>, outputs: &[Bound]) -> Result<(
     for (role, handle) in &handles {
         check_alignment(*role, handle, alignment)?;
     }
-    let tensors = prepared.plan.tensors();
-    let workspace = tensors.iter().find(|t| t.tensor == Tensor::Workspace);
-    if let Some(workspace) = workspace {
-        let workspace = room(&client, workspace.bytes as usize);
-        handles.push((Tensor::Workspace, workspace));
+    let workspace = prepared.plan.workspace_bytes();
+    if workspace > 0 {
+        handles.push((Tensor::Workspace, room(&client, workspace as usize)));
     }
-    match problem.launch {
-        Launch::Kernels => kernels::run(&client, &prepared, &handles),
-        Launch::Submission => submission::run(&client, &device, &prepared, handles),
-    }
+    match prepared.launch {
+        Launch::Kernels => kernels::run(&client, prepared, &handles),
+        Launch::Submission => submission::run(&client, &device, prepared, handles),
+    }?;
+    Ok(outputs)
 }
 
 /// An error if a tensor's bytes begin where no binding may. Burn's slices begin where one may, or are copies.
@@ -84,8 +80,7 @@ fn missing(tensor: Tensor) -> Error {
 }
 
 /// A new tensor, with room for whole vec4s.
-pub fn empty(like: &CubeTensor, shape: &[usize], dtype: DType) -> CubeTensor {
-    let shape = Shape::from(shape.to_vec());
+fn empty(like: &CubeTensor, TensorSpec { shape, dtype }: TensorSpec) -> CubeTensor {
     let elements = shape.num_elements().next_multiple_of(4);
     let handle = room(&like.client, elements * dtype.size());
     CubeTensor::new_contiguous(

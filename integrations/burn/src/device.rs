@@ -1,0 +1,82 @@
+//! Devices of Burn's, and the contexts on the handles of those that were registered.
+
+use burn::backend::wgpu::WgpuSetup;
+use burn::backend::{CubeDevice, DispatchDevice};
+use burn::tensor::Device;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use wgpu_norm::{DeviceOptions, Error, GpuContext};
+
+/// The device of CubeCL's behind a device of Burn's.
+pub(crate) fn cube_device(device: &Device) -> Option<CubeDevice> {
+    match device.as_dispatch().clone().inner() {
+        DispatchDevice::Cube(device) => Some(device),
+        #[allow(unreachable_patterns)]
+        _ => None,
+    }
+}
+
+static CONTEXTS: Mutex<Option<HashMap<CubeDevice, GpuContext>>> = Mutex::new(None);
+
+/// The context on a device's handles; an error unless they were registered.
+pub(crate) fn context(device: &CubeDevice) -> Result<GpuContext, Error> {
+    let contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let gpu = contexts.as_ref().and_then(|contexts| contexts.get(device));
+    gpu.cloned().ok_or_else(|| Error::Argument {
+        argument: "device",
+        expected: "one that was registered".to_owned(),
+        got: format!("{device:?}"),
+    })
+}
+
+/// A device that has no handles of wgpu's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegisterError {
+    device: String,
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "device: expected one of wgpu's, got {}", self.device)
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+/// Tells the handles of a device of Burn's, as [`init`](crate::init) does: for those who initialize it themselves, as where
+/// an adapter is chosen.
+///
+/// ```
+/// use burn::tensor::{Device, DeviceKind};
+///
+/// let options = Device::wgpu_options().device_kind(DeviceKind::IntegratedGpu(0));
+/// let device = match options.init_with_setup() {
+///     Ok((device, setup)) => {
+///         burn_wgpu_norm::register(&device, &setup)?;
+///         device
+///     }
+///     Err(_) => Device::default(), // a machine without one
+/// };
+/// # drop(device);
+/// # Ok::<(), burn_wgpu_norm::RegisterError>(())
+/// ```
+///
+/// # Errors
+///
+/// Where the device is none of wgpu's.
+pub fn register(device: &Device, setup: &WgpuSetup) -> Result<(), RegisterError> {
+    let of_wgpu = |cube: &CubeDevice| cube.client().name().starts_with("wgpu<");
+    let cube = cube_device(device).filter(of_wgpu);
+    let device = cube.ok_or_else(|| RegisterError {
+        device: format!("{device:?}"),
+    })?;
+    let gpu = GpuContext::from_device(
+        setup.device.clone(),
+        setup.queue.clone(),
+        DeviceOptions::default(),
+    );
+    let mut contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
+    contexts.get_or_insert_default().insert(device, gpu);
+    Ok(())
+}

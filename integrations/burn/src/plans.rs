@@ -1,0 +1,140 @@
+//! Plans, made once for an operation on a device.
+
+use crate::device::context;
+use crate::profile::profile;
+use crate::way::Launch;
+use burn::backend::CubeDevice;
+use burn::backend::fusion::custom::TensorSpec;
+use burn::tensor::{DType as BurnDType, Shape};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wgpu_norm::export::Dispatch;
+use wgpu_norm::{DType, Error, Format, Operation, ParamGrads, Plan, Tensor, TensorUse};
+
+/// A layer's pass on a device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Pass {
+    pub device: CubeDevice,
+    /// Chosen when the layer is called: Burn may run it later.
+    pub launch: Launch,
+    pub operation: Operation,
+    /// Of src, and of gamma and beta, as Burn names them: its flex32 is f32 to wgpu-norm.
+    pub data: BurnDType,
+    pub params: BurnDType,
+    /// Whether it may be differentiated.
+    pub differentiated: bool,
+}
+
+impl Pass {
+    /// A tensor as Burn has it.
+    fn spec(&self, used: &TensorUse) -> (Tensor, TensorSpec) {
+        let (shape, dtype) = match used.format {
+            Format::Bits => (vec![used.len() as usize], BurnDType::U32),
+            Format::Elements(dtype) => {
+                let dtype = match (used.tensor, dtype) {
+                    (tensor, _) if tensor.is_data() => self.data,
+                    (tensor, _) if tensor.is_param() => self.params,
+                    (_, DType::F16) => BurnDType::F16,
+                    (_, DType::Bf16) => BurnDType::BF16,
+                    (_, DType::F32) => BurnDType::F32,
+                    (_, DType::F64) => BurnDType::F64,
+                };
+                (used.shape.clone(), dtype)
+            }
+        };
+        (used.tensor, TensorSpec::new(Shape::from(shape), dtype))
+    }
+}
+
+/// Bytes that may be bound of each tensor's buffer.
+type Rooms = Vec<(Tensor, u64)>;
+
+/// A pass's plan, and its dispatches for the rooms that its tensors' buffers had so far.
+#[derive(Debug)]
+pub struct Prepared {
+    pub launch: Launch,
+    pub plan: Plan,
+    /// What it reads.
+    pub inputs: Vec<(Tensor, TensorSpec)>,
+    /// What it writes.
+    pub outputs: Vec<(Tensor, TensorSpec)>,
+    /// Its gradients with those of the parameters, and without, where it may be differentiated.
+    pub gradients: Option<[Arc<Self>; 2]>,
+    dispatches: Mutex<HashMap<Rooms, Arc<Vec<Dispatch>>>>,
+}
+
+impl Prepared {
+    fn new(pass: &Pass) -> Result<Self, Error> {
+        let profile = match pass.launch {
+            Launch::Kernels => profile(pass.device.client().properties()),
+            Launch::Submission => context(&pass.device)?.profile().clone(),
+        };
+        let plan = pass.operation.plan(&profile)?;
+        let tensors = pass.operation.tensors()?;
+        let (outputs, inputs): (Vec<_>, Vec<_>) =
+            tensors.iter().partition(|used| used.access.writes());
+        let specs =
+            |tensors: Vec<&TensorUse>| tensors.into_iter().map(|used| pass.spec(used)).collect();
+        let gradient = |param_grads| {
+            Self::new(&Pass {
+                operation: pass.operation.gradient(param_grads)?,
+                differentiated: false,
+                ..pass.clone()
+            })
+            .map(Arc::new)
+        };
+        Ok(Self {
+            launch: pass.launch,
+            plan,
+            inputs: specs(inputs),
+            outputs: specs(outputs),
+            gradients: match pass.differentiated {
+                true => Some([gradient(ParamGrads::Both)?, gradient(ParamGrads::Frozen)?]),
+                false => None,
+            },
+            dispatches: Mutex::default(),
+        })
+    }
+
+    /// The plan's dispatches on buffers with this much room.
+    pub fn dispatches(&self, rooms: Rooms) -> Result<Arc<Vec<Dispatch>>, Error> {
+        let mut known = lock(&self.dispatches);
+        if let Some(dispatches) = known.get(&rooms) {
+            return Ok(dispatches.clone());
+        }
+        let room = |tensor| {
+            let mut rooms = rooms.iter();
+            Some(rooms.find(|(known, _)| *known == tensor)?.1)
+        };
+        let dispatches = Arc::new(self.plan.dispatches(room)?);
+        known.insert(rooms, dispatches.clone());
+        Ok(dispatches)
+    }
+}
+
+type Known = HashMap<Pass, Result<Arc<Prepared>, Error>>;
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+/// Passes that are kept; beyond that, as where every batch has another shape, all are planned anew.
+const MOST: usize = 4096;
+
+/// The plan of a pass.
+pub fn prepare(pass: Pass) -> Result<Arc<Prepared>, Error> {
+    let mut known = lock(&KNOWN);
+    let known = known.get_or_insert_default();
+    if let Some(prepared) = known.get(&pass) {
+        return prepared.clone();
+    }
+    if known.len() >= MOST {
+        known.clear();
+    }
+    let prepared = Prepared::new(&pass).map(Arc::new);
+    known.insert(pass, prepared.clone());
+    prepared
+}
+
+/// Nothing is half-done while a lock is held, so a panic there does no harm.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,109 @@
+//! The forward passes.
+
+use super::activation::{steepest, value};
+use super::indices::Indices;
+use super::moments::Statistic;
+use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, unzip};
+use crate::memory;
+use wgpu_norm::{
+    Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
+};
+
+/// All that a forward pass may write.
+pub(super) fn compute(
+    operation: &Operation,
+    indices: &Indices,
+    inputs: Inputs<'_>,
+) -> Result<Vec<Computed>, Error> {
+    let src = inputs.get(Tensor::Src);
+    let residual = inputs.given(Tensor::Residual);
+    let before = residual.filter(|_| operation.epilogue.residual == Residual::Before);
+    let sum = match before {
+        Some(residual) => {
+            let sum = src.iter().zip(residual).map(|(a, b)| a + b);
+            Some(memory::collect(OF_ELEMENTS, sum)?)
+        }
+        None => None,
+    };
+    let x = sum.as_deref().unwrap_or(src);
+    let of = (&*indices.statistic, indices.statistics);
+    let statistics = Statistic::all(operation, inputs, x, of)?;
+    let y = output(operation, indices, inputs, x, &statistics)?;
+    let activation = operation.epilogue.activation;
+    let dst = y.0.iter().zip(&y.1);
+    let dst = dst.map(|(&y, &scale)| (value(activation, y), steepest(activation) * scale));
+    let mut results = vec![
+        Computed::new(Tensor::Dst, unzip(OF_ELEMENTS, dst)?),
+        Computed::new(Tensor::Mask, y),
+    ];
+    if let Some(sum) = sum {
+        let sizes = memory::collect(OF_ELEMENTS, sum.iter().map(|x| x.abs()))?;
+        results.push(Computed::new(Tensor::Sum, (sum, sizes)));
+    }
+    let mean = unzip(OF_CHANNELS, statistics.iter().map(Statistic::mean))?;
+    let variance = unzip(OF_CHANNELS, statistics.iter().map(Statistic::variance))?;
+    results.push(Computed::new(Tensor::MeanSquare, variance.clone()));
+    if let Pass::Forward(Forward { running: Some(update), .. }) = operation.pass {
+        let count = indices.elements_of_a_statistic() as u64;
+        for (tensor, batch) in [(Tensor::RunningMean, &mean), (Tensor::RunningVariance, &variance)] {
+            let after = running(update, tensor, inputs.get(tensor), batch, count)?;
+            results.push(Computed::new(tensor, after));
+        }
+    }
+    results.push(Computed::new(Tensor::Mean, mean));
+    results.push(Computed::new(Tensor::Variance, variance));
+    Ok(results)
+}
+
+/// The layer's output before an activation, with a residual that is added after the layer, and the size of its terms.
+pub(super) fn output(
+    operation: &Operation,
+    indices: &Indices,
+    inputs: Inputs<'_>,
+    x: &[f64],
+    statistics: &[Statistic],
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let (gamma, beta) = (inputs.given(Tensor::Gamma), inputs.given(Tensor::Beta));
+    let residual = inputs.given(Tensor::Residual);
+    let after = residual.filter(|_| operation.epilogue.residual == Residual::After);
+    let mut values = memory::room(OF_ELEMENTS, x.len())?;
+    let mut scales = memory::room(OF_ELEMENTS, x.len())?;
+    for (at, ((statistic, parameter), &x)) in indices.each().zip(x).enumerate() {
+        let (x_hat, scale) = statistics[statistic].x_hat(x);
+        let gamma = gamma.map_or(1.0, |gamma| gamma[parameter]);
+        let beta = beta.map_or(0.0, |beta| beta[parameter]);
+        let residual = after.map_or(0.0, |residual| residual[at]);
+        values.push(gamma * x_hat + beta + residual);
+        scales.push(gamma.abs() * scale + beta.abs() + residual.abs());
+    }
+    Ok((values, scales))
+}
+
+/// Running statistics after a batch of so many elements of each, and their scale, which is the same function of |old| and the
+/// batch's.
+fn running(
+    update: RunningUpdate,
+    tensor: Tensor,
+    old: &[f64],
+    (batch, scale): &(Vec<f64>, Vec<f64>),
+    count: u64,
+) -> Result<(Vec<f64>, Vec<f64>), Error> {
+    let is_unbiased = update.variance == RunningVariance::Unbiased && tensor == Tensor::RunningVariance;
+    let factor = match (count, is_unbiased) {
+        (1, true) => {
+            return Err(Error::Argument {
+                argument: "running variance",
+                expected: "channels of two elements at least, for the unbiased variance".to_owned(),
+                got: "channels of one".to_owned(),
+            });
+        }
+        (2.., true) => count as f64 / (count - 1) as f64,
+        _ => 1.0,
+    };
+    // A batch without elements changes nothing.
+    let weight = if count == 0 { 0.0 } else { update.weight };
+    let take_in = |old: f64, batch: f64| (1.0 - weight) * old + weight * (factor * batch);
+    let pairs = old.iter().zip(batch).zip(scale);
+    let after = pairs.map(|((&old, &batch), &scale)| (take_in(old, batch), take_in(old.abs(), scale)));
+    unzip(OF_CHANNELS, after)
+}

@@ -1,0 +1,145 @@
+//! The profile that a case runs under.
+
+use wgpu_norm::{Profile, Tuning};
+use std::fmt;
+
+/// Sizes to begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Preset {
+    /// The adapter's.
+    #[default]
+    Own,
+    Gpu,
+    Software,
+    /// Sizes so small that little tensors are split, tiled and walked like large ones.
+    Tiny,
+}
+
+/// What [`Preset::Tiny`] makes of [`Tuning::GPU`].
+const TINY: &str = "workgroup=16,fused_workgroup=32,channels_last_threads=2,channels_last_vec4s=3,channels_first_vec4s=2,least_row_vec4s=2,\
+    row_vec4s=3,row_walk=1,busy_workgroups=1048576,tile=64,walk_pages=2,small_tensor=512";
+
+impl Preset {
+    const ALL: [Self; 3] = [Self::Gpu, Self::Software, Self::Tiny];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Own => "",
+            Self::Gpu => "gpu",
+            Self::Software => "software",
+            Self::Tiny => "tiny",
+        }
+    }
+}
+
+/// Makes a limit narrower.
+type Lower = fn(&mut Profile, u32);
+
+/// Limits that can be made narrower, by their names in a case's ID: those of [`Profile`]'s fields.
+const LIMITS: [(&str, Lower); 9] = [
+    ("max_binding", |profile, value| {
+        profile.max_binding = value.into();
+    }),
+    ("alignment", |profile, value| {
+        profile.alignment = profile.alignment.max(value.into());
+    }),
+    ("max_workgroups", |profile, value| {
+        profile.max_workgroups = value;
+    }),
+    ("max_invocations", |profile, value| {
+        profile.max_invocations = value;
+    }),
+    ("max_storage_buffers", |profile, value| {
+        profile.max_storage_buffers = value;
+    }),
+    ("max_workgroup_storage", |profile, value| {
+        profile.max_workgroup_storage = value;
+    }),
+    ("subgroup_size", |profile, value| {
+        profile.subgroup_size = value;
+    }),
+    ("long_words", |profile, value| {
+        profile.long_words = value > 0;
+    }),
+    ("window_unit", |profile, value| {
+        profile.window_unit = value;
+    }),
+];
+
+/// Changes of an adapter's profile, as text `gpu` or `tiny/tile=64,max_binding=4096`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Setting {
+    preset: Preset,
+    /// Fields of [`Tuning`] and [`LIMITS`].
+    changes: Vec<(String, u32)>,
+}
+
+impl Setting {
+    /// Takes a part of an ID, if it is one of a setting.
+    pub fn set(&mut self, token: &str) -> bool {
+        if let Some(preset) = Preset::ALL
+            .into_iter()
+            .find(|preset| preset.name() == token)
+        {
+            self.preset = preset;
+            return true;
+        }
+        let pairs = token.split(',').map(|pair| {
+            let (key, value) = pair.split_once('=')?;
+            let is_limit = LIMITS.iter().any(|(name, _)| *name == key);
+            let known = is_limit || Tuning::GPU.overridden(pair).is_ok();
+            let change = (key.to_owned(), value.parse().ok()?);
+            known.then_some(change)
+        });
+        match pairs.collect::<Option<Vec<_>>>() {
+            Some(pairs) => self.changes.extend(pairs),
+            None => return false,
+        }
+        true
+    }
+
+    /// Changes a profile.
+    pub fn apply(&self, profile: &mut Profile) {
+        let set = |tuning: Tuning, text: &str| tuning.overridden(text).unwrap_or(tuning);
+        if self.preset != Preset::Own {
+            profile.long_words = self.preset != Preset::Gpu;
+        }
+        if self.preset == Preset::Tiny {
+            profile.window_unit = 256;
+        }
+        profile.tuning = match self.preset {
+            Preset::Own => profile.tuning,
+            Preset::Gpu => Tuning::GPU,
+            Preset::Software => Tuning::SOFTWARE,
+            Preset::Tiny => set(Tuning::GPU, TINY),
+        };
+        for (key, value) in &self.changes {
+            match LIMITS.iter().find(|(name, _)| name == key) {
+                Some((_, set)) => set(profile, *value),
+                None => profile.tuning = set(profile.tuning, &format!("{key}={value}")),
+            }
+        }
+    }
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.preset != Preset::Own {
+            write!(f, "/{}", self.preset.name())?;
+        }
+        for (index, (key, value)) in self.changes.iter().enumerate() {
+            write!(f, "{}{key}={value}", if index == 0 { '/' } else { ',' })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiny_is_a_tuning() {
+        assert!(Tuning::GPU.overridden(TINY).is_ok());
+    }
+}
