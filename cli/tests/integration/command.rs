@@ -27,7 +27,7 @@ mod streamed;
 const BATCH_NORM: &str = "batch-norm-backward";
 
 /// All that work on files.
-const OPERATORS: [&str; 11] = [
+const OPERATORS: [&str; 13] = [
     BATCH_NORM,
     "batch-norm-forward",
     "batch-norm-inference",
@@ -37,8 +37,10 @@ const OPERATORS: [&str; 11] = [
     "rms-norm-forward",
     "group-norm-backward",
     "group-norm-forward",
+    "group-norm-inference",
     "instance-norm-backward",
     "instance-norm-forward",
+    "instance-norm-inference",
 ];
 
 // ---- running
@@ -1063,6 +1065,64 @@ fn a_failed_check_writes_nothing() {
     );
     assert_eq!(names(&folder), ["in"]);
     assert_success(&backward(&input, &output, &[]));
+}
+
+/// Help lists the files' tensors: those that have to be there, and those that may be.
+#[test]
+fn help_lists_the_tensors() {
+    let statistics = |operator: &str| match operator.split('-').next() {
+        Some("rms") => vec!["mean_square"],
+        _ => vec!["mean", "variance"],
+    };
+    for operator in OPERATORS {
+        let help = stdout(&run(&[operator, "--help"]));
+        let (_, files) = help.split_once("Tensors of IN:").unwrap();
+        let (read, written) = files.split_once("Tensors of OUT:").unwrap();
+        let (written, _) = written.split_once("\n\n").unwrap();
+        let is_forward = operator.ends_with("-forward");
+        let mut read_always = vec!["src"];
+        let mut written_always = vec!["dst"];
+        if operator.ends_with("-backward") {
+            read_always.push("diff_dst");
+            written_always = vec!["diff_src"];
+        }
+        if !is_forward {
+            read_always.extend(statistics(operator));
+        } else if !operator.starts_with("layer") && !operator.starts_with("rms") {
+            written_always.extend(statistics(operator));
+        }
+        for (listed, always, optional) in [
+            (read, read_always, "gamma"),
+            (
+                written,
+                written_always,
+                match (is_forward, operator) {
+                    (true, "batch-norm-forward") => "running_mean",
+                    (true, "layer-norm-forward" | "rms-norm-forward") => "sum",
+                    (true, _) => "mask",
+                    _ if operator.ends_with("-backward") => "diff_gamma",
+                    _ => "",
+                },
+            ),
+        ] {
+            let lines: Vec<&str> = listed.lines().map(str::trim).collect();
+            let line = |name: &str| {
+                let found = lines
+                    .iter()
+                    .find(|line| line.starts_with(&format!("{name} ")));
+                *found.unwrap_or_else(|| panic!("{operator}: no {name} in {listed}"))
+            };
+            for name in always {
+                assert!(!line(name).contains("optional:"), "{operator}: {name}");
+            }
+            if !optional.is_empty() {
+                assert!(
+                    line(optional).contains("optional:"),
+                    "{operator}: {optional}"
+                );
+            }
+        }
+    }
 }
 
 #[test]
