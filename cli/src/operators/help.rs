@@ -1,7 +1,7 @@
 //! What help says of an operator's files: a line for each tensor that it may have.
 
 use super::{Operator, PARAM_GRADS};
-use wgpu_norm::{Need, Norm, Operation, Pass, Tensor};
+use wgpu_norm::{Access, Need, Norm, Operation, Pass, Slot, Tensor};
 
 impl Operator {
     /// Its name on the command line.
@@ -11,25 +11,26 @@ impl Operator {
 
     /// What help says but for the flags.
     pub fn help(&self) -> String {
-        let slots = Operation::slots(&self.norm, &self.pass);
-        let lines = |head: &str, there: &dyn Fn(wgpu_norm::Access) -> bool| {
-            let slots = slots.iter().filter(|slot| there(slot.access));
-            let lines = slots.map(|slot| {
-                let optional = match slot.need {
-                    Need::Always => "",
-                    _ => "optional: ",
-                };
-                let about = self.about(slot.tensor);
-                format!("\n  {:<16} {optional}{about}", slot.tensor.name())
-            });
-            format!("\n\n{head}{}", lines.collect::<String>())
+        let mut slots = Operation::slots(&self.norm, &self.pass);
+        // Running statistics last, as results are named.
+        slots.sort_by_key(|slot| slot.access == Access::InOut);
+        let line = |slot: &Slot| {
+            let optional = if self.is_optional(slot) {
+                "optional: "
+            } else {
+                ""
+            };
+            let about = self.about(slot.tensor);
+            format!("\n  {:<16} {optional}{about}", slot.tensor.name())
         };
-        let mut help = self.about.to_owned();
-        help += &lines("Tensors of IN:", &|access| access.reads());
-        help += &lines("Tensors of OUT:", &|access| access.writes());
-        help += &format!(
-            "\n\n{}Data have src's element type, a gradient of gamma or beta has gamma's, or without one that of the statistics.",
-            self.of_statistics()
+        let read = slots.iter().filter(|slot| slot.access.reads());
+        let written = slots.iter().filter(|slot| slot.access.writes());
+        let mut help = format!(
+            "{}\n\nTensors of IN:{}\n\nTensors of OUT:{}\n\n{}",
+            self.about,
+            read.map(line).collect::<String>(),
+            written.map(line).collect::<String>(),
+            self.of_types()
         );
         let attributes = self.flags();
         let attributes = attributes.iter().map(|flag| flag.get_id().as_str());
@@ -42,12 +43,22 @@ impl Operator {
         help
     }
 
+    /// Whether files may do without a tensor.
+    fn is_optional(&self, slot: &Slot) -> bool {
+        let always = match (slot.tensor, &self.norm) {
+            // use_affine says it.
+            (Tensor::Gamma, Norm::Layer { .. }) => true,
+            // The command keeps them.
+            (tensor, norm) => norm.statistics().contains(&tensor),
+        };
+        slot.need != Need::Always && !always
+    }
+
     /// What a tensor is, and its shape.
     fn about(&self, tensor: Tensor) -> String {
         let over_rows = self.norm.unit() == "row";
-        let (statistics, params) = self.shapes();
         let is_backward = matches!(self.pass, Pass::Backward(_));
-        let is_inference = matches!(self.pass, Pass::Inference);
+        let (statistics, params) = self.shapes();
         let text = match tensor {
             Tensor::Src if over_rows && is_backward => {
                 "the layer's input, with a residual the forward pass's sum"
@@ -60,8 +71,10 @@ impl Operator {
             Tensor::Variance => "biased, of mean's shape",
             Tensor::MeanSquare => return format!("the mean of squares, of {statistics}"),
             Tensor::Gamma => match self.norm {
-                Norm::Layer { .. } => return format!("with use_affine; {params}"),
-                _ => return format!("1 without it; {params}"),
+                Norm::Layer { .. } => {
+                    return format!("unless use_affine is false; of shape {params}");
+                }
+                _ => return format!("1 without it; of shape {params}"),
             },
             Tensor::Beta if is_backward => {
                 "the forward pass's, with an activation and no residual; of gamma's shape"
@@ -91,7 +104,6 @@ impl Operator {
             Tensor::DiffGamma | Tensor::DiffBeta => {
                 "unless --param-grads says otherwise; of gamma's shape"
             }
-            _ if is_inference => "given",
             _ => "",
         };
         text.to_owned()
@@ -113,15 +125,21 @@ impl Operator {
         }
     }
 
-    /// The element type of statistics that are written.
-    fn of_statistics(&self) -> &'static str {
+    /// The element types of results.
+    fn of_types(&self) -> &'static str {
         match (&self.norm, &self.pass) {
             (Norm::Batch(_), Pass::Forward(_)) => {
-                "mean and variance have the element type of running_mean, else f32 (f64 of f64 data). Those of 16 bits hold \
-                 less, and a warning says where that shows: an f16 has no variance from 65,520 on, nor one below 3e-8. "
+                "dst has src's element type; mean and variance have that of running_mean, else f32 (f64 of f64 data). Those of 16 \
+                 bits hold less, and a warning says where that shows: an f16 has no variance from 65,520 on, nor one below 3e-8."
             }
-            (_, Pass::Forward(_)) => "Statistics are f32 (f64 of f64 data). ",
-            _ => "",
+            (_, Pass::Forward(_)) => {
+                "What has src's shape has its element type; statistics are f32 (f64 of f64 data)."
+            }
+            (_, Pass::Backward(_)) => {
+                "What has src's shape has its element type; gradients of gamma and beta have gamma's, or without a gamma that of \
+                 the statistics."
+            }
+            _ => "dst has src's element type.",
         }
     }
 }

@@ -172,7 +172,8 @@ impl Operator {
                     "Added to the mean of squares; above 0 [default: the file's metadata, else 1e-5]",
                 ),
             ],
-            _ => vec![epsilon(of_variance), data_format(), activation()],
+            Norm::Instance { .. } => vec![epsilon(of_variance), data_format(), activation()],
+            _ => vec![epsilon(of_variance)],
         };
         match &self.pass {
             Pass::Forward(_) if is_batch => flags.extend([
@@ -213,25 +214,19 @@ impl Operator {
     fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
         let missing = |attribute| Failure::NoAttribute { attribute };
         let has_activation = self.norm.unit() != "row";
-        let format = |default: &DataFormat| {
-            let format = given.named("data_format")?;
-            Ok::<_, Failure>(format.unwrap_or(*default))
-        };
-        let axis = |default: &i64| {
-            let axis = given.number("begin_norm_axis", attributes::axis)?;
-            Ok::<_, Failure>(axis.unwrap_or(*default))
-        };
+        let format = || given.named("data_format");
         let epsilon = given.number("epsilon", attributes::epsilon)?;
         let mut norm = self.norm.clone();
         match &mut norm {
             Norm::Batch(_) if epsilon.is_none() => return Err(missing("epsilon")),
             Norm::Group { groups, format: of } => {
                 let given = given.number("groups", attributes::count)?;
-                (*groups, *of) = (given.ok_or(missing("groups"))?, format(of)?);
+                (*groups, *of) = (given.ok_or(missing("groups"))?, format()?.unwrap_or(*of));
             }
-            Norm::Instance { format: of } => *of = format(of)?,
+            Norm::Instance { format: of } => *of = format()?.unwrap_or(*of),
             Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-                *begin_axis = axis(begin_axis)?
+                let axis = given.number("begin_norm_axis", attributes::axis)?;
+                *begin_axis = axis.unwrap_or(*begin_axis);
             }
             _ => {}
         }
@@ -301,21 +296,19 @@ const PARAM_GRADS: &str = "param_grads";
 
 /// The attributes in force, for people.
 fn attributes_of(operation: &Operation) -> String {
-    let epsilon = operation.epsilon;
     let mut text = match &operation.norm {
-        Norm::Batch(Channels::Axis(format)) => format!("{}, epsilon {epsilon:e}", format.name()),
-        Norm::Batch(_) => format!("{}, epsilon {epsilon:e}", Format::Broadcast.name()),
-        Norm::Group { groups, format } => {
-            format!("{groups} groups, {}, epsilon {epsilon:e}", format.name())
+        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
+        Norm::Batch(_) => Format::Broadcast.name().to_owned(),
+        Norm::Group { groups, format } => format!("{groups} groups, {}", format.name()),
+        Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
+            format!("begin_norm_axis {begin_axis}")
         }
-        Norm::Instance { format } => format!("{}, epsilon {epsilon:e}", format.name()),
-        Norm::Layer { begin_axis } => {
-            let gamma = operation.gamma;
-            format!("begin_norm_axis {begin_axis}, epsilon {epsilon:e}, use_affine {gamma}")
-        }
-        Norm::Rms { begin_axis } => format!("begin_norm_axis {begin_axis}, epsilon {epsilon:e}"),
-        other => format!("{}, epsilon {epsilon:e}", other.name()),
+        other => other.name().to_owned(),
     };
+    text += &format!(", epsilon {:e}", operation.epsilon);
+    if matches!(operation.norm, Norm::Layer { .. }) {
+        text += &format!(", use_affine {}", operation.gamma);
+    }
     if operation.epilogue.activation != Activation::None {
         text += &format!(", {}", operation.epilogue.activation);
     }

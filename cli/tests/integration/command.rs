@@ -1070,57 +1070,79 @@ fn a_failed_check_writes_nothing() {
 /// Help lists the files' tensors: those that have to be there, and those that may be.
 #[test]
 fn help_lists_the_tensors() {
-    let statistics = |operator: &str| match operator.split('-').next() {
-        Some("rms") => vec!["mean_square"],
-        _ => vec!["mean", "variance"],
-    };
     for operator in OPERATORS {
-        let help = stdout(&run(&[operator, "--help"]));
-        let (_, files) = help.split_once("Tensors of IN:").unwrap();
-        let (read, written) = files.split_once("Tensors of OUT:").unwrap();
-        let (written, _) = written.split_once("\n\n").unwrap();
-        let is_forward = operator.ends_with("-forward");
-        let mut read_always = vec!["src"];
-        let mut written_always = vec!["dst"];
-        if operator.ends_with("-backward") {
-            read_always.push("diff_dst");
-            written_always = vec!["diff_src"];
-        }
-        if !is_forward {
-            read_always.extend(statistics(operator));
-        } else if !operator.starts_with("layer") && !operator.starts_with("rms") {
-            written_always.extend(statistics(operator));
-        }
-        for (listed, always, optional) in [
-            (read, read_always, "gamma"),
-            (
-                written,
-                written_always,
-                match (is_forward, operator) {
-                    (true, "batch-norm-forward") => "running_mean",
-                    (true, "layer-norm-forward" | "rms-norm-forward") => "sum",
-                    (true, _) => "mask",
-                    _ if operator.ends_with("-backward") => "diff_gamma",
-                    _ => "",
-                },
+        let (norm, pass) = operator.rsplit_once('-').unwrap();
+        let rows = ["layer-norm", "rms-norm"].contains(&norm);
+        let statistics: &[&str] = match norm {
+            "rms-norm" => &["mean_square"],
+            _ => &["mean", "variance"],
+        };
+        let running: &[&str] = match operator {
+            "batch-norm-forward" => &["running_mean", "running_variance"],
+            _ => &[],
+        };
+        let beta: &[&str] = match (norm, pass) {
+            ("rms-norm", _) | ("layer-norm", "backward") => &[],
+            _ => &["beta"],
+        };
+        let beyond: &[&str] = match (rows, pass) {
+            (true, "forward") => &["sum"],
+            (false, "forward") => &["mask"],
+            _ => &[],
+        };
+        let ([read, may_be_read], [written, may_be_written]) = match pass {
+            "forward" => (
+                [vec!["src"], [&["residual"], beta, running].concat()],
+                [[&["dst"], statistics].concat(), [beyond, running].concat()],
             ),
+            "inference" => (
+                [
+                    [&["src"], statistics].concat(),
+                    [&["residual"], beta].concat(),
+                ],
+                [vec!["dst"], vec![]],
+            ),
+            _ => (
+                [
+                    [&["src", "diff_dst"], statistics].concat(),
+                    if rows { vec![] } else { vec!["mask", "beta"] },
+                ],
+                [
+                    vec!["diff_src"],
+                    match norm {
+                        "rms-norm" => vec!["diff_gamma"],
+                        "layer-norm" => vec!["diff_gamma", "diff_beta"],
+                        _ => vec!["diff_residual", "diff_gamma", "diff_beta"],
+                    },
+                ],
+            ),
+        };
+        let (read, may_be_read) = match norm {
+            "layer-norm" => ([&read[..], &["gamma"]].concat(), may_be_read),
+            _ => (read, [&may_be_read[..], &["gamma"]].concat()),
+        };
+        let help = stdout(&run(&[operator, "--help"]));
+        for (head, always, optional) in [
+            ("Tensors of IN:", read, may_be_read),
+            ("Tensors of OUT:", written, may_be_written),
         ] {
-            let lines: Vec<&str> = listed.lines().map(str::trim).collect();
-            let line = |name: &str| {
-                let found = lines
-                    .iter()
-                    .find(|line| line.starts_with(&format!("{name} ")));
-                *found.unwrap_or_else(|| panic!("{operator}: no {name} in {listed}"))
+            let (_, list) = help.split_once(head).unwrap();
+            let lines = list.lines().skip(1).take_while(|line| !line.is_empty());
+            let (may_be, is): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains("optional:"));
+            let sorted = |mut names: Vec<&'static str>| {
+                names.sort_unstable();
+                names.join(" ")
             };
-            for name in always {
-                assert!(!line(name).contains("optional:"), "{operator}: {name}");
-            }
-            if !optional.is_empty() {
-                assert!(
-                    line(optional).contains("optional:"),
-                    "{operator}: {optional}"
-                );
-            }
+            let names = |lines: Vec<&str>| {
+                let names = lines
+                    .iter()
+                    .filter_map(|line| line.split_whitespace().next());
+                let mut names: Vec<_> = names.collect();
+                names.sort_unstable();
+                names.join(" ")
+            };
+            assert_eq!(names(is), sorted(always), "{operator}: {list}");
+            assert_eq!(names(may_be), sorted(optional), "{operator}: {list}");
         }
     }
 }
