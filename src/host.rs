@@ -68,6 +68,15 @@ impl<'a> Input<'a> {
         }
     }
 
+    /// Of a tensor of an operation, whose length was checked.
+    pub fn of_bytes(used: &TensorUse, bytes: &'a [u8]) -> Self {
+        Self {
+            tensor: used.tensor,
+            bytes,
+            len: usize::try_from(used.len()).unwrap_or(usize::MAX),
+        }
+    }
+
     /// An error if a plan's tensor has another length.
     pub fn check(&self, plan: &Plan) -> Result<(), Error> {
         plan.check_length(self.tensor, self.tensor.name(), self.len)
@@ -215,39 +224,7 @@ impl Operation {
         outputs: &mut [(Tensor, &mut [u8])],
     ) -> Result<(), Error> {
         let plan = self.plan(gpu.profile())?;
-        let tensors = self.tensors()?;
-        let named = inputs.iter().map(|(tensor, _)| *tensor);
-        let mut named = named.chain(outputs.iter().map(|(tensor, _)| *tensor));
-        if let Some(vain) = named.find(|name| tensors.iter().all(|used| used.tensor != *name)) {
-            return Err(refused(vain, "none", "a slice"));
-        }
-        // What is read before it is written: some numbers of each channel.
-        let mut in_place: Vec<(Tensor, Vec<u8>)> = Vec::new();
-        for used in &tensors {
-            let input = find_slice(inputs.iter().map(|(t, bytes)| (*t, *bytes)), used.tensor)?;
-            let output = find_slice(outputs.iter().map(|(t, bytes)| (*t, &**bytes)), used.tensor)?;
-            let (slice, other, role) = match used.access {
-                Access::In => (input, output, "a slice among the inputs"),
-                Access::Out | Access::InOut => (output, input, "a slice among the outputs"),
-            };
-            match (slice, other) {
-                (_, Some(_)) => return Err(refused(used.tensor, role, "one among the others")),
-                (None, None) if used.access.reads() => {
-                    return Err(refused(used.tensor, role, "none"));
-                }
-                _ => {}
-            }
-            let Some(bytes) = slice else { continue };
-            check_bytes(used, bytes)?;
-            match used.access {
-                Access::In => self.check_statistic(used, bytes)?,
-                Access::InOut => {
-                    let copied = memory::collect("running statistics", bytes.iter().copied())?;
-                    in_place.push((used.tensor, copied));
-                }
-                Access::Out => {}
-            }
-        }
+        let in_place = self.check_slices(&self.tensors()?, inputs, outputs)?;
         let inputs = inputs.iter().map(|(tensor, bytes)| (*tensor, *bytes));
         let in_place = in_place.iter().map(|(tensor, bytes)| (*tensor, &**bytes));
         let inputs: Vec<_> = inputs.chain(in_place).collect();
@@ -273,6 +250,48 @@ impl Operation {
             Ok(())
         })
         .await
+    }
+
+    /// An error if slices are missing, named twice, given in vain or of another length, or given statistics are none. Gives
+    /// what is read before it is written: some numbers of each channel.
+    pub(crate) fn check_slices(
+        &self,
+        tensors: &[TensorUse],
+        inputs: &[(Tensor, &[u8])],
+        outputs: &[(Tensor, &mut [u8])],
+    ) -> Result<Vec<(Tensor, Vec<u8>)>, Error> {
+        let named = inputs.iter().map(|(tensor, _)| *tensor);
+        let mut named = named.chain(outputs.iter().map(|(tensor, _)| *tensor));
+        if let Some(vain) = named.find(|name| tensors.iter().all(|used| used.tensor != *name)) {
+            return Err(refused(vain, "none", "a slice"));
+        }
+        let mut in_place: Vec<(Tensor, Vec<u8>)> = Vec::new();
+        for used in tensors {
+            let input = find_slice(inputs.iter().map(|(t, bytes)| (*t, *bytes)), used.tensor)?;
+            let output = find_slice(outputs.iter().map(|(t, bytes)| (*t, &**bytes)), used.tensor)?;
+            let (slice, other, role) = match used.access {
+                Access::In => (input, output, "a slice among the inputs"),
+                Access::Out | Access::InOut => (output, input, "a slice among the outputs"),
+            };
+            match (slice, other) {
+                (_, Some(_)) => return Err(refused(used.tensor, role, "one among the others")),
+                (None, None) if used.access.reads() => {
+                    return Err(refused(used.tensor, role, "none"));
+                }
+                _ => {}
+            }
+            let Some(bytes) = slice else { continue };
+            check_bytes(used, bytes)?;
+            match used.access {
+                Access::In => self.check_statistic(used, bytes)?,
+                Access::InOut => {
+                    let copied = memory::collect("running statistics", bytes.iter().copied())?;
+                    in_place.push((used.tensor, copied));
+                }
+                Access::Out => {}
+            }
+        }
+        Ok(in_place)
     }
 
     /// An error if given statistics hold a variance, or a mean of squares, by which there is no result.

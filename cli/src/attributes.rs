@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::input::Input;
+use clap::ArgMatches;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
 use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Statistics};
@@ -96,27 +97,6 @@ pub fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
         .try_map(|name| T::parse(&name).ok_or("not one of the possible values"))
 }
 
-/// A named value: the flag's, else the metadata's, else none.
-pub fn named<T: Choice>(
-    flag: Option<T>,
-    input: &Input,
-    key: &'static str,
-) -> Result<Option<T>, Failure> {
-    if flag.is_some() {
-        return Ok(flag);
-    }
-    let Some(text) = input.attribute(key) else {
-        return Ok(None);
-    };
-    let names: Vec<&str> = T::VALUES.iter().map(|&(name, _)| name).collect();
-    let unknown = || Failure::Metadata {
-        key,
-        expected: names.join(" or "),
-        got: text.to_owned(),
-    };
-    T::parse(text).map(Some).ok_or_else(unknown)
-}
-
 /// What a number has to be.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("expected {0}")]
@@ -156,23 +136,50 @@ fn read<T: FromStr>(
     number.filter(fits).ok_or(Wanted(wanted))
 }
 
-/// A number: the flag's, else the metadata's, else none.
-pub fn number<T>(
-    flag: Option<T>,
-    input: &Input,
-    key: &'static str,
-    read: fn(&str) -> Result<T, Wanted>,
-) -> Result<Option<T>, Failure> {
-    if flag.is_some() {
-        return Ok(flag);
+/// What flags and the file's metadata give.
+pub struct Given<'a> {
+    pub flags: &'a ArgMatches,
+    pub input: &'a Input,
+}
+
+impl Given<'_> {
+    /// A flag's value, where there is such a flag.
+    pub fn flag<T: Clone + Send + Sync + 'static>(&self, key: &str) -> Option<T> {
+        self.flags.try_get_one(key).ok().flatten().cloned()
     }
-    let Some(text) = input.attribute(key) else {
-        return Ok(None);
-    };
-    let malformed = |Wanted(expected)| Failure::Metadata {
-        key,
-        expected: expected.to_owned(),
-        got: text.to_owned(),
-    };
-    read(text).map(Some).map_err(malformed)
+
+    /// A named value: the flag's, else the metadata's, else none.
+    pub fn named<T: Choice>(&self, key: &'static str) -> Result<Option<T>, Failure> {
+        self.find(key, |text| {
+            let names = T::VALUES.iter().map(|&(name, _)| name);
+            T::parse(text).ok_or_else(|| names.collect::<Vec<_>>().join(" or "))
+        })
+    }
+
+    /// A number, likewise.
+    pub fn number<T: Clone + Send + Sync + 'static>(
+        &self,
+        key: &'static str,
+        read: fn(&str) -> Result<T, Wanted>,
+    ) -> Result<Option<T>, Failure> {
+        self.find(key, |text| {
+            read(text).map_err(|Wanted(expected)| expected.to_owned())
+        })
+    }
+
+    /// `read` says what was expected where a text makes no sense.
+    fn find<T: Clone + Send + Sync + 'static>(
+        &self,
+        key: &'static str,
+        read: impl Fn(&str) -> Result<T, String>,
+    ) -> Result<Option<T>, Failure> {
+        match (self.flag(key), self.input.attribute(key)) {
+            (None, Some(text)) => read(text).map(Some).map_err(|expected| Failure::Metadata {
+                key,
+                expected,
+                got: text.to_owned(),
+            }),
+            (flag, _) => Ok(flag),
+        }
+    }
 }

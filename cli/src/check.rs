@@ -1,9 +1,10 @@
 //! The comparison of results with the float64 reference.
 
 use crate::failure::Failure;
-use crate::stdout;
-use wgpu_norm::reference::{SUM_ULPS, scaled_error};
-use wgpu_norm::{DType, Element};
+use crate::{memory, numbers, stdout};
+use half::{bf16, f16};
+use wgpu_norm::{DType, Element, Error, Format, Operation, Tensor, TensorUse};
+use wgpu_norm_verify::reference::{self, Computed, SUM_ULPS, scaled_error};
 
 /// What came of each output.
 #[derive(Debug, Default)]
@@ -17,72 +18,95 @@ struct Compared {
     words: String,
 }
 
-/// What the reference has for an output.
-#[derive(Debug)]
-pub struct Expected {
-    tensor: &'static str,
-    values: Vec<f64>,
-    /// Sizes of the values' terms.
-    scale: Vec<f64>,
-    /// Elements of which rounding decides whether they pass the activation, so that the output may be either way.
-    undecided: usize,
-}
+/// Elements that are compared at a time.
+const PART: usize = 1 << 16;
 
-impl Expected {
-    pub fn new(tensor: &'static str, values: Vec<f64>, scale: Vec<f64>) -> Self {
-        Self {
-            tensor,
-            values,
-            scale,
-            undecided: 0,
+/// Compares an operation's results with what the reference computes of the same inputs.
+pub fn compare(
+    operation: &Operation,
+    inputs: &[(Tensor, &[u8])],
+    results: &[(Tensor, &[u8])],
+) -> Result<Comparison, Error> {
+    let tensors = operation.tensors()?;
+    let format = |tensor| {
+        let used = tensors.iter().find(|used| used.tensor == tensor);
+        used.map_or(Format::Bits, |used| used.format)
+    };
+    let mut values: Vec<(Tensor, Vec<f64>)> = vec![];
+    for used in tensors.iter().filter(|used| used.access.reads()) {
+        if let Some((_, bytes)) = inputs.iter().find(|(tensor, _)| *tensor == used.tensor) {
+            values.push((used.tensor, to_f64(used, bytes)?));
         }
     }
+    let values: Vec<_> = values
+        .iter()
+        .map(|(tensor, values)| (*tensor, &**values))
+        .collect();
+    let expected = reference::compute(operation, &values)?;
+    let mut comparison = Comparison::default();
+    for &(tensor, got) in results {
+        let want = expected.iter().find(|want| want.tensor == tensor);
+        // Nothing is no match.
+        let Some(want) = want else {
+            comparison.push(tensor, f64::INFINITY, in_words(f64::INFINITY));
+            continue;
+        };
+        match format(tensor) {
+            Format::Elements(dtype) => comparison.add(dtype, want, got),
+            Format::Bits => comparison.add_mask(want, got, operation.types.data.accumulator()),
+        }
+    }
+    Ok(comparison)
+}
 
-    /// The same where rounding decides whether so many elements pass the activation; the scale allows for both.
-    pub fn with_undecided(self, undecided: usize) -> Self {
-        Self { undecided, ..self }
+/// A tensor's elements as the reference takes them; of a mask 0 or 1 for each.
+fn to_f64(used: &TensorUse, bytes: &[u8]) -> Result<Vec<f64>, Error> {
+    let what = "a tensor in float64";
+    match used.format {
+        Format::Elements(dtype) => memory::collected(what, numbers::values(dtype, bytes)),
+        Format::Bits => {
+            let bit = |index: usize| {
+                let byte = bytes.get(index / 8).copied().unwrap_or_default();
+                f64::from(byte >> (index % 8) & 1)
+            };
+            memory::collected(what, (0..used.shape.iter().product()).map(bit))
+        }
     }
 }
 
 impl Comparison {
-    /// Compares outputs with what is expected for those of the same name; nothing is no match.
-    pub fn add_all<T: Element>(
-        &mut self,
-        outputs: &[(&'static str, Vec<T>)],
-        expected: &[Expected],
-    ) {
-        for (tensor, got) in outputs {
-            match expected.iter().find(|expected| expected.tensor == *tensor) {
-                Some(want) => self.add(want, got),
-                None => self.push(tensor, f64::INFINITY, in_words(f64::INFINITY)),
-            }
-        }
-    }
-
     /// Compares an output.
-    fn add<T: Element>(&mut self, want: &Expected, got: &[T]) {
-        let error = scaled_error(got, &want.values, &want.scale);
+    fn add(&mut self, dtype: DType, want: &Computed, got: &[u8]) {
+        let error = match dtype {
+            DType::F16 => largest_error::<f16>(want, got),
+            DType::Bf16 => largest_error::<bf16>(want, got),
+            DType::F32 => largest_error::<f32>(want, got),
+            DType::F64 => largest_error::<f64>(want, got),
+        };
         let words = in_words(error) + &either_way(want.undecided);
         self.push(want.tensor, error, words);
     }
 
-    /// Compares a mask with what is expected for one: what the activation is applied to, in sums of this type. Where that is
-    /// within its tolerance of 0, either bit is right.
-    pub fn add_mask(&mut self, got: &[u32], expected: &[Expected], sums: DType) {
-        let tensor = "mask";
-        let Some(want) = expected.iter().find(|expected| expected.tensor == tensor) else {
-            return self.push(tensor, f64::INFINITY, "wrong, none expected".to_owned());
-        };
-        let bits = Bits::of(got, want, sums);
+    /// Compares a mask with what the activation is applied to, in sums of this type. Where that is within its tolerance of 0,
+    /// either bit is right.
+    fn add_mask(&mut self, want: &Computed, got: &[u8], sums: DType) {
+        let bits = Bits::of(got, &want.values, &want.scale, sums);
         match bits.wrong {
-            0 => self.push(tensor, 0.0, format!("ok{}", either_way(bits.undecided))),
-            wrong => self.push(tensor, f64::INFINITY, format!("wrong, in {wrong} bits")),
+            0 => self.push(
+                want.tensor,
+                0.0,
+                format!("ok{}", either_way(bits.undecided)),
+            ),
+            wrong => {
+                let words = format!("wrong, in {wrong} bits");
+                self.push(want.tensor, f64::INFINITY, words);
+            }
         }
     }
 
-    fn push(&mut self, tensor: &'static str, error: f64, words: String) {
+    fn push(&mut self, tensor: Tensor, error: f64, words: String) {
         self.0.push(Compared {
-            tensor,
+            tensor: tensor.name(),
             error,
             words,
         });
@@ -115,25 +139,26 @@ struct Bits {
 }
 
 impl Bits {
-    fn of(got: &[u32], want: &Expected, sums: DType) -> Self {
+    fn of(got: &[u8], values: &[f64], scale: &[f64], sums: DType) -> Self {
         let mut bits = Self {
             wrong: 0,
             undecided: 0,
         };
-        if got.len() != want.values.len().div_ceil(32) {
+        if got.len() != 4 * values.len().div_ceil(32) {
             return Self { wrong: 1, ..bits };
         }
-        let mut values = want.values.iter().zip(&want.scale);
-        for (word, bit) in got
+        let roundings = SUM_ULPS * sums.unit_roundoff();
+        let mut values = values.iter().zip(scale);
+        for bit in got
             .iter()
-            .flat_map(|word| (0..32).map(move |bit| (word, bit)))
+            .flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1))
         {
-            let is_set = word >> bit & 1 == 1;
             // Bits behind the last element are 0.
             let (value, scale) = values.next().unwrap_or((&0.0, &0.0));
-            if is_undecided(*value, SUM_ULPS * *scale, sums) {
+            let tolerance = roundings * scale;
+            if tolerance > 0.0 && tolerance.is_finite() && value.abs() <= tolerance {
                 bits.undecided += 1;
-            } else if is_set != (*value > 0.0 || value.is_nan()) {
+            } else if (bit == 1) != (*value > 0.0 || value.is_nan()) {
                 bits.wrong += 1;
             }
         }
@@ -141,10 +166,18 @@ impl Bits {
     }
 }
 
-/// Whether a number that is off by at most so many roundings may lie on either side of 0.
-pub fn is_undecided(value: f64, roundings: f64, sums: DType) -> bool {
-    let tolerance = sums.unit_roundoff() * roundings;
-    tolerance > 0.0 && tolerance.is_finite() && value.abs() <= tolerance
+/// The largest error of an output's elements, in tolerances.
+fn largest_error<T: Element>(want: &Computed, got: &[u8]) -> f64 {
+    if got.len() != want.values.len() * size_of::<T>() {
+        return f64::INFINITY;
+    }
+    let parts = got.chunks(PART * size_of::<T>());
+    let wanted = want.values.chunks(PART).zip(want.scale.chunks(PART));
+    let errors = parts.zip(wanted).map(|(got, (values, scale))| {
+        // Bytes may lie anywhere.
+        scaled_error(&bytemuck::pod_collect_to_vec::<u8, T>(got), values, scale)
+    });
+    errors.fold(0.0, f64::max)
 }
 
 /// What there is to say of elements that rounding decides.
@@ -171,25 +204,40 @@ fn in_words(error: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
+    use wgpu_norm::{Backward, Norm};
 
-    fn one(tensor: &'static str) -> Expected {
-        Expected::new(tensor, vec![1.0], vec![1.0])
+    /// What comes of layer norm's gradient, all of whose inputs are 1, where the results are these.
+    fn compared(results: &[(Tensor, f32)]) -> Comparison {
+        let norm = Norm::Layer { begin_axis: -1 };
+        let operation = Operation::new(norm, Backward::default(), &[1, 1], DType::F32);
+        let one = bytemuck::bytes_of(&1.0_f32);
+        let read = operation.tensors().unwrap().into_iter();
+        let read = read.filter(|used| used.access.reads());
+        let inputs: Vec<_> = read.map(|used| (used.tensor, one)).collect();
+        let results = results.iter();
+        let results: Vec<_> = results
+            .map(|(tensor, value)| (*tensor, bytemuck::bytes_of(value)))
+            .collect();
+        compare(&operation, &inputs, &results).unwrap()
     }
 
     #[test]
     fn names_the_worst_output() {
-        let mut comparison = Comparison::default();
-        comparison.add(&one("diff_src"), &[1.0_f32]);
-        assert!(comparison.verdict().is_ok());
-        comparison.add(&one("diff_gamma"), &[1.1_f32]);
-        comparison.add(&one("diff_beta"), &[1.001_f32]);
-        let verdict = comparison.verdict();
+        let right = [(Tensor::DiffSrc, 0.0), (Tensor::DiffBeta, 1.0)];
+        assert!(compared(&right).verdict().is_ok());
+        let wrong = [
+            (Tensor::DiffSrc, 0.0),
+            (Tensor::DiffBeta, 1.1),
+            (Tensor::DiffGamma, 1e-40),
+        ];
+        let verdict = compared(&wrong).verdict();
         assert!(
             matches!(
                 verdict,
                 Err(Failure::Check {
-                    tensor: "diff_gamma"
+                    tensor: "diff_beta"
                 })
             ),
             "{verdict:?}"
@@ -198,15 +246,15 @@ mod tests {
 
     #[test]
     fn a_lost_number_fails() {
-        let mut comparison = Comparison::default();
-        comparison.add(&one("diff_src"), &[f32::NAN]);
-        assert!(comparison.verdict().is_err());
+        assert!(compared(&[(Tensor::DiffSrc, f32::NAN)]).verdict().is_err());
+        // The reference has none.
+        assert!(compared(&[(Tensor::Dst, 0.0)]).verdict().is_err());
     }
 
     #[test]
     fn bits_that_rounding_decides_are_right_either_way() {
-        let want = Expected::new("mask", vec![1.0, -1.0, 1e-7, f64::NAN, 0.0], vec![1.0; 5]);
-        let bits = |word| Bits::of(&[word], &want, DType::F32);
+        let values = [1.0, -1.0, 1e-7, f64::NAN, 0.0];
+        let bits = |word: u32| Bits::of(&word.to_le_bytes(), &values, &[1.0; 5], DType::F32);
         let right = Bits {
             wrong: 0,
             undecided: 2,
@@ -218,9 +266,12 @@ mod tests {
         for (word, wrong) in [(0b10_1001, 1), (0b01011, 1), (0b00100, 2)] {
             assert_eq!(bits(word), Bits { wrong, ..right }, "{word:b}");
         }
-        assert_eq!(Bits::of(&[9, 0], &want, DType::F32).wrong, 1);
-        let exact = Expected::new("mask", vec![0.0], vec![0.0]);
-        assert_eq!(Bits::of(&[1], &exact, DType::F32).wrong, 1);
+        assert_eq!(
+            Bits::of(&[9, 0, 0, 0, 0], &values, &[1.0; 5], DType::F32).wrong,
+            1
+        );
+        let exact = Bits::of(&[1, 0, 0, 0], &[0.0], &[0.0], DType::F32);
+        assert_eq!(exact.wrong, 1);
     }
 
     #[test]

@@ -3,18 +3,15 @@
 
 use crate::failure::Failure;
 use crate::text::excerpt;
-use crate::{files, header, memory};
-use bytemuck::Pod;
-use half::{bf16, f16};
+use crate::{files, header};
 use safetensors::Dtype;
 use safetensors::tensor::{Metadata, TensorInfo};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use wgpu_norm::{DType, Element};
+use wgpu_norm::{DType, Format, Tensor};
 
 /// Bytes before the header, which hold its length.
 const PREFIX: u64 = 8;
@@ -38,28 +35,12 @@ pub struct Input {
     takes_running: Cell<bool>,
 }
 
-/// Where a tensor is, and what it is.
+/// What a tensor of the file is.
 #[derive(Clone, Debug)]
-pub struct Tensor {
-    name: &'static str,
-    dtype: DType,
-    shape: Vec<usize>,
-    place: Place,
-}
-
-/// Where a mask is, which has a bit for each element of src, 32 in a word.
-#[derive(Clone, Debug)]
-pub struct Mask {
-    name: &'static str,
-    shape: Vec<usize>,
-    place: Place,
-}
-
-/// Some bytes of the file.
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    offset: u64,
-    bytes: u64,
+pub struct Stored {
+    pub tensor: Tensor,
+    pub format: Format,
+    pub shape: Vec<usize>,
 }
 
 impl Input {
@@ -181,19 +162,20 @@ impl Input {
     }
 
     /// Whether a tensor is there.
-    pub fn contains(&self, name: &'static str) -> bool {
-        self.info(name).is_some()
+    pub fn contains(&self, tensor: Tensor) -> bool {
+        self.info(tensor.name()).is_some()
     }
 
     /// A tensor that has to be there; `why` follows that in the message.
-    pub fn tensor(&self, name: &'static str, why: &'static str) -> Result<Tensor, Failure> {
-        self.optional(name)?.ok_or_else(|| self.missing(name, why))
+    pub fn tensor(&self, tensor: Tensor, why: &'static str) -> Result<Stored, Failure> {
+        self.optional(tensor)?
+            .ok_or_else(|| self.missing(tensor, why))
     }
 
     /// The failure of a tensor that has to be there; `why` follows that in the message.
-    pub fn missing(&self, tensor: &'static str, why: &'static str) -> Failure {
+    pub fn missing(&self, tensor: Tensor, why: &'static str) -> Failure {
         Failure::Missing {
-            tensor,
+            tensor: tensor.name(),
             why,
             path: self.path.clone(),
             has: {
@@ -204,196 +186,71 @@ impl Input {
         }
     }
 
-    /// A tensor that may be there; if it is, its element type must be one of the library's.
-    pub fn optional(&self, name: &'static str) -> Result<Option<Tensor>, Failure> {
-        let Some(info) = self.info(name) else {
+    /// A tensor that may be there; if it is, its elements must be numbers of one of the library's types, or a mask's words.
+    pub fn optional(&self, tensor: Tensor) -> Result<Option<Stored>, Failure> {
+        let Some(info) = self.info(tensor.name()) else {
             return Ok(None);
         };
-        let dtype = known(info.dtype).ok_or_else(|| Failure::DType {
-            tensor: name,
-            expected: either(&DType::ALL),
+        let is_mask = tensor == Tensor::Mask;
+        let format = match info.dtype {
+            Dtype::U32 if is_mask => Some(Format::Bits),
+            dtype if !is_mask => known(dtype).map(Format::Elements),
+            _ => None,
+        };
+        let format = format.ok_or_else(|| Failure::DType {
+            tensor: tensor.name(),
+            expected: match is_mask {
+                true => "u32".to_owned(),
+                false => either(&DType::ALL),
+            },
             got: info.dtype.to_string().to_lowercase(),
         })?;
-        Ok(Some(Tensor {
-            name,
-            dtype,
+        Ok(Some(Stored {
+            tensor,
+            format,
             shape: info.shape.clone(),
-            place: self.place(info),
         }))
     }
 
-    /// A mask that may be there; if it is, it must consist of words.
-    pub fn mask(&self, name: &'static str) -> Result<Option<Mask>, Failure> {
-        match self.info(name) {
-            None => Ok(None),
-            Some(info) if info.dtype == Dtype::U32 => Ok(Some(Mask {
-                name,
-                shape: info.shape.clone(),
-                place: self.place(info),
-            })),
-            Some(info) => Err(Failure::DType {
-                tensor: name,
-                expected: "u32".to_owned(),
-                got: info.dtype.to_string().to_lowercase(),
-            }),
-        }
-    }
-
-    /// A tensor's elements.
-    pub fn read<T: Element>(&self, tensor: &Tensor) -> Result<Vec<T>, Failure> {
-        tensor.expect_dtype(&[T::DTYPE])?;
-        self.read_at(tensor.name, tensor.place)
-    }
-
-    /// Some of a tensor's elements.
-    pub fn read_part<T: Element>(
-        &self,
-        tensor: &Tensor,
-        elements: &Range<usize>,
-    ) -> Result<Vec<T>, Failure> {
-        tensor.expect_dtype(&[T::DTYPE])?;
-        self.read_at(tensor.name, tensor.place.part(elements, size_of::<T>()))
-    }
-
-    /// Some of a tensor's elements, in a type that holds them.
-    pub fn read_as<T: Element>(
-        &self,
-        tensor: &Tensor,
-        elements: &Range<usize>,
-    ) -> Result<Vec<T>, Failure> {
-        fn widened<N: Element, T: Element>(values: Vec<N>) -> Vec<T> {
-            values
-                .into_iter()
-                .map(|value| T::from_f64(value.to_f64()))
-                .collect()
-        }
-        match tensor.dtype {
-            dtype if dtype == T::DTYPE => self.read_part(tensor, elements),
-            DType::F16 => Ok(widened::<f16, T>(self.read_part(tensor, elements)?)),
-            DType::Bf16 => Ok(widened::<bf16, T>(self.read_part(tensor, elements)?)),
-            DType::F32 => Ok(widened::<f32, T>(self.read_part(tensor, elements)?)),
-            DType::F64 => Ok(widened::<f64, T>(self.read_part(tensor, elements)?)),
-        }
-    }
-
-    /// Some of a mask's words.
-    pub fn read_mask_part(&self, mask: &Mask, words: &Range<usize>) -> Result<Vec<u32>, Failure> {
-        self.read_at(mask.name, mask.place.part(words, size_of::<u32>()))
-    }
-
-    /// Some bytes of a tensor or mask that is there, from an offset on.
-    pub fn read_bytes(
-        &self,
-        name: &'static str,
-        offset: u64,
-        to: &mut [u8],
-    ) -> Result<(), Failure> {
-        let place = self.info(name).map(|info| self.place(info));
-        let place = place.filter(|place| offset + to.len() as u64 <= place.bytes);
+    /// Some bytes of a tensor that is there, from an offset on.
+    pub fn read(&self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Failure> {
+        let name = tensor.name();
+        let place = self.info(name).map(|info| info.data_offsets);
+        let place = place.map(|(start, end)| (start as u64, end as u64));
+        let place = place.filter(|(start, end)| start + offset + to.len() as u64 <= *end);
         let mut file = &self.file;
         let read = match place {
-            Some(place) => file
-                .seek(SeekFrom::Start(place.offset + offset))
+            Some((start, _)) => file
+                .seek(SeekFrom::Start(self.data + start + offset))
                 .and_then(|_| file.read_exact(to)),
             None => Err(io::Error::other("it has no such bytes")),
         };
-        read.map_err(|source| self.unreadable(name, source))
-    }
-
-    /// A mask's words.
-    pub fn read_mask(&self, mask: &Mask) -> Result<Vec<u32>, Failure> {
-        self.read_at(mask.name, mask.place)
-    }
-
-    fn place(&self, info: &TensorInfo) -> Place {
-        let (start, end) = info.data_offsets;
-        Place {
-            offset: self.data + start as u64,
-            bytes: end.saturating_sub(start) as u64,
-        }
-    }
-
-    fn read_at<T: Pod>(&self, name: &'static str, place: Place) -> Result<Vec<T>, Failure> {
-        let elements = place.bytes / size_of::<T>().max(1) as u64;
-        let elements = usize::try_from(elements).unwrap_or(usize::MAX);
-        let mut values: Vec<T> = memory::filled(name, elements, T::zeroed())?;
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(place.offset))
-            .and_then(|_| file.read_exact(bytemuck::cast_slice_mut(&mut values)))
-            .map_err(|source| self.unreadable(name, source))?;
-        Ok(values)
-    }
-
-    fn unreadable(&self, name: &str, source: io::Error) -> Failure {
-        Failure::Read {
+        read.map_err(|source| Failure::Read {
             path: self.path.clone(),
             source: io::Error::new(source.kind(), format!("{name}: {source}")),
-        }
-    }
-}
-
-impl Place {
-    /// Some elements of so many bytes each, as far as they are there.
-    fn part(&self, elements: &Range<usize>, width: usize) -> Self {
-        let at = |element: usize| {
-            (element as u64)
-                .saturating_mul(width as u64)
-                .min(self.bytes)
-        };
-        Self {
-            offset: self.offset + at(elements.start),
-            bytes: at(elements.end).saturating_sub(at(elements.start)),
-        }
-    }
-}
-
-impl Mask {
-    /// A failure if it has not a bit for each element of src.
-    pub fn expect_elements_of(&self, src: &Tensor) -> Result<(), Failure> {
-        let words = (src.place.bytes / src.dtype.size()).div_ceil(32);
-        if matches!(*self.shape.as_slice(), [got] if got as u64 == words) {
-            return Ok(());
-        }
-        Err(Failure::Shape {
-            tensor: self.name,
-            expected: format!("[{words}]"),
-            why: " (a bit for each element of src, 32 in a word)".to_owned(),
-            got: self.shape.clone(),
         })
     }
 }
 
-impl Tensor {
-    /// How many elements it has.
-    pub fn elements(&self) -> usize {
-        usize::try_from(self.place.bytes / self.dtype.size().max(1)).unwrap_or(usize::MAX)
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Its element type.
-    pub fn dtype(&self) -> DType {
-        self.dtype
-    }
-
-    /// Its shape.
-    pub fn shape(&self) -> &[usize] {
-        &self.shape
+impl Stored {
+    /// Its element type; of a mask none.
+    pub fn dtype(&self) -> Option<DType> {
+        match self.format {
+            Format::Elements(dtype) => Some(dtype),
+            Format::Bits => None,
+        }
     }
 
     /// A failure if the element type is none of these.
     pub fn expect_dtype(&self, expected: &[DType]) -> Result<(), Failure> {
-        if expected.contains(&self.dtype) {
-            return Ok(());
+        match self.dtype() {
+            Some(got) if !expected.contains(&got) => Err(Failure::DType {
+                tensor: self.tensor.name(),
+                expected: either(expected),
+                got: got.to_string(),
+            }),
+            _ => Ok(()),
         }
-        Err(Failure::DType {
-            tensor: self.name,
-            expected: either(expected),
-            got: self.dtype.to_string(),
-        })
     }
 
     /// A failure if the shape is none of these; `why` follows them in the message.
@@ -403,7 +260,7 @@ impl Tensor {
         }
         let shapes: Vec<String> = expected.iter().map(|s| format!("{s:?}")).collect();
         Err(Failure::Shape {
-            tensor: self.name,
+            tensor: self.tensor.name(),
             expected: shapes.join(" or "),
             why: why.to_owned(),
             got: self.shape.clone(),

@@ -3,14 +3,15 @@
 use crate::args::{FileArgs, GpuArgs};
 use crate::check::Comparison;
 use crate::failure::Failure;
-use crate::input::{self, Input};
-use crate::output::{self, Output};
+use crate::input::Input;
+use crate::numbers;
+use crate::output::{Described, Output, Parts};
 use crate::progress::Progress;
 use crate::ranks::Group;
 use crate::stdout;
 use crate::text::excerpt;
 use std::fmt::Display;
-use wgpu_norm::GpuContext;
+use wgpu_norm::{DType, GpuContext, Tensor};
 
 /// One run of an operator, from its files to its files.
 pub struct Job {
@@ -73,9 +74,19 @@ impl Job {
     }
 
     /// Says how many elements of a result are not finite, and what that may come from.
-    pub fn warn_of_lost(&self, tensor: &str, how_many: impl Display) {
+    pub fn warn_of_lost(&self, tensor: Tensor, how_many: impl Display) {
         self.warn(format_args!(
-            "{tensor}: {how_many} elements are not finite: inputs are not, or a square, a sum or a result overflows its type"
+            "{}: {how_many} elements are not finite: inputs are not, or a square, a sum or a result overflows its type",
+            tensor.name()
+        ));
+    }
+
+    /// Says how many variances are so small that their type of 16 bits holds little or nothing of them.
+    pub fn warn_of_small(&self, tensor: Tensor, how_many: impl Display, dtype: DType) {
+        self.warn(format_args!(
+            "{}: {how_many} elements are below what {dtype} holds with all digits, {:e}",
+            tensor.name(),
+            numbers::least(dtype)
         ));
     }
 
@@ -83,23 +94,22 @@ impl Job {
     pub fn finish(
         self,
         gpu: &GpuContext,
-        src: &input::Tensor,
-        attributes: &str,
-        results: &[output::Tensor<'_>],
+        what: &str,
+        results: &[(Described, &[u8])],
         comparison: Option<Comparison>,
     ) -> Result<(), Failure> {
         if let Some(comparison) = comparison {
             self.progress.suspend(|| comparison.report())?;
         }
-        let names: Vec<_> = results.iter().map(output::Tensor::name).collect();
-        self.end(&names, gpu, src, attributes, |output| output.write(results))
+        let tensors: Vec<_> = results
+            .iter()
+            .map(|(described, _)| described.tensor)
+            .collect();
+        self.end(gpu, what, &tensors, |output| output.write(results))
     }
 
     /// Creates the file of these results, for parts of them to be written into it.
-    pub fn create_parts(
-        &self,
-        results: &[output::Described<'_>],
-    ) -> Result<output::Parts, Failure> {
+    pub fn create_parts(&self, results: &[Described]) -> Result<Parts, Failure> {
         self.output.create(results)
     }
 
@@ -111,22 +121,21 @@ impl Job {
     /// What [`finish`](Self::finish) does, of results whose parts were written.
     pub fn finish_parts(
         self,
-        parts: output::Parts,
-        names: &[&str],
         gpu: &GpuContext,
-        src: &input::Tensor,
-        attributes: &str,
+        what: &str,
+        results: &[Described],
+        parts: Parts,
     ) -> Result<(), Failure> {
-        self.end(names, gpu, src, attributes, |_| parts.finish())
+        let tensors: Vec<_> = results.iter().map(|described| described.tensor).collect();
+        self.end(gpu, what, &tensors, |_| parts.finish())
     }
 
     /// Has the output appear, and says on stdout what was done.
     fn end(
         self,
-        names: &[&str],
         gpu: &GpuContext,
-        src: &input::Tensor,
-        attributes: &str,
+        what: &str,
+        results: &[Tensor],
         write: impl FnOnce(&Output) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self {
@@ -141,11 +150,10 @@ impl Job {
         write(&output)?;
         drop(progress);
         let adapter = gpu.adapter_info();
+        let names: Vec<_> = results.iter().map(|tensor| tensor.name()).collect();
         stdout::line(format_args!(
-            "{} of src {} {:?}, {attributes}, on {} ({}), in {}",
+            "{} of {what}, on {} ({}), in {}",
             names.join(", "),
-            src.dtype(),
-            src.shape(),
             adapter.name,
             adapter.backend,
             output.path().display()

@@ -18,6 +18,7 @@ mod input;
 mod job;
 mod measure;
 mod memory;
+mod numbers;
 mod operators;
 mod output;
 mod progress;

@@ -15,11 +15,19 @@ pub fn filled<T: Clone>(what: &'static str, elements: usize, value: T) -> Result
 
 /// The same values again.
 pub fn copied<T: Copy>(what: &'static str, values: &[T]) -> Result<Vec<T>, Error> {
-    let mut copy = Vec::new();
-    if copy.try_reserve_exact(values.len()).is_err() {
-        let bytes = size_of_val(values) as u64;
+    collected(what, values.iter().copied())
+}
+
+/// So many values that an iterator gives.
+pub fn collected<T>(
+    what: &'static str,
+    values: impl ExactSizeIterator<Item = T>,
+) -> Result<Vec<T>, Error> {
+    let mut all = Vec::new();
+    if all.try_reserve_exact(values.len()).is_err() {
+        let bytes = (values.len() as u64).saturating_mul(size_of::<T>() as u64);
         return Err(Error::HostMemory { what, bytes });
     }
-    copy.extend_from_slice(values);
-    Ok(copy)
+    all.extend(values);
+    Ok(all)
 }

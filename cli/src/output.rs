@@ -9,88 +9,37 @@ use std::cmp::Reverse;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use wgpu_norm::{DType, Element};
+use wgpu_norm::{DType, Format, Tensor};
 
 /// What a tensor of the file is.
-#[derive(Clone, Copy, Debug)]
-pub struct Described<'a> {
-    name: &'static str,
-    dtype: Dtype,
-    /// Bytes of an element.
-    width: usize,
-    shape: &'a [usize],
-    bytes: usize,
+#[derive(Clone, Debug)]
+pub struct Described {
+    pub tensor: Tensor,
+    pub format: Format,
+    pub shape: Vec<usize>,
 }
 
-impl<'a> Described<'a> {
-    /// A tensor of one of the library's element types, of so many bytes.
-    pub fn new(name: &'static str, dtype: DType, shape: &'a [usize], bytes: usize) -> Self {
-        let (dtype, width) = match dtype {
-            DType::F16 => (Dtype::F16, 2),
-            DType::Bf16 => (Dtype::BF16, 2),
-            DType::F32 => (Dtype::F32, 4),
-            DType::F64 => (Dtype::F64, 8),
-        };
-        Self {
-            name,
-            dtype,
-            width,
-            shape,
-            bytes,
+impl Described {
+    /// The file's name of its element type, and the bytes of an element.
+    fn dtype(&self) -> (Dtype, usize) {
+        match self.format {
+            Format::Elements(DType::F16) => (Dtype::F16, 2),
+            Format::Elements(DType::Bf16) => (Dtype::BF16, 2),
+            Format::Elements(DType::F32) => (Dtype::F32, 4),
+            Format::Elements(DType::F64) => (Dtype::F64, 8),
+            Format::Bits => (Dtype::U32, 4),
         }
     }
 
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    fn bytes(&self) -> usize {
+        let (_, width) = self.dtype();
+        self.shape.iter().product::<usize>() * width
     }
 
     /// The order of tensors in the file: those of wider elements first, so that all are aligned.
     fn rank(&self) -> (Reverse<usize>, &'static str) {
-        (Reverse(self.width), self.name)
-    }
-
-    /// A mask.
-    pub fn mask(name: &'static str, shape: &'a [usize], bytes: usize) -> Self {
-        Self {
-            name,
-            dtype: Dtype::U32,
-            width: size_of::<u32>(),
-            shape,
-            bytes,
-        }
-    }
-}
-
-/// A tensor to write.
-#[derive(Debug)]
-pub struct Tensor<'a> {
-    described: Described<'a>,
-    bytes: &'a [u8],
-}
-
-impl<'a> Tensor<'a> {
-    /// A tensor with these elements.
-    pub fn new<T: Element>(name: &'static str, shape: &'a [usize], values: &'a [T]) -> Self {
-        let bytes = bytemuck::cast_slice(values);
-        Self {
-            described: Described::new(name, T::DTYPE, shape, bytes.len()),
-            bytes,
-        }
-    }
-
-    /// A mask of these words.
-    pub fn mask(name: &'static str, shape: &'a [usize], words: &'a [u32]) -> Self {
-        let bytes = bytemuck::cast_slice(words);
-        Self {
-            described: Described::mask(name, shape, bytes.len()),
-            bytes,
-        }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.described.name
+        let (_, width) = self.dtype();
+        (Reverse(width), self.tensor.name())
     }
 }
 
@@ -99,7 +48,7 @@ pub struct Parts {
     output: Output,
     file: PartsFile,
     /// Where each tensor begins.
-    places: Vec<(&'static str, u64)>,
+    places: Vec<(Tensor, u64)>,
 }
 
 enum PartsFile {
@@ -119,9 +68,9 @@ impl Parts {
     }
 
     /// Writes bytes of a tensor, from an offset on.
-    pub fn write(&mut self, tensor: &str, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
+    pub fn write(&mut self, tensor: Tensor, offset: u64, bytes: &[u8]) -> Result<(), Failure> {
         let mut places = self.places.iter();
-        let place = places.find(|(name, _)| *name == tensor);
+        let place = places.find(|(placed, _)| *placed == tensor);
         let file = match &mut self.file {
             PartsFile::Own(temporary) => temporary.file(),
             PartsFile::Joined(file) => file,
@@ -130,7 +79,10 @@ impl Parts {
             Some((_, start)) => file
                 .seek(SeekFrom::Start(start + offset))
                 .and_then(|_| file.write_all(bytes)),
-            None => Err(io::Error::other(format!("{tensor} is none of its tensors"))),
+            None => {
+                let message = format!("{} is none of its tensors", tensor.name());
+                Err(io::Error::other(message))
+            }
         };
         written.map_err(|source| self.output.unwritable(source))
     }
@@ -174,19 +126,18 @@ impl Output {
     }
 
     /// Writes a safetensors file, in place of one that is there.
-    pub fn write(&self, tensors: &[Tensor<'_>]) -> Result<(), Failure> {
-        let mut tensors: Vec<&Tensor<'_>> = tensors.iter().collect();
-        tensors.sort_by_key(|tensor| tensor.described.rank());
-        let mut parts = vec![];
-        let all = tensors.iter().map(|tensor| tensor.described);
+    pub fn write(&self, tensors: &[(Described, &[u8])]) -> Result<(), Failure> {
+        let mut tensors: Vec<_> = tensors.iter().collect();
+        tensors.sort_by_key(|(described, _)| described.rank());
+        let all = tensors.iter().map(|(described, _)| described);
         let header = header(all).map_err(|source| self.unwritable(source))?;
-        parts.push(header.as_slice());
-        parts.extend(tensors.iter().map(|tensor| tensor.bytes));
+        let bytes = tensors.iter().map(|(_, bytes)| *bytes);
+        let parts: Vec<&[u8]> = std::iter::once(header.as_slice()).chain(bytes).collect();
         self.write_bytes(&parts)
     }
 
     /// Creates the file, for parts of its tensors to be written in any order.
-    pub fn create(&self, tensors: &[Described<'_>]) -> Result<Parts, Failure> {
+    pub fn create(&self, tensors: &[Described]) -> Result<Parts, Failure> {
         let create = || {
             let layout = layout(tensors)?;
             let mut temporary = Temporary::beside(&self.target)?;
@@ -203,7 +154,7 @@ impl Output {
     }
 
     /// Opens a file that another process creates here, to write parts of its tensors too.
-    pub fn join(&self, path: &Path, tensors: &[Described<'_>]) -> Result<Parts, Failure> {
+    pub fn join(&self, path: &Path, tensors: &[Described]) -> Result<Parts, Failure> {
         let joined = layout(tensors).and_then(|layout| {
             let file = OpenOptions::new().write(true).open(path)?;
             Ok(Parts {
@@ -274,19 +225,19 @@ fn behind_links(path: &Path) -> io::Result<PathBuf> {
 /// How a file of these tensors begins, and where each of them does.
 struct Layout {
     header: Vec<u8>,
-    places: Vec<(&'static str, u64)>,
+    places: Vec<(Tensor, u64)>,
     end: u64,
 }
 
-fn layout(tensors: &[Described<'_>]) -> io::Result<Layout> {
-    let mut tensors = tensors.to_vec();
-    tensors.sort_by_key(Described::rank);
+fn layout(tensors: &[Described]) -> io::Result<Layout> {
+    let mut tensors: Vec<_> = tensors.iter().collect();
+    tensors.sort_by_key(|described| described.rank());
     let header = header(tensors.iter().copied())?;
     let mut end = header.len() as u64;
-    let places = tensors.iter().map(|tensor| {
+    let places = tensors.iter().map(|described| {
         let start = end;
-        end += tensor.bytes as u64;
-        (tensor.name, start)
+        end += described.bytes() as u64;
+        (described.tensor, start)
     });
     Ok(Layout {
         places: places.collect(),
@@ -298,17 +249,18 @@ fn layout(tensors: &[Described<'_>]) -> io::Result<Layout> {
 /// What comes before the tensors' bytes: the length of the header, and the header.
 ///
 /// Not by `safetensors::serialize`, which copies all tensors into one vector and ends the process where memory does.
-fn header<'a>(tensors: impl Iterator<Item = Described<'a>>) -> io::Result<Vec<u8>> {
+fn header<'a>(tensors: impl Iterator<Item = &'a Described>) -> io::Result<Vec<u8>> {
     let mut end = 0;
-    let infos = tensors.map(|tensor| {
+    let infos = tensors.map(|described| {
         let start = end;
-        end += tensor.bytes;
+        end += described.bytes();
+        let (dtype, _) = described.dtype();
         let info = TensorInfo {
-            dtype: tensor.dtype,
-            shape: tensor.shape.to_vec(),
+            dtype,
+            shape: described.shape.clone(),
             data_offsets: (start, end),
         };
-        (tensor.name.to_owned(), info)
+        (described.tensor.name().to_owned(), info)
     });
     let header = Metadata::new(None, infos.collect()).map_err(io::Error::other)?;
     let mut json = serde_json::to_vec(&header)?;
@@ -323,6 +275,14 @@ mod tests {
     use super::*;
     use safetensors::SafeTensors;
 
+    fn described(tensor: Tensor, dtype: DType, elements: usize) -> Described {
+        Described {
+            tensor,
+            format: Format::Elements(dtype),
+            shape: vec![elements],
+        }
+    }
+
     #[test]
     fn a_failed_write_leaves_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -330,9 +290,9 @@ mod tests {
         let output = Output::prepare(&path).unwrap();
         // What stands there now came after the check.
         std::fs::create_dir(&path).unwrap();
-        let tensor = Tensor::new("diff_src", &[2], &[1.0_f32, 2.0]);
+        let tensor = described(Tensor::DiffSrc, DType::F32, 2);
         assert!(matches!(
-            output.write(&[tensor]),
+            output.write(&[(tensor, &[1; 8])]),
             Err(Failure::Write { .. })
         ));
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
@@ -342,24 +302,20 @@ mod tests {
     fn wider_elements_come_first() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.safetensors");
-        let narrow = [half::f16::ONE; 3];
-        let tensors = [
-            Tensor::new("diff_src", &[3], &narrow),
-            Tensor::new("diff_gamma", &[1], &[2.0_f32]),
-            Tensor::new("diff_beta", &[1], &[3.0_f32]),
+        let tensors: [(_, &[u8]); 3] = [
+            (described(Tensor::DiffSrc, DType::F16, 3), &[1; 6]),
+            (described(Tensor::DiffGamma, DType::F32, 1), &[2; 4]),
+            (described(Tensor::DiffBeta, DType::F32, 1), &[3; 4]),
         ];
         Output::prepare(&path).unwrap().write(&tensors).unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let (header, _) = SafeTensors::read_metadata(&bytes).unwrap();
         assert_eq!(header % 8, 0);
         let file = SafeTensors::deserialize(&bytes).unwrap();
-        for tensor in &tensors {
-            let view = file.tensor(tensor.name()).unwrap();
-            assert_eq!(
-                (view.shape(), view.data()),
-                (tensor.described.shape, tensor.bytes)
-            );
+        for (described, bytes) in &tensors {
+            let view = file.tensor(described.tensor.name()).unwrap();
+            assert_eq!((view.shape(), view.data()), (&*described.shape, *bytes));
         }
-        assert!(bytes.ends_with(bytemuck::bytes_of(&narrow)));
+        assert!(bytes.ends_with(&[1; 6]));
     }
 }

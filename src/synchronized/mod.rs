@@ -48,7 +48,10 @@
 //! ```
 
 mod exchange;
+mod operation;
 mod records;
+
+pub use operation::run_into;
 
 use crate::element::types;
 use crate::host::{self, Halves, Input};

@@ -1,100 +1,401 @@
-//! The operators: a subcommand each, which takes tensors from one safetensors file and puts results into another.
+//! The operators: a subcommand for each pass of a layer, which reads tensors from one safetensors file and writes results
+//! into another.
+//!
+//! This file says what each of them is: its operation, and the operation's attributes as flags. All else goes by the
+//! operation's list of tensors:
 //!
 //! | module | knows |
 //! |---|---|
-//! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm` (and instance norm) | an operator's passes: their flags, their tensors and what shapes they have |
-//! | `rows` | what the operators over rows share |
-//! | `gradients`, `forward` | what the passes of a kind share: the names of their results |
-//! | `through`, `undecided` | what layers with an activation and a residual share; elements whose activation rounding decides |
-//! | `shared` | an operator that several processes compute, each for some samples |
+//! | `help` | what help says of the files |
+//! | `tensors` | the tensors in the file: which are read, whether they go together |
+//! | `whole` | an operation in one piece, and `--check` |
 //! | `streamed` | tensors that pass through memory in pieces |
-//! | `operator`, `tensors` | what all share, from tensors in the file to results |
+//! | `shared` | an operation that several processes compute, each for some samples |
 
-mod batch_norm;
-mod forward;
-mod gradients;
-mod group_norm;
-mod layer_norm;
-mod operator;
-mod rms_norm;
-mod rows;
+mod help;
 mod shared;
 mod streamed;
 mod tensors;
-mod through;
-mod undecided;
+mod whole;
 
+use crate::args::FileArgs;
+use crate::attributes::{self, Choice, Format, Given, Wanted, choice};
 use crate::failure::Failure;
 use crate::job::{Job, Machine};
-use clap::Subcommand;
-use half::{bf16, f16};
-use operator::Operator;
-use tensors::Arguments;
-use wgpu_norm::{DType, Error};
+use clap::error::ErrorKind;
+use clap::{Arg, ArgMatches, Args, FromArgMatches};
+use tensors::{Arguments, Work};
+use wgpu_norm::{
+    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
+    Pass, Residual, RunningUpdate, RunningVariance, Statistics, Tensor,
+};
 
-#[derive(Debug, Subcommand)]
-pub enum Operators {
-    BatchNormBackward(batch_norm::backward::BatchNormBackward),
-    BatchNormForward(batch_norm::forward::BatchNormForward),
-    BatchNormInference(batch_norm::inference::BatchNormInference),
-    LayerNormBackward(layer_norm::backward::LayerNormBackward),
-    LayerNormForward(layer_norm::forward::LayerNormForward),
-    RmsNormBackward(rms_norm::backward::RmsNormBackward),
-    RmsNormForward(rms_norm::forward::RmsNormForward),
-    GroupNormBackward(group_norm::backward::GroupNormBackward),
-    GroupNormForward(group_norm::forward::GroupNormForward),
-    InstanceNormBackward(group_norm::backward::InstanceNormBackward),
-    InstanceNormForward(group_norm::forward::InstanceNormForward),
+/// A pass of a layer, before its attributes are known.
+#[derive(Clone, Debug)]
+struct Operator {
+    about: &'static str,
+    norm: Norm,
+    pass: Pass,
+}
+
+/// All of them.
+fn operators() -> Vec<Operator> {
+    let format = DataFormat::Ncx;
+    let batch = Norm::Batch(Channels::Axis(DataFormat::Nxc));
+    let group = Norm::Group { groups: 1, format };
+    let instance = Norm::Instance { format };
+    let layer = Norm::Layer { begin_axis: -1 };
+    let rms = Norm::Rms { begin_axis: -1 };
+    let (forward, backward) = (Forward::default().into(), Backward::default().into());
+    let inference = Pass::Inference;
+    let all = [
+        (&batch, backward, "The gradient of batch normalization"),
+        (&batch, forward, "Batch normalization in training"),
+        (&batch, inference, "Batch normalization by given statistics"),
+        (&layer, backward, "The gradient of layer normalization"),
+        (&layer, forward, "Layer normalization"),
+        (&rms, backward, "The gradient of RMS normalization"),
+        (&rms, forward, "RMS normalization"),
+        (&group, backward, "The gradient of group normalization"),
+        (&group, forward, "Group normalization"),
+        (&group, inference, "Group normalization by given statistics"),
+        (
+            &instance,
+            backward,
+            "The gradient of instance normalization",
+        ),
+        (&instance, forward, "Instance normalization"),
+        (
+            &instance,
+            inference,
+            "Instance normalization by given statistics",
+        ),
+    ];
+    let operators = all.map(|(norm, pass, about)| Operator {
+        about,
+        norm: norm.clone(),
+        pass,
+    });
+    operators.into()
+}
+
+fn flag(key: &'static str, value: &'static str, help: &'static str) -> Arg {
+    let flag = Arg::new(key).long(key.replace('_', "-"));
+    flag.value_name(value).help(help)
+}
+
+fn named<T: Choice>(key: &'static str, help: &'static str) -> Arg {
+    let flag = flag(key, T::VALUE_NAME, help);
+    flag.value_parser(choice::<T>()).ignore_case(true)
+}
+
+fn number<T: Clone + Send + Sync + 'static>(
+    key: &'static str,
+    value: &'static str,
+    read: fn(&str) -> Result<T, Wanted>,
+    help: &'static str,
+) -> Arg {
+    let flag = flag(key, value, help).value_parser(read);
+    flag.allow_negative_numbers(true)
+}
+
+impl Operator {
+    /// Its name in a file's metadata.
+    fn name(&self) -> String {
+        format!("{}_{}", self.norm.name(), self.pass.name())
+    }
+
+    /// Its attributes.
+    fn flags(&self) -> Vec<Arg> {
+        let epsilon = |help| number("epsilon", "NUMBER", attributes::epsilon, help);
+        let of_variance =
+            "Added to the variance; above 0 [default: the file's metadata, else 1e-5]";
+        let data_format = || {
+            named::<DataFormat>(
+                "data_format",
+                "Whether channels are axis 1 (NCX) or the last axis (NXC) [default: the file's metadata, else NCX]",
+            )
+        };
+        let activation = || {
+            named::<Activation>(
+                "activation",
+                "What follows the layer: relu, which is max(y, 0), or silu, which is y / (1 + exp(-y)) and goes neither with \
+                 f64 data nor with a residual [default: the file's metadata, else none]",
+            )
+        };
+        let begin_norm_axis = || {
+            number(
+                "begin_norm_axis",
+                "AXIS",
+                attributes::axis,
+                "The first axis that is normalized, with all after it; below 0 it counts from the end [default: the file's \
+                 metadata, else -1]",
+            )
+        };
+        let is_batch = matches!(self.norm, Norm::Batch(_));
+        let mut flags = match &self.norm {
+            Norm::Batch(_) => vec![
+                epsilon(
+                    "Added to the variance; above 0 [required unless the file's metadata has it]",
+                ),
+                named::<Format>(
+                    "data_format",
+                    "Whether channels are axis 1 (NCX), the last axis (NXC), or the axes that parameters of src's rank keep \
+                     (broadcast) [default: the file's metadata, else broadcast if all parameters have src's rank and that is \
+                     above 1, else NXC]",
+                ),
+                activation(),
+            ],
+            Norm::Group { .. } => vec![
+                number(
+                    "groups",
+                    "G",
+                    attributes::count,
+                    "Groups of a sample's channels, which they divide [required unless the file's metadata has it]",
+                ),
+                epsilon(of_variance),
+                data_format(),
+                activation(),
+            ],
+            Norm::Layer { .. } => vec![
+                begin_norm_axis(),
+                named::<bool>(
+                    "use_affine",
+                    "Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored [default: the \
+                     file's metadata, else true]",
+                ),
+                epsilon(of_variance),
+            ],
+            Norm::Rms { .. } => vec![
+                begin_norm_axis(),
+                epsilon(
+                    "Added to the mean of squares; above 0 [default: the file's metadata, else 1e-5]",
+                ),
+            ],
+            Norm::Instance { .. } => vec![epsilon(of_variance), data_format(), activation()],
+            _ => vec![epsilon(of_variance)],
+        };
+        match &self.pass {
+            Pass::Forward(_) if is_batch => flags.extend([
+                number(
+                    "running_weight",
+                    "W",
+                    attributes::weight,
+                    "The batch's weight in running statistics, from 0 to 1: PyTorch's momentum, 1 - ONNX's [required with \
+                     running statistics, unless the file's metadata has it]",
+                ),
+                named::<RunningVariance>(
+                    "running_variance",
+                    "Which variance of the batch goes into running_variance: ONNX takes the biased one, PyTorch the unbiased \
+                     one [default: the file's metadata, else biased]",
+                ),
+            ]),
+            Pass::Backward(_) => {
+                if is_batch {
+                    flags.push(named::<Statistics>(
+                        "statistics",
+                        "Whether mean and variance were computed from src (batch) or are constants of the gradient [default: \
+                         the file's metadata, else batch]",
+                    ));
+                }
+                let param_grads = named::<ParamGrads>(
+                    PARAM_GRADS,
+                    "The parameters' gradients. both: those of gamma and beta; frozen: none, gamma still scales diff_src; \
+                     neither: none, and gamma is ignored",
+                );
+                flags.push(param_grads.default_value(ParamGrads::Both.name()));
+            }
+            _ => {}
+        }
+        flags
+    }
+
+    /// The operation that flags and the file give, and the file's tensors.
+    fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
+        let missing = |attribute| Failure::NoAttribute { attribute };
+        let has_activation = self.norm.unit() != "row";
+        let format = || given.named("data_format");
+        let epsilon = given.number("epsilon", attributes::epsilon)?;
+        let mut norm = self.norm.clone();
+        match &mut norm {
+            Norm::Batch(_) if epsilon.is_none() => return Err(missing("epsilon")),
+            Norm::Group { groups, format: of } => {
+                let given = given.number("groups", attributes::count)?;
+                (*groups, *of) = (given.ok_or(missing("groups"))?, format()?.unwrap_or(*of));
+            }
+            Norm::Instance { format: of } => *of = format()?.unwrap_or(*of),
+            Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
+                let axis = given.number("begin_norm_axis", attributes::axis)?;
+                *begin_axis = axis.unwrap_or(*begin_axis);
+            }
+            _ => {}
+        }
+        let activation = match has_activation {
+            true => given.named("activation")?.unwrap_or_default(),
+            false => Activation::None,
+        };
+        let use_affine = match &norm {
+            Norm::Layer { .. } => Some(given.named("use_affine")?.unwrap_or(true)),
+            _ => None,
+        };
+        let through = match (&self.norm, &self.pass) {
+            (Norm::Batch(_), Pass::Backward(_)) => given.named("statistics")?.unwrap_or_default(),
+            _ => Statistics::Batch,
+        };
+        let param_grads = given.flag(PARAM_GRADS).unwrap_or_default();
+        if matches!((&self.norm, &self.pass), (Norm::Batch(_), Pass::Inference)) {
+            job.input.take_running_statistics();
+        }
+        let arguments = Arguments::find(job, &self.norm, &self.pass, activation, use_affine)?;
+        let has = |tensor| arguments.get(tensor).is_some();
+        let pass = match &self.pass {
+            Pass::Forward(_) if has(Tensor::RunningMean) => {
+                let weight = given.number("running_weight", attributes::weight)?;
+                let update = RunningUpdate {
+                    weight: weight.ok_or(missing("running_weight"))?,
+                    variance: given.named("running_variance")?.unwrap_or_default(),
+                };
+                Forward::default().with_running(update).into()
+            }
+            Pass::Backward(_) => {
+                let backward = Backward::default().with_through(through);
+                backward.with_param_grads(param_grads).into()
+            }
+            pass => *pass,
+        };
+        if given.flag::<f64>("running_weight").is_some() && !has(Tensor::RunningMean) {
+            job.warn("--running-weight: ignored, as there are no running statistics");
+        }
+        if let Norm::Batch(channels) = &mut norm {
+            *channels = arguments.channels(job, given.named("data_format")?)?;
+        }
+        let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
+            false => Residual::None,
+            true if has_activation => Residual::After,
+            true => Residual::Before,
+        };
+        let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
+            .with_epsilon(epsilon.unwrap_or(1e-5))
+            .with_params(has(Tensor::Gamma), has(Tensor::Beta))
+            .with_epilogue(Epilogue::new(residual, activation));
+        let counts_for_activation = activation != Activation::None && residual == Residual::None;
+        if param_grads == ParamGrads::Neither && operation.gamma {
+            job.warn(match counts_for_activation {
+                true => {
+                    "gamma: counts for the activation alone, as --param-grads is neither; frozen lets it scale diff_src"
+                }
+                false => "gamma: ignored, as --param-grads is neither; frozen lets it count",
+            });
+        }
+        Work::new(operation, arguments)
+    }
+}
+
+/// The one attribute that stands in no metadata.
+const PARAM_GRADS: &str = "param_grads";
+
+/// The attributes in force, for people.
+fn attributes_of(operation: &Operation) -> String {
+    let mut text = match &operation.norm {
+        Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
+        Norm::Batch(_) => Format::Broadcast.name().to_owned(),
+        Norm::Group { groups, format } => format!("{groups} groups, {}", format.name()),
+        Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
+            format!("begin_norm_axis {begin_axis}")
+        }
+        other => other.name().to_owned(),
+    };
+    text += &format!(", epsilon {:e}", operation.epsilon);
+    if matches!(operation.norm, Norm::Layer { .. }) {
+        text += &format!(", use_affine {}", operation.gamma);
+    }
+    if operation.epilogue.activation != Activation::None {
+        text += &format!(", {}", operation.epilogue.activation);
+    }
+    match (&operation.norm, &operation.pass) {
+        (_, Pass::Forward(forward)) => {
+            if let Some(RunningUpdate { weight, variance }) = forward.running {
+                text += &format!(", running weight {weight}, {} variance", variance.name());
+            }
+        }
+        (Norm::Batch(_), Pass::Backward(backward)) => {
+            text += &format!(", {} statistics", backward.through.name());
+        }
+        _ => {}
+    }
+    text
+}
+
+/// The subcommand that was given.
+#[derive(Debug)]
+pub struct Operators {
+    operator: Operator,
+    files: FileArgs,
+    flags: ArgMatches,
 }
 
 impl Operators {
     /// Runs the subcommand.
     pub fn run(&self, on: &Machine<'_>) -> Result<(), Failure> {
-        match self {
-            Self::BatchNormBackward(command) => batch_norm::backward::run(command, on),
-            Self::BatchNormForward(command) => batch_norm::forward::run(command, on),
-            Self::BatchNormInference(command) => batch_norm::inference::run(command, on),
-            Self::LayerNormBackward(command) => layer_norm::backward::run(command, on),
-            Self::LayerNormForward(command) => layer_norm::forward::run(command, on),
-            Self::RmsNormBackward(command) => rms_norm::backward::run(command, on),
-            Self::RmsNormForward(command) => rms_norm::forward::run(command, on),
-            Self::GroupNormBackward(command) => group_norm::backward::run(command, on),
-            Self::GroupNormForward(command) => group_norm::forward::run(command, on),
-            Self::InstanceNormBackward(command) => group_norm::backward::run_instance(command, on),
-            Self::InstanceNormForward(command) => group_norm::forward::run_instance(command, on),
+        let job = Job::start(&self.files, &self.operator.name(), on)?;
+        let given = Given {
+            flags: &self.flags,
+            input: &job.input,
+        };
+        let work = self.operator.work(&job, &given)?;
+        if let Some(left_out) = job.input.left_out() {
+            job.warn(left_out);
+        }
+        if let Some(group) = on.ranks {
+            return shared::run(job, on.gpu, group, &work);
+        }
+        let gpu = job.open_gpu(on.gpu)?;
+        match job.memory_budget {
+            Some(budget) => streamed::run(job, &gpu, &work, budget),
+            None => whole::run(job, &gpu, &work),
         }
     }
 }
 
-/// Runs an operator on tensors whose shapes it has checked.
-fn run<O: Operator>(
-    job: Job,
-    on: &Machine<'_>,
-    operator: &O,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
-    if let Some(left_out) = job.input.left_out() {
-        job.warn(left_out);
+impl FromArgMatches for Operators {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = matches.subcommand();
+        let known = given.and_then(|(name, flags)| {
+            let mut all = operators().into_iter();
+            let operator = all.find(|operator| operator.subcommand() == name)?;
+            Some((operator, flags))
+        });
+        let (operator, flags) = known.ok_or(clap::Error::new(ErrorKind::InvalidSubcommand))?;
+        Ok(Self {
+            operator,
+            files: FileArgs::from_arg_matches(flags)?,
+            flags: flags.clone(),
+        })
     }
-    arguments.check()?;
-    if let Some(group) = on.ranks {
-        return shared::run(job, on.gpu, group, operator, arguments);
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
     }
-    let gpu = job.open_gpu(on.gpu)?;
-    if let Some(budget) = job.memory_budget {
-        return streamed::run(job, &gpu, operator, arguments, budget);
+}
+
+impl clap::Subcommand for Operators {
+    fn augment_subcommands(command: clap::Command) -> clap::Command {
+        let subcommands = operators().into_iter().map(|operator| {
+            let command = FileArgs::augment_args(clap::Command::new(operator.subcommand()));
+            let command = command.args(operator.flags());
+            // After the groups of flags, which bring words of their own.
+            command.about(operator.about).long_about(operator.help())
+        });
+        command.subcommands(subcommands)
     }
-    let types = arguments.dtypes();
-    let compute = match (types.data, types.params, types.statistics) {
-        (DType::F32, DType::F32, DType::F32) => operator::compute::<O, f32, f32, f32>,
-        (DType::F16, DType::F32, DType::F32) => operator::compute::<O, f16, f32, f32>,
-        (DType::F16, DType::F16, DType::F16) => operator::compute::<O, f16, f16, f16>,
-        (DType::F16, DType::F16, DType::F32) => operator::compute::<O, f16, f16, f32>,
-        (DType::Bf16, DType::F32, DType::F32) => operator::compute::<O, bf16, f32, f32>,
-        (DType::Bf16, DType::Bf16, DType::Bf16) => operator::compute::<O, bf16, bf16, bf16>,
-        (DType::Bf16, DType::Bf16, DType::F32) => operator::compute::<O, bf16, bf16, f32>,
-        (DType::F64, DType::F64, DType::F64) => operator::compute::<O, f64, f64, f64>,
-        (data, params, _) => return Err(Error::ParamDType { data, params }.into()),
-    };
-    compute(job, &gpu, operator, arguments)
+
+    fn augment_subcommands_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_subcommands(command)
+    }
+
+    fn has_subcommand(name: &str) -> bool {
+        let mut all = operators().into_iter();
+        all.any(|operator| operator.subcommand() == name)
+    }
 }

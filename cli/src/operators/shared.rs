@@ -1,67 +1,56 @@
-//! An operator that several processes compute together: each reads some samples, computes them, and writes what belongs
+//! An operation that several processes compute together: each reads some samples, computes them, and writes what belongs
 //! to them at its place of one file.
 
-use super::operator::{Operator, lost_numbers};
-use super::tensors::{Arguments, Named, Samples, Values};
+use super::tensors::Work;
 use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::job::Job;
 use crate::output::{Described, Parts};
 use crate::ranks::Group;
-use half::{bf16, f16};
+use crate::{memory, numbers};
+use std::ops::Range;
 use std::path::Path;
-use wgpu_norm::Tensor;
-use wgpu_norm::{DType, DTypes, Element, Error, GpuContext, ParamOf};
+use wgpu_norm::synchronized::run_into;
+use wgpu_norm::{DTypes, Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
 
-/// Runs an operator on tensors whose shapes were checked.
-pub fn run<O: Operator>(
-    job: Job,
-    gpu: &GpuArgs,
-    group: &Group,
-    operator: &O,
-    arguments: &Arguments,
-) -> Result<(), Failure> {
-    let begun = check(&job, operator, arguments).and_then(|()| job.open_gpu(gpu));
+/// Computes and writes.
+pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Failure> {
+    let begun = check(&job).and_then(|()| job.open_gpu(gpu));
     let begun = begun.and_then(|gpu| {
-        let plan = operator.plan(gpu.profile(), arguments)?;
-        let masked = plan
-            .tensors()
-            .iter()
-            .any(|used| used.tensor == Tensor::Mask);
-        Ok((gpu, masked))
+        drop(work.operation.plan(gpu.profile())?);
+        Ok(gpu)
     });
-    let (gpu, masked) = group.all(begun)?;
+    let gpu = group.all(begun)?;
     // Files that only have the same name would be torn to pieces.
-    let work = format!(
-        "{} ({}) of {:?} and {:?}, {:?} of {:?}",
-        O::NAME,
-        operator.attributes(),
-        arguments.src.shape(),
-        operator.params_shape(arguments),
-        arguments.names(),
-        arguments.dtypes()
-    );
-    group.agree("work", &work)?;
-    let work = Work {
-        job,
-        gpu: &gpu,
-        group,
-        operator,
-        arguments,
-        masked,
-    };
-    // In the type of sums, so that what ranks add up is not rounded before.
-    match arguments.dtypes().data {
-        DType::F32 => work.run::<f32, f32>(),
-        DType::F16 => work.run::<f16, f32>(),
-        DType::Bf16 => work.run::<bf16, f32>(),
-        DType::F64 => work.run::<f64, f64>(),
+    group.agree("work", &work.in_full())?;
+    let samples = Samples::new(work, group);
+    job.progress.step("reading");
+    let inputs = group.all(samples.read(&job, work))?;
+    job.progress.step("computing");
+    let results = group.all(samples.compute(work, inputs, &gpu, group))?;
+    job.progress.step("writing");
+    for (tensor, lost) in samples.lost(&results, group)? {
+        job.warn_of_lost(tensor, lost);
     }
+    let described: Vec<_> = work.results().map(|used| work.described(used)).collect();
+    let mut parts = group.all(open(&job, &described, group))?;
+    let mut written = results.iter().filter(|(used, _)| samples.has(used));
+    let written = written.try_for_each(|(used, bytes)| {
+        let start = samples.part(used).start;
+        parts.write(used.tensor, start, bytes)
+    });
+    group.all(written)?;
+    // The others first, so that the file is whole when it appears.
+    if group.rank > 0 {
+        group.all(parts.finish())?;
+        return group.all(Ok(()));
+    }
+    group.all(Ok(()))?;
+    let what = format!("{}, by {} ranks", work.describe(), group.size);
+    group.all(job.finish_parts(&gpu, &what, &described, parts))
 }
 
-fn check<O: Operator>(job: &Job, operator: &O, arguments: &Arguments) -> Result<(), Failure> {
-    arguments.check()?;
-    operator.check_samples(arguments)?;
+fn check(job: &Job) -> Result<(), Failure> {
     let flag = match (job.check, job.memory_budget) {
         (true, _) => "--check",
         (_, Some(_)) => "--memory-budget",
@@ -74,78 +63,139 @@ fn check<O: Operator>(job: &Job, operator: &O, arguments: &Arguments) -> Result<
     }))
 }
 
-/// What the ranks do together.
-struct Work<'a, O> {
-    job: Job,
-    gpu: &'a GpuContext,
-    group: &'a Group,
-    operator: &'a O,
-    arguments: &'a Arguments,
-    /// Whether a mask is read or written.
-    masked: bool,
+/// A tensor of all samples, and this rank's bytes of it.
+type Part<'a> = (&'a TensorUse, Vec<u8>);
+
+/// This rank's samples, src's first axis.
+struct Samples {
+    range: Range<usize>,
+    all: usize,
+    /// What is computed of them. Parameters and statistics have the type of sums, so that what ranks add up is not rounded
+    /// before.
+    operation: Operation,
+    is_first: bool,
 }
 
-impl<O: Operator> Work<'_, O> {
-    fn run<T: Element, R: ParamOf<T>>(self) -> Result<(), Failure> {
-        let Self {
-            job,
-            gpu,
-            group,
-            operator,
-            arguments,
-            masked,
-        } = self;
-        let src = arguments.src.shape();
-        let all = src.first().copied().unwrap_or(0);
-        let unit = if masked { samples_of_words(src) } else { 1 };
-        let samples = Samples {
-            range: group.share(all, unit),
+impl Samples {
+    fn new(work: &Work, group: &Group) -> Self {
+        let mut operation = work.operation.clone();
+        let all = operation.shape.first().copied().unwrap_or(0);
+        let unit = match work.tensors.iter().any(|used| used.format == Format::Bits) {
+            true => samples_of_words(&operation.shape),
+            false => 1,
+        };
+        let range = group.share(all, unit);
+        if let Some(first) = operation.shape.first_mut() {
+            *first = range.len();
+        }
+        let data = operation.types.data;
+        let sums = data.accumulator();
+        operation.types = DTypes::from((data, sums)).with_statistics(sums);
+        Self {
+            range,
             all,
-            have_statistics: operator.statistics_are_of_samples(),
+            operation,
+            is_first: group.rank == 0,
+        }
+    }
+
+    /// This rank's bytes of a tensor, in the file.
+    fn part(&self, used: &TensorUse) -> Range<u64> {
+        if used.ranks != Ranks::Split {
+            return 0..used.bytes();
+        }
+        let elements: usize = used.shape.iter().product();
+        let each = elements.checked_div(self.all).unwrap_or(0);
+        let (start, end) = (self.range.start * each, self.range.end * each);
+        let (start, end) = match used.format {
+            Format::Elements(_) => (start, end),
+            Format::Bits => (start / 32, end.div_ceil(32)),
         };
-        let mut shape = src.to_vec();
-        if let Some(first) = shape.first_mut() {
-            *first = samples.range.len();
+        start as u64 * used.element_size()..end as u64 * used.element_size()
+    }
+
+    /// Whether this rank writes a result: what all have the first one does.
+    fn has(&self, used: &TensorUse) -> bool {
+        used.ranks == Ranks::Split || self.is_first
+    }
+
+    /// Bytes of a tensor in the type that is computed with, from the file's, or to it.
+    fn converted(&self, used: &TensorUse, bytes: Vec<u8>, to_file: bool) -> Vec<u8> {
+        let types = &self.operation.types;
+        let is_data = used.ranks == Ranks::Split && !is_statistic(used.tensor);
+        let computed = if is_data { types.data } else { types.params };
+        match used.format {
+            Format::Elements(stored) if stored != computed => match to_file {
+                true => numbers::converted(computed, stored, &bytes),
+                false => numbers::converted(stored, computed, &bytes),
+            },
+            _ => bytes,
         }
-        job.progress.step("reading");
-        let values = Values::<T, R, R>::read_samples(&job.input, arguments, &samples);
-        let values = group.all(values)?;
-        job.progress.step("computing");
-        let results = operator.compute_together(gpu, &shape, &values, group);
-        let results = group.all(results)?;
-        job.progress.step("writing");
-        let results = Results {
-            results: &results,
-            types: arguments.dtypes(),
-            samples: &samples,
-            shapes: [
-                src.to_vec(),
-                operator.params_shape(arguments),
-                operator.statistics_shape(arguments),
-                vec![elements(src).div_ceil(32)],
-            ],
-        };
-        for (tensor, lost) in results.lost_numbers(group)? {
-            job.warn_of_lost(tensor, lost);
+    }
+
+    fn read<'a>(&self, job: &Job, work: &'a Work) -> Result<Vec<Part<'a>>, Failure> {
+        let read = work.inputs().map(|used| {
+            let part = self.part(used);
+            let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+            let mut bytes = memory::filled(used.tensor.name(), bytes, 0)?;
+            job.input.read(used.tensor, part.start, &mut bytes)?;
+            Ok((used, self.converted(used, bytes, false)))
+        });
+        read.collect()
+    }
+
+    /// This rank's bytes of the results.
+    fn compute<'a>(
+        &self,
+        work: &'a Work,
+        inputs: Vec<Part<'a>>,
+        gpu: &GpuContext,
+        group: &Group,
+    ) -> Result<Vec<Part<'a>>, Failure> {
+        let (mut results, inputs): (Vec<_>, Vec<_>) = inputs
+            .into_iter()
+            .partition(|(used, _)| used.access.writes());
+        for used in work.results().filter(|used| !used.access.reads()) {
+            let part = self.part(used);
+            let bytes = usize::try_from(part.end - part.start).unwrap_or(usize::MAX);
+            let bytes = memory::filled(used.tensor.name(), bytes, 0)?;
+            results.push((used, self.converted(used, bytes, false)));
         }
-        let described = results.described();
-        let mut parts = group.all(open(&job, &described, group))?;
-        let written = results.write(&mut parts, group.rank == 0);
-        group.all(written)?;
-        let names: Vec<_> = described.iter().map(Described::name).collect();
-        // The others first, so that the file is whole when it appears.
-        if group.rank > 0 {
-            group.all(parts.finish())?;
-            return group.all(Ok(()));
+        let given = inputs.iter().map(|(used, bytes)| (used.tensor, &**bytes));
+        let given: Vec<_> = given.collect();
+        let taken = results.iter_mut();
+        let mut taken: Vec<(Tensor, &mut [u8])> = taken
+            .map(|(used, bytes)| (used.tensor, &mut **bytes))
+            .collect();
+        let run = run_into(&self.operation, gpu, group, &given, &mut taken);
+        pollster::block_on(run)?;
+        let results = results.into_iter();
+        Ok(results
+            .map(|(used, bytes)| (used, self.converted(used, bytes, true)))
+            .collect())
+    }
+
+    /// The elements of all ranks that are not finite, of each result that has some.
+    fn lost(&self, results: &[Part<'_>], group: &Group) -> Result<Vec<(Tensor, u64)>, Failure> {
+        let counted = results.iter().map(|(used, bytes)| match used.format {
+            Format::Elements(dtype) if self.has(used) => numbers::lost(dtype, bytes) as u64,
+            _ => 0,
+        });
+        let own: Vec<u8> = counted.flat_map(u64::to_ne_bytes).collect();
+        let all = group.gather(&own)?;
+        let mut lost = vec![0; results.len()];
+        for part in all.chunks_exact(own.len().max(1)) {
+            for (lost, bytes) in lost.iter_mut().zip(part.chunks_exact(8)) {
+                *lost += bytemuck::pod_read_unaligned::<u64>(bytes);
+            }
         }
-        group.all(Ok(()))?;
-        let attributes = format!("{}, by {} ranks", operator.attributes(), group.size);
-        group.all(job.finish_parts(parts, &names, gpu, &arguments.src, &attributes))
+        let named = results.iter().map(|(used, _)| used.tensor).zip(lost);
+        Ok(named.filter(|(_, lost)| *lost > 0).collect())
     }
 }
 
-fn elements(shape: &[usize]) -> usize {
-    shape.iter().product()
+fn is_statistic(tensor: Tensor) -> bool {
+    matches!(tensor, Tensor::Mean | Tensor::Variance | Tensor::MeanSquare)
 }
 
 /// The fewest samples whose bits fill whole words of a mask.
@@ -155,7 +205,7 @@ fn samples_of_words(src: &[usize]) -> usize {
 }
 
 /// Opens the file for this rank: rank 0 creates it and tells the others where it is.
-fn open(job: &Job, described: &[Described<'_>], group: &Group) -> Result<Parts, Failure> {
+fn open(job: &Job, described: &[Described], group: &Group) -> Result<Parts, Failure> {
     let created = (group.rank == 0).then(|| {
         let parts = job.create_parts(described)?;
         match parts.path().and_then(Path::to_str) {
@@ -177,135 +227,4 @@ fn open(job: &Job, described: &[Described<'_>], group: &Group) -> Result<Parts, 
             job.output().join(Path::new(path), described)
         }
     }
-}
-
-/// What this rank has of the results.
-struct Results<'a, T, R> {
-    results: &'a Values<T, R, R>,
-    /// The types that they are written in.
-    types: DTypes,
-    samples: &'a Samples,
-    /// Of src, parameters, statistics and the mask, of all samples.
-    shapes: [Vec<usize>; 4],
-}
-
-impl<T: Element, R: Element> Results<'_, T, R> {
-    /// The tensors of the whole file.
-    fn described(&self) -> Vec<Described<'_>> {
-        let [data, params, statistics, mask] = &self.shapes;
-        fn of<'s, T>(
-            named: &Named<T>,
-            dtype: DType,
-            shape: &'s [usize],
-        ) -> impl Iterator<Item = Described<'s>> {
-            let bytes = elements(shape) * dtype.size() as usize;
-            let named = named.iter();
-            named.map(move |(name, _)| Described::new(name, dtype, shape, bytes))
-        }
-        let (results, types) = (self.results, self.types);
-        let words = results.mask.as_ref();
-        of(&results.data, types.data, data)
-            .chain(of(&results.params, types.params, params))
-            .chain(of(&results.statistics, types.statistics, statistics))
-            .chain(words.map(|_| Described::mask("mask", mask, 4 * elements(mask))))
-            .collect()
-    }
-
-    /// The elements of all ranks that are not finite, of each tensor that has some.
-    fn lost_numbers(&self, group: &Group) -> Result<Vec<(&'static str, u64)>, Failure> {
-        let data = self.results.data.iter();
-        let data = data.map(|(name, values)| (*name, lost_numbers(values)));
-        // What every rank has the first one counts, in the types that are written.
-        let is_first = group.rank == 0;
-        let lost = |(name, values): &(&'static str, Vec<R>), dtype, counts: bool| {
-            (*name, if counts { lost_as(dtype, values) } else { 0 })
-        };
-        let params = self.results.params.iter();
-        let params = params.map(|param| lost(param, self.types.params, is_first));
-        let counts = self.samples.have_statistics || is_first;
-        let statistics = self.results.statistics.iter();
-        let statistics = statistics.map(|of| lost(of, self.types.statistics, counts));
-        let counted: Vec<_> = data.chain(params).chain(statistics).collect();
-        let bytes = counted
-            .iter()
-            .flat_map(|(_, lost)| (*lost as u64).to_ne_bytes());
-        let all = group.gather(&bytes.collect::<Vec<u8>>())?;
-        let mut lost = vec![0; counted.len()];
-        for part in all.chunks_exact((8 * counted.len()).max(1)) {
-            for (lost, bytes) in lost.iter_mut().zip(part.chunks_exact(8)) {
-                *lost += bytemuck::pod_read_unaligned::<u64>(bytes);
-            }
-        }
-        let named = counted.into_iter().map(|(name, _)| name).zip(lost);
-        Ok(named.filter(|(_, lost)| *lost > 0).collect())
-    }
-
-    /// Writes what belongs to this rank's samples, and what belongs to all, if it is the first.
-    fn write(&self, parts: &mut Parts, is_first: bool) -> Result<(), Failure> {
-        let [src, _, statistics, _] = &self.shapes;
-        let (results, types) = (self.results, self.types);
-        let start = self.samples.of(elements(src)).start;
-        for (name, values) in &results.data {
-            put(parts, name, start, values)?;
-        }
-        for (name, values) in results.params.iter().filter(|_| is_first) {
-            put_as(types.params, parts, name, 0, values)?;
-        }
-        let of_samples = self.samples.have_statistics;
-        for (name, values) in results.statistics.iter().filter(|_| of_samples || is_first) {
-            let start = match of_samples {
-                true => self.samples.of(elements(statistics)).start,
-                false => 0,
-            };
-            put_as(types.statistics, parts, name, start, values)?;
-        }
-        match &results.mask {
-            Some(words) => put(parts, "mask", start / 32, words),
-            None => Ok(()),
-        }
-    }
-}
-
-/// The same numbers in another type.
-fn rounded<T: Element, R: Element>(values: &[R]) -> Vec<T> {
-    values
-        .iter()
-        .map(|value| T::from_f64(value.to_f64()))
-        .collect()
-}
-
-/// How many are not finite in another type.
-fn lost_as<R: Element>(dtype: DType, values: &[R]) -> usize {
-    match dtype {
-        DType::F16 => lost_numbers(&rounded::<f16, R>(values)),
-        DType::Bf16 => lost_numbers(&rounded::<bf16, R>(values)),
-        DType::F32 => lost_numbers(&rounded::<f32, R>(values)),
-        DType::F64 => lost_numbers(&rounded::<f64, R>(values)),
-    }
-}
-
-/// Writes numbers in another type.
-fn put_as<R: Element>(
-    dtype: DType,
-    parts: &mut Parts,
-    name: &str,
-    first: usize,
-    values: &[R],
-) -> Result<(), Failure> {
-    match dtype {
-        DType::F16 => put(parts, name, first, &rounded::<f16, R>(values)),
-        DType::Bf16 => put(parts, name, first, &rounded::<bf16, R>(values)),
-        DType::F32 => put(parts, name, first, &rounded::<f32, R>(values)),
-        DType::F64 => put(parts, name, first, &rounded::<f64, R>(values)),
-    }
-}
-
-fn put<T: bytemuck::Pod>(
-    parts: &mut Parts,
-    name: &str,
-    first: usize,
-    values: &[T],
-) -> Result<(), Failure> {
-    let offset = (first as u64).saturating_mul(size_of::<T>() as u64);
-    parts.write(name, offset, bytemuck::cast_slice(values))
 }

@@ -1,246 +1,357 @@
-//! The tensors that operators take and give: in the file, then in memory.
+//! The tensors in the file: which of them an operation reads, and whether they go together.
 
+use super::attributes_of;
+use crate::attributes::{Choice as _, Format};
 use crate::failure::Failure;
-use crate::input::{Input, Mask, Tensor};
+use crate::input::{Input, Stored};
+use crate::job::Job;
 use crate::memory;
-use std::ops::Range;
-use wgpu_norm::reference::to_f64;
-use wgpu_norm::{DType, DTypes, Element, Error};
+use crate::output::Described;
+use wgpu_norm::{
+    Activation, Channels, DType, DTypes, DataFormat, Error, Need, Norm, Operation, Pass, Tensor,
+    TensorUse,
+};
 
-/// The tensors in the file.
-pub struct Arguments {
-    pub src: Tensor,
-    /// Those of src's shape and element type, as diff_dst.
-    pub beside: Vec<Tensor>,
-    /// Those of the elements that are normalized together, as mean and variance.
-    pub statistics: Vec<Tensor>,
-    /// gamma and beta, as far as they are there.
-    pub params: Vec<Tensor>,
-    /// What passed an activation, a bit for each element of src.
-    pub mask: Option<Mask>,
+/// The file's tensors, src first.
+pub struct Arguments(Vec<Stored>);
+
+/// How a tensor of the file gets its shape and element type.
+#[derive(PartialEq)]
+enum Kind {
+    Data,
+    Params,
+    Statistics,
+    Mask,
+}
+
+fn kind(tensor: Tensor) -> Kind {
+    match tensor {
+        Tensor::Src | Tensor::DiffDst | Tensor::Residual => Kind::Data,
+        Tensor::Gamma | Tensor::Beta => Kind::Params,
+        Tensor::Mask => Kind::Mask,
+        _ => Kind::Statistics,
+    }
 }
 
 impl Arguments {
-    /// The tensors that have to be there; what may be there is each operator's own matter.
+    /// Those of a layer's pass that its attributes ask for, as far as they may be missing.
     pub fn find(
-        input: &Input,
-        beside: &[&'static str],
-        statistics: &[&'static str],
+        job: &Job,
+        norm: &Norm,
+        pass: &Pass,
+        activation: Activation,
+        use_affine: Option<bool>,
     ) -> Result<Self, Failure> {
-        let all = |names: &[&'static str]| {
-            let tensors = names.iter().map(|name| input.tensor(name, ""));
-            tensors.collect::<Result<Vec<_>, _>>()
-        };
-        Ok(Self {
-            src: input.tensor("src", "")?,
-            beside: all(beside)?,
-            statistics: all(statistics)?,
-            params: vec![],
-            mask: None,
-        })
+        let input = &job.input;
+        let mut found = Self(vec![]);
+        let slots = Operation::slots(norm, pass).into_iter();
+        for slot in slots.filter(|slot| slot.access.reads()) {
+            let tensor = slot.tensor;
+            found.0.extend(match tensor {
+                _ if slot.need == Need::Always => Some(input.tensor(tensor, "")?),
+                Tensor::Gamma | Tensor::Beta if use_affine == Some(false) => None,
+                Tensor::Gamma if use_affine == Some(true) => {
+                    Some(input.tensor(tensor, " (use_affine is true)")?)
+                }
+                Tensor::Mask => find_mask(input, activation)?,
+                Tensor::Beta if matches!(pass, Pass::Backward(_)) => {
+                    found.find_beta(job, activation)?
+                }
+                Tensor::RunningMean if input.contains(Tensor::RunningVariance) => {
+                    Some(input.tensor(tensor, " beside running_variance")?)
+                }
+                Tensor::RunningVariance if input.contains(Tensor::RunningMean) => {
+                    Some(input.tensor(tensor, " beside running_mean")?)
+                }
+                _ => input.optional(tensor)?,
+            });
+        }
+        if let Some(use_affine) = use_affine {
+            for tensor in [Tensor::Gamma, Tensor::Beta] {
+                // A gradient looks for beta, too: a forward pass's may be there, and nothing depends on it.
+                if input.contains(tensor) && !use_affine {
+                    let name = tensor.name();
+                    job.warn(format_args!("{name}: ignored, as use_affine is false"));
+                }
+            }
+        }
+        Ok(found)
     }
 
-    /// A failure if element types or shapes do not go together. What shapes statistics and parameters must have
-    /// is each operator's own matter.
-    pub fn check(&self) -> Result<(), Failure> {
-        let src = &self.src;
-        for tensor in &self.beside {
-            tensor.expect_dtype(&[src.dtype()])?;
-            tensor.expect_shape(&[src.shape()], " as src")?;
+    /// What a gradient needs to find again what the activation was applied to, where no mask tells what passed.
+    fn find_beta(&self, job: &Job, activation: Activation) -> Result<Option<Stored>, Failure> {
+        let input = &job.input;
+        let has_beta = input.contains(Tensor::Beta);
+        if activation == Activation::None {
+            return Ok(None);
         }
-        if let Some(mask) = &self.mask {
-            mask.expect_elements_of(src)?;
+        let has_residual = input.contains(Tensor::Residual);
+        if self.get(Tensor::Mask).is_some() {
+            return Ok(None);
         }
-        let accepted: Vec<DType> = (DType::ALL.into_iter())
-            .filter(|&params| src.dtype().accepts_params(params))
-            .collect();
-        expect_alike(&self.statistics, &accepted)?;
+        if has_residual {
+            let why = " beside a residual, as the forward pass writes it";
+            return Err(input.missing(Tensor::Mask, why));
+        }
+        if !has_beta {
+            job.warn("beta: none given, so 0, in what the activation is applied to");
+        }
+        input.optional(Tensor::Beta)
+    }
+
+    pub fn get(&self, tensor: Tensor) -> Option<&Stored> {
+        self.0.iter().find(|stored| stored.tensor == tensor)
+    }
+
+    /// src's shape.
+    pub fn shape(&self) -> &[usize] {
+        self.get(Tensor::Src).map_or(&[], |src| &src.shape)
+    }
+
+    fn of_kind(&self, wanted: Kind) -> impl Iterator<Item = &Stored> {
+        let all = self.0.iter();
+        all.filter(move |stored| kind(stored.tensor) == wanted)
+    }
+
+    /// Statistics, gamma and beta, which tell what the channels are.
+    fn of_channels(&self) -> impl Iterator<Item = &Stored> {
+        let statistics = self.of_kind(Kind::Statistics);
+        statistics.chain(self.of_kind(Kind::Params))
+    }
+
+    /// The element types; a failure if they do not go together. Where there is no parameter, they have the type of
+    /// statistics, else that of sums, which statistics have that are not there.
+    pub fn types(&self) -> Result<DTypes, Failure> {
+        let src = self.get(Tensor::Src).and_then(Stored::dtype);
+        // Without src nothing was found.
+        let data = src.unwrap_or(DType::F32);
+        expect_alike(self.of_kind(Kind::Data), &[data])?;
+        let accepted = DType::ALL.into_iter();
+        let mut accepted: Vec<_> = accepted.filter(|&of| data.accepts_params(of)).collect();
+        let statistics = expect_alike(self.of_kind(Kind::Statistics), &accepted)?;
         // Statistics may be f32 beside 16-bit parameters.
-        let statistics = self.statistics.first().map(Tensor::dtype);
-        let goes = |&params: &DType| statistics.is_none_or(|s| s == params || s == DType::F32);
-        let accepted: Vec<DType> = accepted.into_iter().filter(goes).collect();
-        expect_alike(&self.params, &accepted)
-    }
-
-    /// All statistics, gamma and beta.
-    pub fn of_groups(&self) -> impl Iterator<Item = &Tensor> {
-        self.statistics.iter().chain(&self.params)
-    }
-
-    /// The names of all that is there.
-    pub fn names(&self) -> Vec<&'static str> {
-        let all = self.beside.iter().chain(self.of_groups());
-        let mask = self.mask.iter().map(|_| "mask");
-        all.map(Tensor::name).chain(mask).collect()
-    }
-
-    pub fn has(&self, name: &str) -> bool {
-        let mut all = self.beside.iter().chain(self.of_groups());
-        all.any(|tensor| tensor.name() == name)
-    }
-
-    /// The shape of parameters' gradients: gamma's, or the statistics', where batch norm has no gamma.
-    pub fn params_shape(&self) -> &[usize] {
-        let first = self.params.iter().chain(&self.statistics).next();
-        first.map_or(&[], Tensor::shape)
-    }
-
-    /// The element types. Where there is no parameter, they have the type of statistics, else that of sums, which
-    /// statistics have that are not there.
-    pub fn dtypes(&self) -> DTypes {
-        let data = self.src.dtype();
-        let first = |tensors: &[Tensor]| tensors.first().map(Tensor::dtype);
-        let (params, statistics) = (first(&self.params), first(&self.statistics));
+        accepted.retain(|&params| statistics.is_none_or(|of| of == params || of == DType::F32));
+        let params = expect_alike(self.of_kind(Kind::Params), &accepted)?;
         let params = params.or(statistics).unwrap_or(data.accumulator());
         let types = DTypes::from((data, params));
-        types.with_statistics(statistics.unwrap_or(types.statistics))
+        Ok(types.with_statistics(statistics.unwrap_or(types.statistics)))
+    }
+
+    /// What tells the channels of batch norm: the flag, the file's metadata or the parameters' ranks.
+    pub fn channels(&self, job: &Job, format: Option<Format>) -> Result<Channels, Failure> {
+        let format = format.unwrap_or_else(|| {
+            self.warn_if_ambiguous(job);
+            self.recognize()
+        });
+        match format {
+            Format::Axis(_) if self.shape().len() == 1 => Err(Failure::RankOne),
+            Format::Axis(format) => Ok(Channels::Axis(format)),
+            Format::Broadcast => self.broadcast_shape().map(Channels::Broadcast),
+        }
+    }
+
+    /// The format that the parameters' ranks tell; of one axis they tell nothing.
+    fn recognize(&self) -> Format {
+        let rank = self.shape().len();
+        let mut ranks = self.of_channels().map(|param| param.shape.len());
+        match ranks.next() {
+            Some(first) if rank > 1 && first == rank && ranks.all(|other| other == rank) => {
+                Format::Broadcast
+            }
+            _ => Format::Axis(DataFormat::default()),
+        }
+    }
+
+    /// The default is NXC; a file that does not tell may mean that axis 1 is the channels.
+    fn warn_if_ambiguous(&self, job: &Job) {
+        let [_, second, .., last] = self.shape() else {
+            return;
+        };
+        match self.of_channels().next().map(|param| param.shape.as_slice()) {
+            Some([channels]) if second == last && last == channels => job.warn(
+                "data_format: not given, so NXC, channels last; axis 1 has as many (--data-format NCX)",
+            ),
+            None => job.warn(
+                "data_format: not given, so NXC, channels last; no parameter tells (--data-format NCX)",
+            ),
+            _ => {}
+        }
+    }
+
+    /// The parameters' shape; a failure if one cannot be broadcast to src, or they are not all of one shape.
+    fn broadcast_shape(&self) -> Result<Vec<usize>, Failure> {
+        let Some(first) = self.of_channels().next() else {
+            return Err(Failure::Library(Error::Argument {
+                argument: "data_format",
+                expected: "NCX or NXC where there is no parameter whose shape tells the axes"
+                    .to_owned(),
+                got: Format::Broadcast.name().to_owned(),
+            }));
+        };
+        for param in self.of_channels() {
+            expect_broadcast(param, self.shape())?;
+            param.expect_shape(&[&first.shape], &format!(" as {}", first.tensor.name()))?;
+        }
+        Ok(first.shape.clone())
     }
 }
 
-/// A failure if the first tensor has none of these types, or another one not the first's.
-fn expect_alike(tensors: &[Tensor], accepted: &[DType]) -> Result<(), Failure> {
-    let Some((first, others)) = tensors.split_first() else {
-        return Ok(());
+fn find_mask(input: &Input, activation: Activation) -> Result<Option<Stored>, Failure> {
+    match activation {
+        // It tells of an activation that was forgotten.
+        Activation::None if input.contains(Tensor::Mask) => {
+            Err(Failure::Library(Error::Argument {
+                argument: "mask",
+                expected: "none without --activation, which names what the mask is of".to_owned(),
+                got: "one".to_owned(),
+            }))
+        }
+        Activation::None => Ok(None),
+        _ => input.optional(Tensor::Mask),
+    }
+}
+
+/// The type of tensors, if there are any; a failure if the first has none of these types, or another one not the first's.
+fn expect_alike<'a>(
+    mut tensors: impl Iterator<Item = &'a Stored>,
+    accepted: &[DType],
+) -> Result<Option<DType>, Failure> {
+    let Some(first) = tensors.next() else {
+        return Ok(None);
     };
     first.expect_dtype(accepted)?;
-    let mut others = others.iter();
-    others.try_for_each(|tensor| tensor.expect_dtype(&[first.dtype()]))
+    let dtype = first.dtype();
+    tensors.try_for_each(|tensor| tensor.expect_dtype(dtype.as_slice()))?;
+    Ok(dtype)
 }
 
-/// Tensors in memory with their names: those that an operator takes, or those that it gives.
-pub struct Values<T, P, S> {
-    /// Of src's shape.
-    pub data: Named<T>,
-    /// Of gamma's shape.
-    pub params: Named<P>,
-    pub statistics: Named<S>,
-    /// What passed an activation.
-    pub mask: Option<Vec<u32>>,
-}
-
-/// Some of src's samples, its first axis.
-pub struct Samples {
-    pub range: Range<usize>,
-    pub all: usize,
-    /// Whether statistics are of samples.
-    pub have_statistics: bool,
-}
-
-impl Samples {
-    /// The elements that belong to them, of a tensor that is of all samples.
-    pub fn of(&self, elements: usize) -> Range<usize> {
-        let each = elements.checked_div(self.all).unwrap_or(0);
-        self.range.start * each..self.range.end * each
+fn expect_broadcast(param: &Stored, src: &[usize]) -> Result<(), Failure> {
+    if param.shape.len() != src.len() {
+        return param.expect_shape(&[src], " with 1 along the axes that are reduced");
+    }
+    let mut axes = param.shape.iter().zip(src).enumerate();
+    match axes.find(|(_, (got, size))| **got != 1 && got != size) {
+        None => Ok(()),
+        Some((axis, (got, size))) => Err(Failure::Library(Error::Argument {
+            argument: param.tensor.name(),
+            expected: match size {
+                1 => format!("size 1 along axis {axis}"),
+                _ => format!("size 1 or {size} along axis {axis}"),
+            },
+            got: got.to_string(),
+        })),
     }
 }
 
-/// Tensors of one element type.
-pub type Named<T> = Vec<(&'static str, Vec<T>)>;
+/// What is to be computed, of tensors whose shapes and types were checked.
+pub struct Work {
+    pub operation: Operation,
+    /// The tensors that the operation reads and writes; results in the order in which they are named.
+    pub tensors: Vec<TensorUse>,
+    arguments: Arguments,
+}
 
-impl<T: Element, P: Element, S: Element> Values<T, P, S> {
-    /// Reads the file's tensors.
-    pub fn read(input: &Input, arguments: &Arguments) -> Result<Self, Failure> {
-        let data = std::iter::once(&arguments.src).chain(&arguments.beside);
+impl Work {
+    /// A failure if the operation does not exist, or a tensor of the file has another shape than it asks for.
+    pub fn new(operation: Operation, arguments: Arguments) -> Result<Self, Failure> {
+        let mut tensors = operation.tensors()?;
+        // Running statistics last.
+        tensors.sort_by_key(|used| used.access.reads() && used.access.writes());
+        for used in &tensors {
+            if let Some(stored) = arguments.get(used.tensor) {
+                check_shape(stored, used, &operation)?;
+            }
+        }
         Ok(Self {
-            data: read(input, data)?,
-            params: read(input, &arguments.params)?,
-            statistics: read(input, &arguments.statistics)?,
-            mask: match &arguments.mask {
-                Some(mask) => Some(input.read_mask(mask)?),
-                None => None,
-            },
+            operation,
+            tensors,
+            arguments,
         })
     }
 
-    /// Reads what belongs to some of src's samples; parameters and statistics may have other types in the file.
-    pub fn read_samples(
-        input: &Input,
-        arguments: &Arguments,
-        samples: &Samples,
-    ) -> Result<Self, Failure> {
-        let data = std::iter::once(&arguments.src).chain(&arguments.beside);
-        let part = |tensor: &Tensor| samples.of(tensor.elements());
-        let all = |tensor: &Tensor| 0..tensor.elements();
-        Ok(Self {
-            data: data
-                .map(|tensor| Ok((tensor.name(), input.read_part(tensor, &part(tensor))?)))
-                .collect::<Result<_, Failure>>()?,
-            params: (arguments.params.iter())
-                .map(|tensor| Ok((tensor.name(), input.read_as(tensor, &all(tensor))?)))
-                .collect::<Result<_, Failure>>()?,
-            statistics: (arguments.statistics.iter())
-                .map(|tensor| {
-                    let elements = match samples.have_statistics {
-                        true => part(tensor),
-                        false => all(tensor),
-                    };
-                    Ok((tensor.name(), input.read_as(tensor, &elements)?))
-                })
-                .collect::<Result<_, Failure>>()?,
-            mask: match &arguments.mask {
-                Some(mask) => {
-                    let bits = part(&arguments.src);
-                    let words = bits.start / 32..bits.end.div_ceil(32);
-                    Some(input.read_mask_part(mask, &words)?)
-                }
-                None => None,
-            },
-        })
+    /// What is computed, for people.
+    pub fn describe(&self) -> String {
+        let Operation { types, shape, .. } = &self.operation;
+        let attributes = attributes_of(&self.operation);
+        format!("src {} {shape:?}, {attributes}", types.data)
     }
 
-    /// The tensor of src's shape of a name. One that `Arguments` did not find is empty, which the library refuses.
-    pub fn data(&self, name: &str) -> &[T] {
-        find(&self.data, name).unwrap_or_default()
+    /// All that has to be the same for files to be.
+    pub fn in_full(&self) -> String {
+        let (name, types) = (self.operation.name(), self.operation.types);
+        let stored = self.arguments.0.iter();
+        let stored: Vec<_> = stored
+            .map(|stored| (stored.tensor.name(), &stored.shape))
+            .collect();
+        format!("{name} of {}, {types:?} of {stored:?}", self.describe())
     }
 
-    /// The statistic of a name, likewise.
-    pub fn statistic(&self, name: &str) -> &[S] {
-        find(&self.statistics, name).unwrap_or_default()
+    /// What is read.
+    pub fn inputs(&self) -> impl Iterator<Item = &TensorUse> {
+        self.tensors.iter().filter(|used| used.access.reads())
     }
 
-    pub fn residual(&self) -> Option<&[T]> {
-        find(&self.data, "residual")
+    /// What is written.
+    pub fn results(&self) -> impl Iterator<Item = &TensorUse> {
+        self.tensors.iter().filter(|used| used.access.writes())
     }
 
-    pub fn gamma(&self) -> Option<&[P]> {
-        find(&self.params, "gamma")
-    }
-
-    pub fn beta(&self) -> Option<&[P]> {
-        find(&self.params, "beta")
-    }
-
-    /// The same as the reference takes them.
-    pub fn to_f64(&self) -> Result<Values<f64, f64, f64>, Error> {
-        Ok(Values {
-            data: all_to_f64(&self.data)?,
-            params: all_to_f64(&self.params)?,
-            statistics: all_to_f64(&self.statistics)?,
-            mask: match &self.mask {
-                Some(words) => Some(memory::copied("mask", words)?),
-                None => None,
-            },
-        })
+    /// A result in the file. Parameters' gradients have gamma's shape there.
+    pub fn described(&self, used: &TensorUse) -> Described {
+        let gamma = self.arguments.get(Tensor::Gamma);
+        let shape = match (used.tensor, gamma) {
+            (Tensor::Mask, _) => vec![used.len() as usize],
+            (Tensor::DiffGamma | Tensor::DiffBeta, Some(gamma)) => gamma.shape.clone(),
+            _ => used.shape.clone(),
+        };
+        Described {
+            tensor: used.tensor,
+            format: used.format,
+            shape,
+        }
     }
 }
 
-fn read<'t, T: Element>(
-    input: &Input,
-    tensors: impl IntoIterator<Item = &'t Tensor>,
-) -> Result<Named<T>, Failure> {
-    let tensors = tensors.into_iter();
-    let read = tensors.map(|tensor| Ok((tensor.name(), input.read(tensor)?)));
-    read.collect()
+/// The whole tensor's bytes.
+pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
+    let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
+    let mut read = memory::filled(used.tensor.name(), bytes, 0)?;
+    input.read(used.tensor, 0, &mut read)?;
+    Ok(read)
 }
 
-fn find<'t, T>(tensors: &'t Named<T>, name: &str) -> Option<&'t [T]> {
-    let mut tensors = tensors.iter();
-    let found = tensors.find(|(known, _)| *known == name);
-    found.map(|(_, values)| values.as_slice())
-}
-
-fn all_to_f64<T: Element>(tensors: &Named<T>) -> Result<Named<f64>, Error> {
-    let tensors = tensors.iter();
-    let in_f64 = tensors.map(|(name, values)| Ok((*name, to_f64("a tensor in float64", values)?)));
-    in_f64.collect()
+/// A failure if a tensor of the file has not the shape that an operation asks for.
+fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
+    let (norm, src) = (&operation.norm, &operation.shape);
+    let over_rows = matches!(norm, Norm::Layer { .. } | Norm::Rms { .. });
+    let why = match (kind(used.tensor), norm) {
+        (Kind::Data, _) => " as src".to_owned(),
+        (Kind::Mask, _) => {
+            let words = [used.len() as usize];
+            let why = " (a bit for each element of src, 32 in a word)";
+            return stored.expect_shape(&[&words], why);
+        }
+        (Kind::Params, _) if over_rows => " (src's axes from begin_norm_axis on)".to_owned(),
+        (Kind::Statistics, _) if over_rows => " (src's axes before begin_norm_axis)".to_owned(),
+        (Kind::Statistics, Norm::Group { groups, .. }) => {
+            format!(" (one per group of each sample; groups is {groups})")
+        }
+        (Kind::Statistics, Norm::Instance { .. }) => " (one per channel of each sample)".to_owned(),
+        _ => " (one per channel of src)".to_owned(),
+    };
+    if !over_rows || kind(used.tensor) == Kind::Data {
+        return stored.expect_shape(&[&used.shape], &why);
+    }
+    // Statistics may have an axis of size 1 for each one of a row.
+    let mut kept = used.shape.clone();
+    kept.resize(src.len(), 1);
+    if kind(used.tensor) == Kind::Statistics && stored.shape == kept {
+        return Ok(());
+    }
+    // Either may have one axis in place of all of its own.
+    let flat = [used.len() as usize];
+    match used.shape == flat {
+        true => stored.expect_shape(&[&flat], &why),
+        false => stored.expect_shape(&[&used.shape, &flat], &why),
+    }
 }

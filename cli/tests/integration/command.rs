@@ -27,7 +27,7 @@ mod streamed;
 const BATCH_NORM: &str = "batch-norm-backward";
 
 /// All that work on files.
-const OPERATORS: [&str; 11] = [
+const OPERATORS: [&str; 13] = [
     BATCH_NORM,
     "batch-norm-forward",
     "batch-norm-inference",
@@ -37,8 +37,10 @@ const OPERATORS: [&str; 11] = [
     "rms-norm-forward",
     "group-norm-backward",
     "group-norm-forward",
+    "group-norm-inference",
     "instance-norm-backward",
     "instance-norm-forward",
+    "instance-norm-inference",
 ];
 
 // ---- running
@@ -1063,6 +1065,86 @@ fn a_failed_check_writes_nothing() {
     );
     assert_eq!(names(&folder), ["in"]);
     assert_success(&backward(&input, &output, &[]));
+}
+
+/// Help lists the files' tensors: those that have to be there, and those that may be.
+#[test]
+fn help_lists_the_tensors() {
+    for operator in OPERATORS {
+        let (norm, pass) = operator.rsplit_once('-').unwrap();
+        let rows = ["layer-norm", "rms-norm"].contains(&norm);
+        let statistics: &[&str] = match norm {
+            "rms-norm" => &["mean_square"],
+            _ => &["mean", "variance"],
+        };
+        let running: &[&str] = match operator {
+            "batch-norm-forward" => &["running_mean", "running_variance"],
+            _ => &[],
+        };
+        let beta: &[&str] = match (norm, pass) {
+            ("rms-norm", _) | ("layer-norm", "backward") => &[],
+            _ => &["beta"],
+        };
+        let beyond: &[&str] = match (rows, pass) {
+            (true, "forward") => &["sum"],
+            (false, "forward") => &["mask"],
+            _ => &[],
+        };
+        let ([read, may_be_read], [written, may_be_written]) = match pass {
+            "forward" => (
+                [vec!["src"], [&["residual"], beta, running].concat()],
+                [[&["dst"], statistics].concat(), [beyond, running].concat()],
+            ),
+            "inference" => (
+                [
+                    [&["src"], statistics].concat(),
+                    [&["residual"], beta].concat(),
+                ],
+                [vec!["dst"], vec![]],
+            ),
+            _ => (
+                [
+                    [&["src", "diff_dst"], statistics].concat(),
+                    if rows { vec![] } else { vec!["mask", "beta"] },
+                ],
+                [
+                    vec!["diff_src"],
+                    match norm {
+                        "rms-norm" => vec!["diff_gamma"],
+                        "layer-norm" => vec!["diff_gamma", "diff_beta"],
+                        _ => vec!["diff_residual", "diff_gamma", "diff_beta"],
+                    },
+                ],
+            ),
+        };
+        let (read, may_be_read) = match norm {
+            "layer-norm" => ([&read[..], &["gamma"]].concat(), may_be_read),
+            _ => (read, [&may_be_read[..], &["gamma"]].concat()),
+        };
+        let help = stdout(&run(&[operator, "--help"]));
+        for (head, always, optional) in [
+            ("Tensors of IN:", read, may_be_read),
+            ("Tensors of OUT:", written, may_be_written),
+        ] {
+            let (_, list) = help.split_once(head).unwrap();
+            let lines = list.lines().skip(1).take_while(|line| !line.is_empty());
+            let (may_be, is): (Vec<_>, Vec<_>) = lines.partition(|line| line.contains("optional:"));
+            let sorted = |mut names: Vec<&'static str>| {
+                names.sort_unstable();
+                names.join(" ")
+            };
+            let names = |lines: Vec<&str>| {
+                let names = lines
+                    .iter()
+                    .filter_map(|line| line.split_whitespace().next());
+                let mut names: Vec<_> = names.collect();
+                names.sort_unstable();
+                names.join(" ")
+            };
+            assert_eq!(names(is), sorted(always), "{operator}: {list}");
+            assert_eq!(names(may_be), sorted(optional), "{operator}: {list}");
+        }
+    }
 }
 
 #[test]

@@ -115,7 +115,8 @@ impl Layer<'_> {
             values.push(r * value);
             scales.push(r * scale);
         }
-        let each = |of: fn(&Sums) -> (f64, f64)| super::unzip(OF_CHANNELS, of_parameters.iter().map(of));
+        let each =
+            |of: fn(&Sums) -> (f64, f64)| super::unzip(OF_CHANNELS, of_parameters.iter().map(of));
         Ok(Gradients {
             diff_src: (values, scales),
             diff_gamma: each(|sums| (sums.d_x_hat, sums.abs_d_x_hat))?,

@@ -43,9 +43,16 @@ pub(super) fn compute(
     let mean = unzip(OF_CHANNELS, statistics.iter().map(Statistic::mean))?;
     let variance = unzip(OF_CHANNELS, statistics.iter().map(Statistic::variance))?;
     results.push(Computed::new(Tensor::MeanSquare, variance.clone()));
-    if let Pass::Forward(Forward { running: Some(update), .. }) = operation.pass {
+    if let Pass::Forward(Forward {
+        running: Some(update),
+        ..
+    }) = operation.pass
+    {
         let count = indices.elements_of_a_statistic() as u64;
-        for (tensor, batch) in [(Tensor::RunningMean, &mean), (Tensor::RunningVariance, &variance)] {
+        for (tensor, batch) in [
+            (Tensor::RunningMean, &mean),
+            (Tensor::RunningVariance, &variance),
+        ] {
             let after = running(update, tensor, inputs.get(tensor), batch, count)?;
             results.push(Computed::new(tensor, after));
         }
@@ -88,7 +95,8 @@ fn running(
     (batch, scale): &(Vec<f64>, Vec<f64>),
     count: u64,
 ) -> Result<(Vec<f64>, Vec<f64>), Error> {
-    let is_unbiased = update.variance == RunningVariance::Unbiased && tensor == Tensor::RunningVariance;
+    let is_unbiased =
+        update.variance == RunningVariance::Unbiased && tensor == Tensor::RunningVariance;
     let factor = match (count, is_unbiased) {
         (1, true) => {
             return Err(Error::Argument {
@@ -104,6 +112,7 @@ fn running(
     let weight = if count == 0 { 0.0 } else { update.weight };
     let take_in = |old: f64, batch: f64| (1.0 - weight) * old + weight * (factor * batch);
     let pairs = old.iter().zip(batch).zip(scale);
-    let after = pairs.map(|((&old, &batch), &scale)| (take_in(old, batch), take_in(old.abs(), scale)));
+    let after =
+        pairs.map(|((&old, &batch), &scale)| (take_in(old, batch), take_in(old.abs(), scale)));
     unzip(OF_CHANNELS, after)
 }

@@ -37,7 +37,10 @@ impl Indices {
 }
 
 fn product(axes: &[Axis], counts: impl Fn(&Axis) -> bool) -> usize {
-    axes.iter().filter(|axis| counts(axis)).map(|axis| axis.size).product()
+    axes.iter()
+        .filter(|axis| counts(axis))
+        .map(|axis| axis.size)
+        .product()
 }
 
 /// The index over some axes of every element, by adding one axis after the other.
@@ -49,8 +52,12 @@ fn along(axes: &[Axis], counts: impl Fn(&Axis) -> bool) -> Result<Vec<u32>, Erro
     for axis in axes {
         let size = u32::try_from(axis.size).unwrap_or(u32::MAX);
         let counts = counts(axis);
-        let mut longer = memory::room("the float64 reference", indices.len().saturating_mul(axis.size))?;
-        let next = |index: u32| (0..size).map(move |i| if counts { index * size + i } else { index });
+        let mut longer = memory::room(
+            "the float64 reference",
+            indices.len().saturating_mul(axis.size),
+        )?;
+        let next =
+            |index: u32| (0..size).map(move |i| if counts { index * size + i } else { index });
         longer.extend(indices.into_iter().flat_map(next));
         indices = longer;
     }

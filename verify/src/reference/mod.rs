@@ -69,8 +69,6 @@ mod error;
 mod forward;
 mod indices;
 mod moments;
-#[cfg(test)]
-mod tests;
 mod undecided;
 
 pub use error::{SUM_ULPS, scaled_error};
@@ -144,10 +142,7 @@ impl<'a> Inputs<'a> {
 ///
 /// What [`Operation::tensors`] refuses; [`Error::Length`] for a tensor that is missing or of another length;
 /// [`Error::Argument`] for the unbiased variance of channels with one element; [`Error::HostMemory`].
-pub fn compute(
-    operation: &Operation,
-    inputs: &[(Tensor, &[f64])],
-) -> Result<Vec<Computed>, Error> {
+pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec<Computed>, Error> {
     let inputs = Inputs(inputs);
     let tensors = operation.tensors()?;
     for used in tensors.iter().filter(|used| used.access.reads()) {
@@ -169,7 +164,9 @@ pub fn compute(
     };
     let is_result = |tensor| {
         let written = tensors.iter().filter(|used| used.access.writes());
-        written.map(|used| used.tensor).any(|written| written == tensor)
+        written
+            .map(|used| used.tensor)
+            .any(|written| written == tensor)
     };
     results.retain(|computed| is_result(computed.tensor));
     Ok(results)

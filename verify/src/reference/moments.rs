@@ -126,7 +126,9 @@ impl Statistic {
                 moments[at as usize].d_squared.add(x * x);
             }
             let square = |of: &Moments| of.d_squared.total() / of.count.max(1.0);
-            let each = moments.iter().map(|of| Self::exact(0.0, square(of), epsilon));
+            let each = moments
+                .iter()
+                .map(|of| Self::exact(0.0, square(of), epsilon));
             return memory::collect(OF_CHANNELS, each);
         }
         for (&at, &x) in of.iter().zip(x) {

@@ -80,9 +80,8 @@ impl Undecided {
         }
         // Of own, and of own · |x̂|.
         let mut sums = memory::filled(OF_CHANNELS, indices.statistics, (0.0, 0.0))?;
-        let x_hat = |at: usize, statistic: usize| {
-            layer.statistics[statistic].x_hat(layer.src[at]).0.abs()
-        };
+        let x_hat =
+            |at: usize, statistic: usize| layer.statistics[statistic].x_hat(layer.src[at]).0.abs();
         for (at, (statistic, _)) in indices.each().enumerate() {
             sums[statistic].0 += own[at];
             sums[statistic].1 += own[at] * x_hat(at, statistic);

@@ -1,8 +1,9 @@
-//! `wgpu-norm group-norm-forward`, `group-norm-backward`, and those of instance norm.
+//! `wgpu-norm group-norm-forward`, `group-norm-inference`, `group-norm-backward`, and those of instance norm.
 
 use super::*;
 
 const FORWARD: &str = "group-norm-forward";
+const INFERENCE: &str = "group-norm-inference";
 const BACKWARD: &str = "group-norm-backward";
 
 /// Two samples of four channels with two elements, NCX: groups of two channels hold ±2 about their mean.
@@ -104,7 +105,11 @@ fn values_of_counting() -> Vec<f64> {
 #[test]
 fn every_pair_of_element_types_is_checked() {
     fn pair<T: Element, P: Element>() {
-        for (operator, pass) in [(FORWARD, "forward"), (BACKWARD, "backward")] {
+        for (operator, pass) in [
+            (FORWARD, "forward"),
+            (INFERENCE, "inference"),
+            (BACKWARD, "backward"),
+        ] {
             let name = format!("{pass}-{}-{}", T::DTYPE, P::DTYPE);
             output(operator, &name, &of_types::<T, P>(), &["--check"]);
         }
@@ -114,6 +119,41 @@ fn every_pair_of_element_types_is_checked() {
     pair::<f16, f16>();
     pair::<bf16, f32>();
     pair::<bf16, bf16>();
+}
+
+/// By the statistics that the forward pass writes, inference gives the same output, whole and in pieces.
+#[test]
+fn inference_gives_what_the_forward_pass_does() {
+    for layer in ["group-norm", "instance-norm"] {
+        for flags in [&[][..], &["--activation", "relu"]] {
+            let operator = |pass: &str| format!("{layer}-{pass}");
+            let run = |pass: &str, draft: &Draft, flags: &[&str]| {
+                output(&operator(pass), &format!("{layer}-{pass}"), draft, flags)
+            };
+            let trained = run("forward", &good(), flags);
+            let mut draft = good();
+            for name in ["mean", "variance"] {
+                let (_, shape, values) = read_shaped(&trained, name).unwrap();
+                draft = draft.with(name, params::<f32>(&shape, &values));
+            }
+            let want = values(&trained, "dst");
+            let whole = run("inference", &draft, &[flags, &["--check"]].concat());
+            assert_close(&values(&whole, "dst"), &want);
+            let whole = std::fs::read(whole).unwrap();
+            let budget = [flags, &["--memory-budget", "64MB"]].concat();
+            assert!(std::fs::read(run("inference", &draft, &budget)).unwrap() == whole);
+        }
+    }
+    // Running statistics are of channels: nothing stands for a group's.
+    let running = good().without("mean");
+    let running = running.with("running_mean", params::<f32>(&[4], &[0.0; 4]));
+    refuse(
+        INFERENCE,
+        "no-mean",
+        &running,
+        &[],
+        &["mean: expected", "got none"],
+    );
 }
 
 /// Flags count before the metadata, and instance norm has a group for each channel.

@@ -181,7 +181,7 @@ fn files_are_those_of_one_process() -> Result<(), String> {
     ];
     let batch_ncx = batch(&ncx[..]);
     let batch_nxc = batch(&nxc[..]);
-    let cases: [(&str, &Shapes<'_>); 11] = [
+    let cases: [(&str, &Shapes<'_>); 12] = [
         (
             "batch-norm-backward --data-format NCX --epsilon 1e-3",
             &batch_ncx,
@@ -212,6 +212,10 @@ fn files_are_those_of_one_process() -> Result<(), String> {
         ),
         (
             "group-norm-forward --groups 2 --data-format NCX",
+            &of_groups,
+        ),
+        (
+            "group-norm-inference --groups 2 --data-format NCX",
             &of_groups,
         ),
     ];

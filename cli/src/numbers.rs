@@ -1,0 +1,101 @@
+//! Numbers as they lie in files and memory.
+
+use half::{bf16, f16};
+use wgpu_norm::DType;
+
+/// The values of elements.
+pub fn values(dtype: DType, bytes: &[u8]) -> impl ExactSizeIterator<Item = f64> {
+    let elements = bytes.chunks_exact(dtype.size() as usize);
+    elements.map(move |element| match dtype {
+        DType::F16 => bytemuck::pod_read_unaligned::<f16>(element).to_f64(),
+        DType::Bf16 => bytemuck::pod_read_unaligned::<bf16>(element).to_f64(),
+        DType::F32 => bytemuck::pod_read_unaligned::<f32>(element).into(),
+        DType::F64 => bytemuck::pod_read_unaligned(element),
+    })
+}
+
+/// Elements in another type, each rounded to the nearest number.
+pub fn converted(from: DType, to: DType, bytes: &[u8]) -> Vec<u8> {
+    let mut converted = Vec::new();
+    for value in values(from, bytes) {
+        match to {
+            DType::F16 => converted.extend(f16::from_f64(value).to_ne_bytes()),
+            DType::Bf16 => converted.extend(bf16::from_f64(value).to_ne_bytes()),
+            DType::F32 => converted.extend((value as f32).to_ne_bytes()),
+            DType::F64 => converted.extend(value.to_ne_bytes()),
+        }
+    }
+    converted
+}
+
+/// How many elements are not finite: those whose exponent has all bits.
+pub fn lost(dtype: DType, bytes: &[u8]) -> usize {
+    count(dtype, bytes, true)
+}
+
+/// How many elements are 0 or hold fewer digits than their type: those whose exponent has no bit.
+pub fn small(dtype: DType, bytes: &[u8]) -> usize {
+    count(dtype, bytes, false)
+}
+
+/// The least number that holds all digits.
+pub fn least(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => f16::MIN_POSITIVE.to_f64(),
+        DType::Bf16 => bf16::MIN_POSITIVE.to_f64(),
+        DType::F32 => f32::MIN_POSITIVE.into(),
+        DType::F64 => f64::MIN_POSITIVE,
+    }
+}
+
+/// How many elements have all bits of the exponent, or none of them.
+fn count(dtype: DType, bytes: &[u8], all: bool) -> usize {
+    // By bits, and without a branch, so that many go at a time.
+    macro_rules! count {
+        ($bits:ty, $exponent:expr) => {{
+            let (elements, _) = bytes.as_chunks();
+            let wanted = if all { $exponent } else { 0 };
+            let is = |element: &_| <$bits>::from_ne_bytes(*element) & $exponent == wanted;
+            elements
+                .iter()
+                .map(|element| usize::from(is(element)))
+                .sum()
+        }};
+    }
+    match dtype {
+        DType::F16 => count!(u16, 0x7c00),
+        DType::Bf16 => count!(u16, 0x7f80),
+        DType::F32 => count!(u32, 0x7f80_0000),
+        DType::F64 => count!(u64, 0x7ff0_0000_0000_0000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_are_counted_by_their_exponent() {
+        let values = [
+            0.0,
+            -1.0,
+            f64::NAN,
+            f64::NEG_INFINITY,
+            2.0,
+            -0.0,
+            f64::INFINITY,
+        ];
+        let bytes = bytemuck::cast_slice(&values);
+        for dtype in DType::ALL {
+            let bytes = converted(DType::F64, dtype, bytes);
+            assert_eq!(
+                (lost(dtype, &bytes), small(dtype, &bytes)),
+                (3, 2),
+                "{dtype}"
+            );
+        }
+        let smallest = (0.5 * least(DType::F16)).to_ne_bytes();
+        let smallest = converted(DType::F64, DType::F16, &smallest);
+        assert_eq!((small(DType::F16, &smallest), smallest.len()), (1, 2));
+    }
+}

@@ -1,0 +1,145 @@
+//! What help says of an operator's files: a line for each tensor that it may have.
+
+use super::{Operator, PARAM_GRADS};
+use wgpu_norm::{Access, Need, Norm, Operation, Pass, Slot, Tensor};
+
+impl Operator {
+    /// Its name on the command line.
+    pub fn subcommand(&self) -> String {
+        self.name().replace('_', "-")
+    }
+
+    /// What help says but for the flags.
+    pub fn help(&self) -> String {
+        let mut slots = Operation::slots(&self.norm, &self.pass);
+        // Running statistics last, as results are named.
+        slots.sort_by_key(|slot| slot.access == Access::InOut);
+        let line = |slot: &Slot| {
+            let optional = if self.is_optional(slot) {
+                "optional: "
+            } else {
+                ""
+            };
+            let about = self.about(slot.tensor);
+            format!("\n  {:<16} {optional}{about}", slot.tensor.name())
+        };
+        let read = slots.iter().filter(|slot| slot.access.reads());
+        let written = slots.iter().filter(|slot| slot.access.writes());
+        let mut help = format!(
+            "{}\n\nTensors of IN:{}\n\nTensors of OUT:{}\n\n{}",
+            self.about,
+            read.map(line).collect::<String>(),
+            written.map(line).collect::<String>(),
+            self.of_types()
+        );
+        let attributes = self.flags();
+        let attributes = attributes.iter().map(|flag| flag.get_id().as_str());
+        let attributes: Vec<_> = attributes.filter(|name| *name != PARAM_GRADS).collect();
+        help += &format!(
+            "\n\nAttributes that no flag gives may stand in IN's metadata, as text: {}. There, op other than {} is a warning.",
+            attributes.join(", "),
+            self.name()
+        );
+        help
+    }
+
+    /// Whether files may do without a tensor.
+    fn is_optional(&self, slot: &Slot) -> bool {
+        let always = match (slot.tensor, &self.norm) {
+            // use_affine says it.
+            (Tensor::Gamma, Norm::Layer { .. }) => true,
+            // The command keeps them.
+            (tensor, norm) => norm.statistics().contains(&tensor),
+        };
+        slot.need != Need::Always && !always
+    }
+
+    /// What a tensor is, and its shape.
+    fn about(&self, tensor: Tensor) -> String {
+        let over_rows = self.norm.unit() == "row";
+        let is_backward = matches!(self.pass, Pass::Backward(_));
+        let (statistics, params) = self.shapes();
+        let text = match tensor {
+            Tensor::Src if over_rows && is_backward => {
+                "the layer's input, with a residual the forward pass's sum"
+            }
+            Tensor::Src => "the layer's input",
+            Tensor::DiffDst => "the gradient of the layer's output, of src's shape",
+            Tensor::Residual if over_rows => "added to src first, of src's shape",
+            Tensor::Residual => "added to the layer's output, of src's shape",
+            Tensor::Mean => return format!("of {statistics}"),
+            Tensor::Variance => "biased, of mean's shape",
+            Tensor::MeanSquare => return format!("the mean of squares, of {statistics}"),
+            Tensor::Gamma => match self.norm {
+                Norm::Layer { .. } => {
+                    return format!("unless use_affine is false; of shape {params}");
+                }
+                _ => return format!("1 without it; of shape {params}"),
+            },
+            Tensor::Beta if is_backward => {
+                "the forward pass's, with an activation and no residual; of gamma's shape"
+            }
+            Tensor::Beta => "0 without it; of gamma's shape",
+            Tensor::Mask if is_backward => {
+                "what passed the activation, as the forward pass wrote it, where a residual was added"
+            }
+            Tensor::Mask => {
+                "with a residual and an activation, what passed that: U32, bit i of word w for element 32 · w + i"
+            }
+            Tensor::RunningMean => "with running_variance; becomes (1 - W) · old + W · mean",
+            Tensor::RunningVariance => "with running_mean; becomes (1 - W) · old + W · variance",
+            Tensor::Dst => match &self.norm {
+                Norm::Rms { .. } => "gamma · x / √(mean_square + epsilon), x = src + residual",
+                Norm::Layer { .. } => {
+                    "gamma · (x - mean) / √(variance + epsilon) + beta, x = src + residual"
+                }
+                _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
+            },
+            Tensor::Sum => "with a residual, src + residual: the gradient's src",
+            Tensor::DiffSrc => "of src's shape",
+            Tensor::DiffResidual => "with a mask; of src's shape",
+            Tensor::DiffGamma | Tensor::DiffBeta if over_rows => {
+                "with gamma and unless --param-grads says otherwise; of gamma's shape"
+            }
+            Tensor::DiffGamma | Tensor::DiffBeta => {
+                "unless --param-grads says otherwise; of gamma's shape"
+            }
+            _ => "",
+        };
+        text.to_owned()
+    }
+
+    /// The shapes of statistics and parameters.
+    fn shapes(&self) -> (&'static str, &'static str) {
+        match &self.norm {
+            Norm::Batch(_) => (
+                "each channel: [C], or (broadcast) src's rank, with size 1 along the axes that are reduced",
+                "[C], or (broadcast) src's rank, with size 1 along the axes that are reduced",
+            ),
+            Norm::Group { .. } => ("each group of a sample: [N, G]", "[C]"),
+            Norm::Layer { .. } | Norm::Rms { .. } => (
+                "each row: src's axes before begin_norm_axis, or one axis for all of them",
+                "src's axes from begin_norm_axis on, or one axis for all of them",
+            ),
+            _ => ("each channel of a sample: [N, C]", "[C]"),
+        }
+    }
+
+    /// The element types of results.
+    fn of_types(&self) -> &'static str {
+        match (&self.norm, &self.pass) {
+            (Norm::Batch(_), Pass::Forward(_)) => {
+                "dst has src's element type; mean and variance have that of running_mean, else f32 (f64 of f64 data). Those of 16 \
+                 bits hold less, and a warning says where that shows: an f16 has no variance from 65,520 on, nor one below 3e-8."
+            }
+            (_, Pass::Forward(_)) => {
+                "What has src's shape has its element type; statistics are f32 (f64 of f64 data)."
+            }
+            (_, Pass::Backward(_)) => {
+                "What has src's shape has its element type; gradients of gamma and beta have gamma's, or without a gamma that of \
+                 the statistics."
+            }
+            _ => "dst has src's element type.",
+        }
+    }
+}

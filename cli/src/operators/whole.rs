@@ -1,0 +1,112 @@
+//! An operation in one piece.
+
+use super::tensors::{Work, read};
+use crate::check;
+use crate::failure::Failure;
+use crate::job::Job;
+use crate::{memory, numbers};
+use wgpu_norm::{Access, DType, Format, GpuContext, Plan, Tensor};
+
+/// Computes and writes.
+pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
+    let operation = &work.operation;
+    // Refuses what cannot be computed before it is read.
+    check_buffers(&operation.plan(gpu.profile())?, gpu.profile().max_buffer)?;
+    job.progress.step("reading");
+    let mut inputs: Vec<(Tensor, Vec<u8>)> = vec![];
+    let mut outputs: Vec<(Tensor, Vec<u8>)> = vec![];
+    for used in &work.tensors {
+        let bytes = match used.access {
+            Access::In | Access::InOut => read(&job.input, used)?,
+            Access::Out => {
+                let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
+                memory::filled(used.tensor.name(), bytes, 0)?
+            }
+        };
+        match used.access {
+            Access::In => inputs.push((used.tensor, bytes)),
+            Access::Out | Access::InOut => outputs.push((used.tensor, bytes)),
+        }
+    }
+    // The reference takes what is overwritten, too.
+    let mut old = vec![];
+    if job.check {
+        for used in work.inputs().filter(|used| used.access.writes()) {
+            old.push((used.tensor, read(&job.input, used)?));
+        }
+    }
+    job.progress.step("computing");
+    let given = slices(&inputs);
+    let mut taken: Vec<(Tensor, &mut [u8])> = vec![];
+    taken.extend(
+        outputs
+            .iter_mut()
+            .map(|(tensor, bytes)| (*tensor, &mut **bytes)),
+    );
+    pollster::block_on(operation.run_into(gpu, &given, &mut taken))?;
+    let mut results = vec![];
+    for used in work.results() {
+        let bytes = outputs.iter().find(|(tensor, _)| *tensor == used.tensor);
+        let bytes = bytes.map_or(&[][..], |(_, bytes)| bytes);
+        if let Format::Elements(dtype) = used.format {
+            warn(&job, used.tensor, dtype, bytes);
+        }
+        results.push((work.described(used), bytes));
+    }
+    let comparison = match job.check {
+        true => {
+            job.progress.step("checking against the reference");
+            let old = slices(&old);
+            let compared: Vec<_> = results
+                .iter()
+                .map(|(d, bytes)| (d.tensor, *bytes))
+                .collect();
+            Some(check::compare(
+                operation,
+                &[given, old].concat(),
+                &compared,
+            )?)
+        }
+        false => None,
+    };
+    job.finish(gpu, &work.describe(), &results, comparison)
+}
+
+fn slices(tensors: &[(Tensor, Vec<u8>)]) -> Vec<(Tensor, &[u8])> {
+    let tensors = tensors.iter();
+    tensors.map(|(tensor, bytes)| (*tensor, &**bytes)).collect()
+}
+
+/// Says where a result is not finite, or a variance too small for its type of 16 bits.
+fn warn(job: &Job, tensor: Tensor, dtype: DType, bytes: &[u8]) {
+    let all = bytes.len() / dtype.size() as usize;
+    let lost = numbers::lost(dtype, bytes);
+    if lost > 0 {
+        job.warn_of_lost(tensor, format_args!("{lost} of {all}"));
+    }
+    if may_be_small(tensor, dtype) {
+        let small = numbers::small(dtype, bytes);
+        if small > 0 {
+            job.warn_of_small(tensor, format_args!("{small} of {all}"), dtype);
+        }
+    }
+}
+
+/// Whether a result is a variance in 16 bits.
+pub fn may_be_small(tensor: Tensor, dtype: DType) -> bool {
+    let is_variance = matches!(tensor, Tensor::Variance | Tensor::RunningVariance);
+    is_variance && dtype.size() == 2
+}
+
+/// A failure if a tensor has no room in one buffer.
+fn check_buffers(plan: &Plan, most: u64) -> Result<(), Failure> {
+    let mut buffers = plan.buffers().into_iter();
+    match buffers.find(|used| used.padded_bytes > most) {
+        None => Ok(()),
+        Some(used) => Err(Failure::TooLarge {
+            tensor: used.tensor.name(),
+            most,
+            bytes: used.padded_bytes,
+        }),
+    }
+}
