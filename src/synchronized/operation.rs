@@ -11,7 +11,7 @@ use crate::{
 use half::{bf16, f16};
 
 /// [`Operation::run_into`] over the samples of all ranks, of which this operation has its own: any number of them, none too.
-/// All ranks call it at once, with operations that are the same but for src's first size.
+/// All ranks call it at once, with operations that are the same but for src's first size, and name the same results.
 ///
 /// [`TensorUse::ranks`] says what each tensor is then: this rank's part of it, or what is the same everywhere. Gradients of
 /// gamma and beta are sums over all ranks; batch norm's statistics, and running ones, are those of all samples. They are
@@ -72,7 +72,9 @@ pub async fn run_into<G: AllGather>(
 ) -> Result<(), G::Error> {
     let mut exchange = Exchange::new(all_gather);
     let tensors = checked(operation, inputs, outputs);
-    let tensors = exchange.agree(tensors, |_| description(operation)).await?;
+    let tensors = exchange
+        .agree(tensors, |_| description(operation, outputs))
+        .await?;
     match (&operation.norm, &operation.pass) {
         (Norm::Batch(_), Pass::Forward(forward)) => {
             let work = Work::new(operation, gpu, &tensors, inputs);
@@ -141,7 +143,11 @@ fn check_samples(operation: &Operation) -> Result<(), Error> {
 }
 
 /// What all ranks have to agree on, as text.
-fn description(operation: &Operation) -> Vec<(&'static str, String)> {
+fn description(
+    operation: &Operation,
+    outputs: &[(Tensor, &mut [u8])],
+) -> Vec<(&'static str, String)> {
+    let results = outputs.iter().map(|(tensor, _)| tensor.name());
     let sample = operation.shape.get(1..).unwrap_or_default();
     vec![
         ("operation", operation.name()),
@@ -152,6 +158,7 @@ fn description(operation: &Operation) -> Vec<(&'static str, String)> {
             format!("{}, {}", operation.gamma, operation.beta),
         ),
         ("activation", operation.epilogue.activation.to_string()),
+        ("results", results.collect::<Vec<_>>().join(", ")),
     ]
 }
 
