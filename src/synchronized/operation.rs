@@ -5,13 +5,13 @@ use super::records::{Merged, Sums};
 use super::{AllGather, first_half};
 use crate::host::Input;
 use crate::{
-    Channels, DType, Error, Forward, GpuContext, Norm, Operation, ParamGrads, Pass, Ranks,
-    RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
+    Access, Channels, DType, Element, Error, Format, Forward, GpuContext, Norm, Operation,
+    ParamGrads, Pass, Plan, Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
 };
 use half::{bf16, f16};
 
 /// [`Operation::run_into`] over the samples of all ranks, of which this operation has its own: any number of them, none too.
-/// All ranks call it at once, with operations that are the same but for src's first size.
+/// All ranks call it at once, with operations that are the same but for src's first size, and name the same results.
 ///
 /// [`TensorUse::ranks`] says what each tensor is then: this rank's part of it, or what is the same everywhere. Gradients of
 /// gamma and beta are sums over all ranks; batch norm's statistics, and running ones, are those of all samples. They are
@@ -72,7 +72,9 @@ pub async fn run_into<G: AllGather>(
 ) -> Result<(), G::Error> {
     let mut exchange = Exchange::new(all_gather);
     let tensors = checked(operation, inputs, outputs);
-    let tensors = exchange.agree(tensors, |_| description(operation)).await?;
+    let tensors = exchange
+        .agree(tensors, |_| description(operation, outputs))
+        .await?;
     match (&operation.norm, &operation.pass) {
         (Norm::Batch(_), Pass::Forward(forward)) => {
             let work = Work::new(operation, gpu, &tensors, inputs);
@@ -87,9 +89,7 @@ pub async fn run_into<G: AllGather>(
             let done = operation.run_into(gpu, inputs, outputs).await;
             exchange.end(done).await?;
             for used in tensors.iter().filter(|used| used.ranks == Ranks::Added) {
-                if let Some(bytes) = find(outputs, used.tensor) {
-                    add_up(&mut exchange, used, bytes).await?;
-                }
+                add_up(&mut exchange, used, outputs).await?;
             }
             Ok(())
         }
@@ -143,7 +143,11 @@ fn check_samples(operation: &Operation) -> Result<(), Error> {
 }
 
 /// What all ranks have to agree on, as text.
-fn description(operation: &Operation) -> Vec<(&'static str, String)> {
+fn description(
+    operation: &Operation,
+    outputs: &[(Tensor, &mut [u8])],
+) -> Vec<(&'static str, String)> {
+    let results = outputs.iter().map(|(tensor, _)| tensor.name());
     let sample = operation.shape.get(1..).unwrap_or_default();
     vec![
         ("operation", operation.name()),
@@ -154,6 +158,7 @@ fn description(operation: &Operation) -> Vec<(&'static str, String)> {
             format!("{}, {}", operation.gamma, operation.beta),
         ),
         ("activation", operation.epilogue.activation.to_string()),
+        ("results", results.collect::<Vec<_>>().join(", ")),
     ]
 }
 
@@ -175,49 +180,52 @@ fn values(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = f64> {
     })
 }
 
-/// Writes elements, each the nearest number of its type.
-fn put(used: &TensorUse, values: &[f64], outputs: &mut [(Tensor, &mut [u8])]) {
-    let crate::Format::Elements(dtype) = used.format else {
+/// Makes new elements of old ones and numbers, if the tensor is asked for.
+fn replace(
+    used: &TensorUse,
+    outputs: &mut [(Tensor, &mut [u8])],
+    numbers: &[f64],
+    new: impl Fn(f64, f64) -> f64,
+) {
+    fn set<T: Element>(element: &mut [u8], new: impl Fn(f64) -> f64) {
+        let old = bytemuck::pod_read_unaligned::<T>(element).to_f64();
+        element.copy_from_slice(bytemuck::bytes_of(&T::from_f64(new(old))));
+    }
+    let (Format::Elements(dtype), Some(to)) = (used.format, find(outputs, used.tensor)) else {
         return;
     };
-    if let Some(to) = find(outputs, used.tensor) {
-        put_values(dtype, values, to);
-    }
-}
-
-fn put_values(dtype: DType, values: &[f64], to: &mut [u8]) {
     let elements = to.chunks_exact_mut(dtype.size() as usize);
-    for (element, &value) in elements.zip(values) {
+    for (element, &number) in elements.zip(numbers) {
+        let new = |old| new(old, number);
         match dtype {
-            DType::F16 => element.copy_from_slice(&f16::from_f64(value).to_ne_bytes()),
-            DType::Bf16 => element.copy_from_slice(&bf16::from_f64(value).to_ne_bytes()),
-            DType::F32 => element.copy_from_slice(&(value as f32).to_ne_bytes()),
-            DType::F64 => element.copy_from_slice(&value.to_ne_bytes()),
+            DType::F16 => set::<f16>(element, new),
+            DType::Bf16 => set::<bf16>(element, new),
+            DType::F32 => set::<f32>(element, new),
+            DType::F64 => set::<f64>(element, new),
         }
     }
 }
 
-/// Adds up what each rank has of a tensor, in the order of ranks.
+/// Adds up what each rank has of a tensor, if it is asked for, in the order of ranks.
 async fn add_up<G: AllGather>(
     exchange: &mut Exchange<G>,
     used: &TensorUse,
-    bytes: &mut [u8],
+    outputs: &mut [(Tensor, &mut [u8])],
 ) -> Result<(), G::Error> {
-    let crate::Format::Elements(dtype) = used.format else {
+    let (Format::Elements(dtype), Some(own)) = (used.format, find(outputs, used.tensor)) else {
         return Ok(());
     };
-    let own = memory::collect("sums", bytes.iter().copied());
-    let ((), all) = exchange
-        .share(own.map(|own| ((), own)), bytes.len())
-        .await?;
-    let elements = bytes.len() / dtype.size() as usize;
+    let bytes = own.len();
+    let own = memory::collect("sums", own.iter().copied());
+    let ((), all) = exchange.share(own.map(|own| ((), own)), bytes).await?;
+    let elements = bytes / dtype.size() as usize;
     let mut sums = memory::collect("sums", std::iter::repeat_n(0.0, elements))?;
-    for part in all.chunks_exact(bytes.len().max(1)) {
+    for part in all.chunks_exact(bytes.max(1)) {
         for (sum, value) in sums.iter_mut().zip(values(dtype, part)) {
             *sum += value;
         }
     }
-    put_values(dtype, &sums, bytes);
+    replace(used, outputs, &sums, |_, sum| sum);
     Ok(())
 }
 
@@ -258,7 +266,7 @@ impl<'a> Work<'a> {
     }
 
     /// A plan with halves.
-    fn plan(&self, operation: &Operation) -> Result<crate::Plan, Error> {
+    fn plan(&self, operation: &Operation) -> Result<Plan, Error> {
         let plan = operation.plan(self.gpu.profile())?;
         match plan.sums_bytes() {
             // Without channels there is nothing to add up.
@@ -312,22 +320,28 @@ impl<'a> Work<'a> {
             None => Ok(()),
         });
         exchange.end(second).await?;
-        let all = counts.iter().fold(0_u64, |sum, &n| sum.saturating_add(n));
+        let count = counts.iter().fold(0, |sum: u64, &n| sum.saturating_add(n));
         let (mean, variance) = (merged.mean::<f64>()?, merged.variance::<f64>()?);
         for used in self.tensors {
-            match (used.tensor, forward.running) {
-                (Tensor::Mean, _) => put(used, &mean, outputs),
-                (Tensor::Variance, _) => put(used, &variance, outputs),
-                (Tensor::RunningMean, Some(update)) => {
-                    run_on(used, &mean, update.weight, outputs, all)?;
+            let numbers = match used.tensor {
+                Tensor::Mean | Tensor::RunningMean => &mean,
+                Tensor::Variance | Tensor::RunningVariance => &variance,
+                _ => continue,
+            };
+            match forward.running.filter(|_| used.access == Access::InOut) {
+                None => replace(used, outputs, numbers, |_, batch| batch),
+                // None of no elements.
+                Some(_) if count == 0 => {}
+                Some(RunningUpdate { weight, variance }) => {
+                    let factor = match (used.tensor, variance) {
+                        (Tensor::RunningVariance, RunningVariance::Unbiased) => {
+                            count as f64 / (count - 1) as f64
+                        }
+                        _ => 1.0,
+                    };
+                    let merge = |old, batch| (1.0 - weight) * old + weight * (factor * batch);
+                    replace(used, outputs, numbers, merge);
                 }
-                (Tensor::RunningVariance, Some(update)) => {
-                    let factor = factor(update, all);
-                    let new = variance.iter().map(|variance| factor * variance);
-                    let new = memory::collect("running statistics", new)?;
-                    run_on(used, &new, update.weight, outputs, all)?;
-                }
-                _ => {}
             }
         }
         Ok(())
@@ -363,8 +377,10 @@ impl<'a> Work<'a> {
         }
         for used in self.tensors {
             match used.tensor {
-                Tensor::DiffGamma => put(used, &sums.diff_gamma::<f64>()?, outputs),
-                Tensor::DiffBeta => put(used, &sums.diff_beta::<f64>()?, outputs),
+                Tensor::DiffGamma => {
+                    replace(used, outputs, &sums.diff_gamma::<f64>()?, |_, sum| sum)
+                }
+                Tensor::DiffBeta => replace(used, outputs, &sums.diff_beta::<f64>()?, |_, sum| sum),
                 _ => {}
             }
         }
@@ -377,34 +393,5 @@ fn take(outputs: &mut [(Tensor, &mut [u8])], tensor: Tensor, bytes: &[u8]) -> Re
     if let Some(to) = find(outputs, tensor).filter(|to| to.len() == bytes.len()) {
         to.copy_from_slice(bytes);
     }
-    Ok(())
-}
-
-/// What makes the batch's variance the one that running statistics take in.
-fn factor(update: RunningUpdate, count: u64) -> f64 {
-    match (update.variance, count) {
-        (RunningVariance::Unbiased, 2..) => count as f64 / (count - 1) as f64,
-        _ => 1.0,
-    }
-}
-
-/// Takes the batch's statistics into running ones; none of no elements.
-fn run_on(
-    used: &TensorUse,
-    new: &[f64],
-    weight: f64,
-    outputs: &mut [(Tensor, &mut [u8])],
-    count: u64,
-) -> Result<(), Error> {
-    let crate::Format::Elements(dtype) = used.format else {
-        return Ok(());
-    };
-    let Some(old) = find(outputs, used.tensor).filter(|_| count > 0) else {
-        return Ok(());
-    };
-    let running = values(dtype, old).zip(new);
-    let running = running.map(|(old, new)| (1.0 - weight) * old + weight * new);
-    let running: Vec<f64> = running.collect();
-    put_values(dtype, &running, old);
     Ok(())
 }

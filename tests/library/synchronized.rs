@@ -3,15 +3,17 @@
 use crate::common::data::{Random, to_f64};
 use crate::common::{Subject, subjects, takes_all};
 use pollster::block_on;
+use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::reference::{self, scaled_error};
-use wgpu_norm::synchronized::{AllGather, SyncBatchNorm};
+use wgpu_norm::synchronized::{AllGather, SyncBatchNorm, run_into};
 use wgpu_norm::{
-    Activation, BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput,
-    DType, DataFormat, Element, Error, GpuBatchNorm, Grads, ParamGrads, ParamOf, RunningStatistics,
-    RunningUpdate, RunningVariance, Statistics,
+    Activation, Backward, BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions,
+    BatchNormOutput, Channels, DType, DataFormat, Element, Epilogue, Error, Forward, GpuBatchNorm,
+    Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Ranks, Residual, RunningStatistics,
+    RunningUpdate, RunningVariance, Statistics, Tensor, TensorUse, bytemuck,
 };
 
 /// Threads that stand for ranks.
@@ -574,5 +576,117 @@ fn shapes_are_those_of_the_layer() {
     for shape in [&[3][..], &[1; 9]] {
         let errors = on_ranks(1, |rank| layer(rank, subject, 1e-5, shape).unwrap_err());
         assert!(errors[0].to_string().contains("rank"), "{}", errors[0]);
+    }
+}
+
+/// Every norm and pass by `run_into`: what ranks have together is what one process has, but for rounding.
+#[test]
+fn any_operation() {
+    /// Samples of each rank.
+    const SAMPLES: [usize; 3] = [2, 0, 7];
+    let gpu = &subjects()[0].gpu;
+    let of = |norm: &Norm, pass: Pass| {
+        Operation::new(norm.clone(), pass, &[9, 4, 8], DType::F32)
+            .with_params(true, !matches!(norm, Norm::Rms { .. }))
+    };
+    let format = DataFormat::Ncx;
+    let (layer, rms) = (Norm::Layer { begin_axis: 1 }, Norm::Rms { begin_axis: -1 });
+    let followed = [
+        Norm::Batch(Channels::Axis(format)),
+        Norm::Group { groups: 2, format },
+        Norm::Instance { format },
+    ];
+    let mut operations = vec![];
+    for norm in [&followed[..], &[layer, rms]].concat() {
+        let forward = Forward::default();
+        operations.push(of(&norm, Backward::default().into()));
+        if !followed.contains(&norm) {
+            operations.push(of(&norm, forward.into()));
+            continue;
+        }
+        operations.push(of(&norm, Pass::Inference));
+        let forward = match norm {
+            Norm::Batch(_) => forward.with_running(UPDATE),
+            _ => forward,
+        };
+        let epilogue = Epilogue::new(Residual::After, Activation::Relu);
+        for pass in [forward.into(), Backward::default().into()] {
+            operations.push(of(&norm, pass).with_epilogue(epilogue));
+        }
+    }
+    for operation in &operations {
+        let tensors = operation.tensors().unwrap();
+        let mut random = Random::new(5);
+        let inputs: Vec<(TensorUse, Vec<u8>)> = tensors
+            .into_iter()
+            .map(|used| {
+                let len = used.len() as usize;
+                let bytes: Vec<u8> = match used.tensor {
+                    _ if !used.access.reads() => vec![0; 4 * len],
+                    Tensor::Mask => (0..4 * len).map(|_| random.bits() as u8).collect(),
+                    Tensor::Variance | Tensor::MeanSquare => {
+                        bytemuck::cast_slice(&random.vec::<f32>(len, 0.25, 1.0)).to_vec()
+                    }
+                    _ => bytemuck::cast_slice(&random.vec::<f32>(len, 1.0, 0.1)).to_vec(),
+                };
+                (used, bytes)
+            })
+            .collect();
+        // What a rank has of a tensor: of those of samples, which lie one after another, its part.
+        let part = |used: &TensorUse, samples: &Range<usize>| match used.ranks {
+            Ranks::Split => {
+                let each = used.bytes() as usize / 9;
+                samples.start * each..samples.end * each
+            }
+            _ => 0..used.bytes() as usize,
+        };
+        let run = |ranks: Threads, samples: Range<usize>| {
+            let mut own = operation.clone();
+            own.shape[0] = samples.len();
+            let of_ranks = inputs.iter().map(|(used, bytes)| {
+                let bytes = bytes[part(used, &samples)].to_vec();
+                (used, bytes)
+            });
+            let (mut written, read): (Vec<_>, Vec<_>) =
+                of_ranks.partition(|(used, _)| used.access.writes());
+            let given: Vec<_> = read.iter().map(|(used, b)| (used.tensor, &**b)).collect();
+            let mut taken: Vec<(Tensor, &mut [u8])> = vec![];
+            taken.extend(written.iter_mut().map(|(used, b)| (used.tensor, &mut **b)));
+            block_on(run_into(&own, gpu, ranks, &given, &mut taken)).unwrap();
+            written
+        };
+        let whole = on_ranks(1, |rank| run(rank, 0..9)).remove(0);
+        let starts = [0, SAMPLES[0], SAMPLES[0] + SAMPLES[1]];
+        let of_ranks = on_ranks(3, |rank| {
+            let start = starts[rank.rank];
+            let end = start + SAMPLES[rank.rank];
+            run(rank, start..end)
+        });
+        for (rank, results) in of_ranks.iter().enumerate() {
+            let samples = starts[rank]..starts[rank] + SAMPLES[rank];
+            for ((used, got), (_, want)) in results.iter().zip(&whole) {
+                let want = &want[part(used, &samples)];
+                let what = format!("{operation}: {:?} on {rank}", used.tensor);
+                if used.tensor == Tensor::Mask {
+                    assert_eq!(got, want, "{what}");
+                    continue;
+                }
+                let [got, want] = [got, want].map(bytemuck::pod_collect_to_vec::<u8, f32>);
+                assert_eq!(got.len(), want.len(), "{what}");
+                for (got, want) in got.iter().zip(&want) {
+                    assert!((got - want).abs() <= 1e-5 * (1.0 + want.abs()), "{what}");
+                }
+            }
+        }
+    }
+    // What ranks cannot share.
+    let rows = of(&Norm::Rms { begin_axis: 0 }, Forward::default().into());
+    let broadcast = Norm::Batch(Channels::Broadcast(vec![1, 4, 1]));
+    let broadcast = of(&broadcast, Pass::Inference);
+    for (operation, argument) in [(rows, "begin_norm_axis"), (broadcast, "data_format")] {
+        let errors = on_ranks(2, |rank| {
+            block_on(run_into(&operation, gpu, rank, &[], &mut [])).unwrap_err()
+        });
+        assert!(errors[0].to_string().contains(argument), "{}", errors[0]);
     }
 }
