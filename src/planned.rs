@@ -175,9 +175,17 @@ impl Operation {
     /// What is wrong with shape, types or options; [`Error::Limit`], [`Error::UnsupportedDType`] and [`Error::Algorithm`]
     /// for what the adapter cannot do.
     pub fn plan(&self, profile: &Profile) -> Result<Plan, Error> {
+        Ok(Plan {
+            operation: self.clone(),
+            plan: self.planned(profile)?,
+        })
+    }
+
+    /// The plan alone.
+    pub(crate) fn planned(&self, profile: &Profile) -> Result<plan::Plan, Error> {
         self.check()?;
         let profile = &plan::fit(profile, self.types, self.epsilon)?;
-        let plan = match &self.norm {
+        match &self.norm {
             Norm::Batch(channels) => self.plan_batch(profile, channels),
             Norm::Group { format, .. } | Norm::Instance { format } => {
                 let groups = self.norm.groups(&self.shape);
@@ -188,11 +196,7 @@ impl Operation {
                 let sizes = geometry::layer_norm_rows(&self.shape, *begin_axis)?;
                 self.plan_rows(profile, sizes)
             }
-        }?;
-        Ok(Plan {
-            operation: self.clone(),
-            plan,
-        })
+        }
     }
 
     fn after(&self) -> After {
