@@ -402,8 +402,7 @@ impl Planner<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::geometry::broadcast_layout;
-    use crate::{DType, Tuning};
+    use crate::{Backward, Channels, DType, Norm, Operation, Tuning};
 
     /// Tensors that leave room in a binding have workspaces that fit one.
     #[test]
@@ -422,16 +421,9 @@ mod tests {
                     tuning,
                     ..Profile::usual()
                 };
-                let problem = BatchNormProblem {
-                    layout: broadcast_layout(shape, params).unwrap(),
-                    types: data.into(),
-                    has_gamma: true,
-                    epsilon: 1e-5,
-                    statistics: Statistics::Batch,
-                    param_grads: ParamGrads::Both,
-                    activated: Activated::default(),
-                };
-                let plan = batch_norm(&profile, &problem);
+                let norm = Norm::Batch(Channels::Broadcast(params.to_vec()));
+                let operation = Operation::new(norm, Backward::default(), shape, data);
+                let plan = operation.planned(&profile);
                 assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());
             }
         }
