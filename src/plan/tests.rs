@@ -6,7 +6,7 @@ mod dump;
 mod statistics;
 
 use super::*;
-use crate::geometry::{Grid, MAX_ELEMENTS};
+use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::{

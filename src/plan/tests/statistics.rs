@@ -1,9 +1,9 @@
 //! The statistics that the two reductions of the forward passes leave, held against a calculation in f64.
 
 use super::{Random, is_set};
-use crate::geometry::Grid;
 use crate::kernels::{Access, Constant, Kernel, Value, Variant};
 use crate::plan::Dispatch;
+use crate::plan::axes::Grid;
 use crate::{
     Algorithm, Channels, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation,
     Profile, Tensor, Tuning,
