@@ -281,8 +281,10 @@ impl Random {
             true => Residual::Before,
             false => Residual::None,
         };
-        let mut pass = Forward::default();
-        pass.keep_statistics = self.flag();
+        let pass = Forward {
+            keep_statistics: self.flag(),
+            ..Forward::default()
+        };
         Operation::new(norm, pass, &of.shape, of.types)
             .with_params(gamma, beta)
             .with_epilogue(Epilogue::new(residual, Activation::None))
