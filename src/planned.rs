@@ -1,16 +1,8 @@
 //! An operation's plan: what to bind, and what to dispatch.
 
 use crate::export::{self, Dispatch};
-use crate::geometry;
-use crate::kernels::Body;
-use crate::plan::{
-    self, Activated, After, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass,
-    GroupNormProblem, LayerNormProblem, RowsForward,
-};
-use crate::{
-    Access, Algorithm, Backward, Bound, BufferRange, Channels, Error, Forward, GpuContext, Norm,
-    Operation, Pass, Profile, Residual, Tensor,
-};
+use crate::plan;
+use crate::{Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation, Profile, Tensor};
 
 /// What to dispatch for an operation on an adapter: the first of three stages.
 ///
@@ -175,161 +167,16 @@ impl Operation {
     /// What is wrong with shape, types or options; [`Error::Limit`], [`Error::UnsupportedDType`] and [`Error::Algorithm`]
     /// for what the adapter cannot do.
     pub fn plan(&self, profile: &Profile) -> Result<Plan, Error> {
-        self.check()?;
-        let profile = &plan::fit(profile, self.types, self.epsilon)?;
-        let plan = match &self.norm {
-            Norm::Batch(channels) => self.plan_batch(profile, channels),
-            Norm::Group { format, .. } | Norm::Instance { format } => {
-                let groups = self.norm.groups(&self.shape);
-                let groups = geometry::group_norm_layout(&self.shape, *format, groups)?;
-                self.plan_groups(profile, groups)
-            }
-            Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-                let sizes = geometry::layer_norm_rows(&self.shape, *begin_axis)?;
-                self.plan_rows(profile, sizes)
-            }
-        }?;
         Ok(Plan {
             operation: self.clone(),
-            plan,
+            plan: self.planned(profile)?,
         })
     }
 
-    fn after(&self) -> After {
-        After {
-            activation: self.epilogue.activation,
-            residual: self.epilogue.residual == Residual::After,
-        }
-    }
-
-    fn plan_batch(&self, profile: &Profile, channels: &Channels) -> Result<plan::Plan, Error> {
-        let layout = match channels {
-            Channels::Axis(format) => geometry::batch_norm_grid(&self.shape, *format)?.into(),
-            Channels::Broadcast(params) => geometry::broadcast_layout(&self.shape, params)?,
-        };
-        let (types, epsilon) = (self.types, self.epsilon);
-        let (has_gamma, has_beta, after) = (self.gamma, self.beta, self.after());
-        match self.pass {
-            Pass::Forward(Forward {
-                running, shards, ..
-            }) => {
-                let problem = BatchNormForward {
-                    layout,
-                    types,
-                    has_gamma,
-                    has_beta,
-                    epsilon,
-                    after,
-                    running,
-                    shards,
-                };
-                plan::batch_norm_forward(profile, &problem)
-            }
-            Pass::Inference => {
-                let problem = BatchNormInference {
-                    layout,
-                    types,
-                    has_gamma,
-                    has_beta,
-                    epsilon,
-                    after,
-                };
-                plan::batch_norm_inference(profile, &problem)
-            }
-            Pass::Backward(Backward {
-                through,
-                param_grads,
-            }) => {
-                let problem = BatchNormProblem {
-                    layout,
-                    types,
-                    has_gamma,
-                    epsilon,
-                    statistics: through,
-                    param_grads,
-                    activated: Activated {
-                        activation: after.activation,
-                        has_beta,
-                        masked: after.residual,
-                    },
-                };
-                plan::batch_norm(profile, &problem)
-            }
-        }
-    }
-
-    fn plan_groups(
-        &self,
-        profile: &Profile,
-        groups: geometry::Groups,
-    ) -> Result<plan::Plan, Error> {
-        let after = self.after();
-        let problem = GroupNormProblem {
-            groups,
-            types: self.types,
-            has_gamma: self.gamma,
-            has_beta: self.beta,
-            epsilon: self.epsilon,
-            pass: match self.pass {
-                Pass::Forward(_) => GroupNormPass::Forward(after),
-                Pass::Inference => GroupNormPass::Inference(after),
-                Pass::Backward(Backward { param_grads, .. }) => GroupNormPass::Backward {
-                    param_grads,
-                    activation: after.activation,
-                    masked: after.residual,
-                },
-            },
-        };
-        plan::group_norm(profile, &problem)
-    }
-
-    fn plan_rows(
-        &self,
-        profile: &Profile,
-        (rows, columns): (u32, u32),
-    ) -> Result<plan::Plan, Error> {
-        let is_rms = matches!(self.norm, Norm::Rms { .. });
-        let (types, epsilon) = (self.types, self.epsilon);
-        match self.pass {
-            Pass::Backward(Backward { param_grads, .. }) => {
-                let problem = LayerNormProblem {
-                    body: match is_rms {
-                        true => Body::RmsGradient,
-                        false => Body::Gradient,
-                    },
-                    rows,
-                    columns,
-                    types,
-                    use_affine: self.gamma,
-                    epsilon,
-                    param_grads,
-                };
-                plan::layer_norm(profile, &problem)
-            }
-            Pass::Forward(Forward {
-                keep_statistics, ..
-            }) => {
-                let problem = RowsForward {
-                    body: match is_rms {
-                        true => Body::RmsForward,
-                        false => Body::Forward,
-                    },
-                    rows,
-                    columns,
-                    types,
-                    has_gamma: self.gamma,
-                    has_beta: self.beta,
-                    residual: self.epilogue.residual == Residual::Before,
-                    keep_statistics,
-                    epsilon,
-                };
-                plan::rows_forward(profile, &problem)
-            }
-            Pass::Inference => Err(Error::Argument {
-                argument: "pass",
-                expected: "forward or backward, for layer and RMS norm".to_owned(),
-                got: self.pass.name().to_owned(),
-            }),
-        }
+    /// The plan alone.
+    pub(crate) fn planned(&self, profile: &Profile) -> Result<plan::Plan, Error> {
+        self.check()?;
+        let profile = plan::fit(profile, self.types, self.epsilon)?;
+        plan::plan(&profile, &plan::Problem::new(self))
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
-use crate::geometry::{self, Layout};
 use crate::operands::operands;
-use crate::plan::{self, Activated, BatchNormProblem};
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
+use crate::{
+    Backward, BackwardOperands, Channels, DTypes, Element, Epilogue, Error, Grads, Norm, Operation,
+    ParamOf, Profile, Residual, Tensor, host,
+};
 
 /// Tensors of a batch-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -211,8 +212,8 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
-        self.plan_backward_layout(profile, layout, types.into(), operands.into())
+        let channels = Channels::Axis(self.data_format);
+        self.plan_backward_channels(profile, shape, channels, types.into(), operands.into())
     }
 
     /// As [`GpuBatchNorm::plan_backward_broadcast`].
@@ -228,34 +229,33 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: impl Into<BackwardOperands>,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_backward_layout(profile, layout, types.into(), operands.into())
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        self.plan_backward_channels(profile, shape, channels, types.into(), operands.into())
     }
 
-    fn plan_backward_layout(
+    fn plan_backward_channels(
         &self,
         profile: &Profile,
-        layout: Layout,
+        shape: &[usize],
+        channels: Channels,
         types: DTypes,
         operands: BackwardOperands,
     ) -> Result<BatchNormBackwardPlan, Error> {
-        let profile = plan::fit(profile, types, self.epsilon)?;
         operands.check(self.activation, types.data)?;
-        let problem = BatchNormProblem {
-            layout,
-            types,
-            has_gamma: operands.gamma,
-            epsilon: self.epsilon,
-            statistics: self.statistics,
-            param_grads: self.param_grads,
-            activated: Activated {
-                activation: self.activation,
-                has_beta: operands.beta,
-                masked: operands.mask,
-            },
+        let residual = match operands.mask {
+            true => Residual::After,
+            false => Residual::None,
         };
+        let pass = Backward {
+            through: self.statistics,
+            param_grads: self.param_grads,
+        };
+        let operation = Operation::new(Norm::Batch(channels), pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(operands.gamma, operands.beta)
+            .with_epilogue(Epilogue::new(residual, self.activation));
         Ok(BatchNormBackwardPlan {
-            plan: plan::batch_norm(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

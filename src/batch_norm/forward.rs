@@ -2,10 +2,11 @@
 
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
-use crate::geometry::{self, Layout};
 use crate::operands::operands;
-use crate::plan::{self, After, BatchNormForward};
-use crate::{DTypes, Element, Error, ParamOf, Profile, RunningUpdate, Shards, Tensor, host};
+use crate::{
+    Channels, DTypes, Element, Epilogue, Error, Forward, Norm, Operation, ParamOf, Profile,
+    Residual, RunningUpdate, Shards, Tensor, host,
+};
 
 /// Tensors of batch norm in training, in host memory.
 #[derive(Debug)]
@@ -140,8 +141,8 @@ impl GpuBatchNorm {
         &self,
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, Error> {
-        let layout = geometry::batch_norm_grid(args.shape, self.options.data_format)?.into();
-        self.run_forward(layout, args).await
+        let channels = Channels::Axis(self.options.data_format);
+        self.run_forward(channels, args).await
     }
 
     /// The same for a layer whose parameters have the rank of src, as
@@ -172,13 +173,13 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, Error> {
-        let layout = geometry::broadcast_layout(args.shape, param_shape)?;
-        self.run_forward(layout, args).await
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        self.run_forward(channels, args).await
     }
 
     async fn run_forward<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        layout: Layout,
+        channels: Channels,
         args: BatchNormForwardArgs<'_, T, P, S>,
     ) -> Result<BatchNormOutput<T, S>, Error> {
         let operands = BatchNormForwardOperands {
@@ -192,7 +193,7 @@ impl GpuBatchNorm {
         let profile = self.gpu.profile();
         let plan = self
             .options
-            .plan_forward_layout(profile, layout, types, operands)?;
+            .plan_forward_channels(profile, args.shape, channels, types, operands)?;
         let running = args.running.as_ref();
         let inputs = [
             Some(host::Input::new(Tensor::Src, args.src)),
@@ -281,8 +282,8 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
-        self.plan_forward_layout(profile, layout, types.into(), operands)
+        let channels = Channels::Axis(self.data_format);
+        self.plan_forward_channels(profile, shape, channels, types.into(), operands)
     }
 
     /// As [`GpuBatchNorm::plan_forward_broadcast`].
@@ -298,18 +299,18 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
-        let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_forward_layout(profile, layout, types.into(), operands)
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        self.plan_forward_channels(profile, shape, channels, types.into(), operands)
     }
 
-    fn plan_forward_layout(
+    fn plan_forward_channels(
         &self,
         profile: &Profile,
-        layout: Layout,
+        shape: &[usize],
+        channels: Channels,
         types: DTypes,
         operands: BatchNormForwardOperands,
     ) -> Result<BatchNormForwardPlan, Error> {
-        let profile = plan::fit(profile, types, self.epsilon)?;
         let BatchNormForwardOperands {
             gamma,
             beta,
@@ -317,41 +318,24 @@ impl BatchNormOptions {
             running,
             shards,
         } = operands;
-        self.activation.check(types.data, residual)?;
-        if let Some(update) = running {
-            // Of a batch that is spread over devices, this one's part says little.
-            let counts = shards.count == 1 && layout.grid.channels > 0;
-            let count = counts.then(|| layout.grid.count());
-            update.check(count)?;
-        }
-        if shards.index >= shards.count || shards.count > MOST_SHARDS {
-            return Err(Error::Argument {
-                argument: "shards",
-                expected: format!("an index below the count, and that at most {MOST_SHARDS}"),
-                got: format!("{} of {}", shards.index, shards.count),
-            });
-        }
-        let problem = BatchNormForward {
-            layout,
-            types,
-            has_gamma: gamma,
-            has_beta: beta,
-            epsilon: self.epsilon,
-            after: After {
-                activation: self.activation,
-                residual,
-            },
+        let residual = match residual {
+            true => Residual::After,
+            false => Residual::None,
+        };
+        let pass = Forward {
             running,
             shards,
+            ..Forward::default()
         };
+        let operation = Operation::new(Norm::Batch(channels), pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(gamma, beta)
+            .with_epilogue(Epilogue::new(residual, self.activation));
         Ok(BatchNormForwardPlan {
-            plan: plan::batch_norm_forward(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }
-
-/// Parts of a batch, whose statistics an invocation merges one after another, at most.
-const MOST_SHARDS: u32 = 4096;
 
 /// Elements read back are as many as were given: their number was checked.
 fn copy<S: Element>(to: &mut [S], from: &[S]) {

@@ -2,10 +2,11 @@
 
 use super::{BatchNormOptions, GpuBatchNorm};
 use crate::element::types;
-use crate::geometry::{self, Layout};
 use crate::operands::operands;
-use crate::plan::{self, After, BatchNormInference};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, Tensor, host};
+use crate::{
+    Channels, DTypes, Element, Epilogue, Error, InferenceOperands, Norm, Operation, ParamOf, Pass,
+    Profile, Residual, Tensor, host,
+};
 
 /// Tensors of batch norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -76,8 +77,8 @@ impl GpuBatchNorm {
         &self,
         args: BatchNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
-        let layout = geometry::batch_norm_grid(args.shape, self.options.data_format)?.into();
-        self.run_inference(layout, args).await
+        let channels = Channels::Axis(self.options.data_format);
+        self.run_inference(channels, args).await
     }
 
     /// The same for a layer whose parameters have the rank of src, as
@@ -106,13 +107,13 @@ impl GpuBatchNorm {
         param_shape: &[usize],
         args: BatchNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
-        let layout = geometry::broadcast_layout(args.shape, param_shape)?;
-        self.run_inference(layout, args).await
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        self.run_inference(channels, args).await
     }
 
     async fn run_inference<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
-        layout: Layout,
+        channels: Channels,
         args: BatchNormInferenceArgs<'_, T, P, S>,
     ) -> Result<Vec<T>, Error> {
         let operands = InferenceOperands {
@@ -124,7 +125,7 @@ impl GpuBatchNorm {
         let profile = self.gpu.profile();
         let plan = self
             .options
-            .plan_inference_layout(profile, layout, types, operands)?;
+            .plan_inference_channels(profile, args.shape, channels, types, operands)?;
         host::check_variance(
             Tensor::Variance,
             "channel",
@@ -198,8 +199,8 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
-        let layout = geometry::batch_norm_grid(shape, self.data_format)?.into();
-        self.plan_inference_layout(profile, layout, types.into(), operands.into())
+        let channels = Channels::Axis(self.data_format);
+        self.plan_inference_channels(profile, shape, channels, types.into(), operands.into())
     }
 
     /// As [`GpuBatchNorm::plan_inference_broadcast`].
@@ -215,32 +216,28 @@ impl BatchNormOptions {
         types: impl Into<DTypes>,
         operands: impl Into<InferenceOperands>,
     ) -> Result<BatchNormInferencePlan, Error> {
-        let layout = geometry::broadcast_layout(shape, param_shape)?;
-        self.plan_inference_layout(profile, layout, types.into(), operands.into())
+        let channels = Channels::Broadcast(param_shape.to_vec());
+        self.plan_inference_channels(profile, shape, channels, types.into(), operands.into())
     }
 
-    fn plan_inference_layout(
+    fn plan_inference_channels(
         &self,
         profile: &Profile,
-        layout: Layout,
+        shape: &[usize],
+        channels: Channels,
         types: DTypes,
         operands: InferenceOperands,
     ) -> Result<BatchNormInferencePlan, Error> {
-        let profile = plan::fit(profile, types, self.epsilon)?;
-        self.activation.check(types.data, operands.residual)?;
-        let problem = BatchNormInference {
-            layout,
-            types,
-            has_gamma: operands.gamma,
-            has_beta: operands.beta,
-            epsilon: self.epsilon,
-            after: After {
-                activation: self.activation,
-                residual: operands.residual,
-            },
+        let residual = match operands.residual {
+            true => Residual::After,
+            false => Residual::None,
         };
+        let operation = Operation::new(Norm::Batch(channels), Pass::Inference, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(operands.gamma, operands.beta)
+            .with_epilogue(Epilogue::new(residual, self.activation));
         Ok(BatchNormInferencePlan {
-            plan: plan::batch_norm_inference(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

@@ -3,8 +3,9 @@
 use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::operands::operands;
-use crate::plan::GroupNormPass;
-use crate::{BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
+use crate::{
+    Backward, BackwardOperands, DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host,
+};
 
 /// Tensors of a group-norm gradient, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -106,11 +107,8 @@ impl GroupNormOptions {
     ) -> Result<GroupNormBackwardPlan, Error> {
         let (operands, types) = (operands.into(), types.into());
         operands.check(self.activation, types.data)?;
-        let pass = GroupNormPass::Backward {
-            param_grads: self.param_grads,
-            activation: self.activation,
-            masked: operands.mask,
-        };
+        let pass = Backward::default().with_param_grads(self.param_grads);
+        let pass = (pass, operands.mask);
         let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormBackwardPlan { plan })
     }

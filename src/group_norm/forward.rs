@@ -3,8 +3,7 @@
 use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::operands::operands;
-use crate::plan::{After, GroupNormPass};
-use crate::{DTypes, Element, Error, ParamOf, Profile, Tensor, host};
+use crate::{DTypes, Element, Error, Forward, ParamOf, Profile, Tensor, host};
 
 /// Tensors of a group norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -160,12 +159,7 @@ impl GroupNormOptions {
         operands: GroupNormForwardOperands,
     ) -> Result<GroupNormForwardPlan, Error> {
         let types = types.into();
-        let activation = self.activation;
-        activation.check(types.data, operands.residual)?;
-        let pass = GroupNormPass::Forward(After {
-            activation,
-            residual: operands.residual,
-        });
+        let pass = (Forward::default(), operands.residual);
         let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormForwardPlan { plan })
     }

@@ -3,8 +3,7 @@
 use super::{GpuGroupNorm, GroupNormOptions};
 use crate::element::types;
 use crate::operands::operands;
-use crate::plan::{After, GroupNormPass};
-use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Profile, Tensor, host};
+use crate::{DTypes, Element, Error, InferenceOperands, ParamOf, Pass, Profile, Tensor, host};
 
 /// Tensors of group norm by given statistics, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -133,12 +132,7 @@ impl GroupNormOptions {
         operands: impl Into<InferenceOperands>,
     ) -> Result<GroupNormInferencePlan, Error> {
         let (operands, types) = (operands.into(), types.into());
-        let activation = self.activation;
-        activation.check(types.data, operands.residual)?;
-        let pass = GroupNormPass::Inference(After {
-            activation,
-            residual: operands.residual,
-        });
+        let pass = (Pass::Inference, operands.residual);
         let plan = self.plan(profile, shape, types, [operands.gamma, operands.beta], pass)?;
         Ok(GroupNormInferencePlan { plan })
     }

@@ -17,10 +17,10 @@ pub use inference::{
 };
 
 use crate::options::check_epsilon;
-use crate::plan::{self, GroupNormPass, GroupNormProblem, Plan};
+use crate::plan::Plan;
 use crate::{
-    Activation, DType, DTypes, DataFormat, Element, Error, GpuContext, ParamGrads, Profile, Tensor,
-    geometry, host,
+    Activation, DType, DTypes, DataFormat, Element, Epilogue, Error, GpuContext, Norm, Operation,
+    ParamGrads, Pass, Profile, Residual, Tensor, host,
 };
 
 /// What a [`GpuGroupNorm`] computes.
@@ -166,18 +166,21 @@ impl GroupNormOptions {
         profile: &Profile,
         shape: &[usize],
         types: DTypes,
-        [has_gamma, has_beta]: [bool; 2],
-        pass: GroupNormPass,
+        [gamma, beta]: [bool; 2],
+        (pass, is_residual): (impl Into<Pass>, bool),
     ) -> Result<Plan, Error> {
-        let profile = plan::fit(profile, types, self.epsilon)?;
-        let problem = GroupNormProblem {
-            groups: geometry::group_norm_layout(shape, self.data_format, self.groups)?,
-            types,
-            has_gamma,
-            has_beta,
-            epsilon: self.epsilon,
-            pass,
+        let residual = match is_residual {
+            true => Residual::After,
+            false => Residual::None,
         };
-        plan::group_norm(&profile, &problem)
+        let norm = Norm::Group {
+            groups: self.groups,
+            format: self.data_format,
+        };
+        Operation::new(norm, pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(gamma, beta)
+            .with_epilogue(Epilogue::new(residual, self.activation))
+            .planned(profile)
     }
 }

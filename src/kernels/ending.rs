@@ -29,6 +29,7 @@ impl Ending {
     }
 
     /// Whether there is a mask.
+    #[cfg(test)]
     pub fn is_masked(self) -> bool {
         self.activation != Activation::None && self.residual
     }

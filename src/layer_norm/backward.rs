@@ -3,11 +3,10 @@
 use super::forward::check_affine;
 use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
-use crate::geometry;
-use crate::kernels::Body;
 use crate::operands::operands;
-use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
+use crate::{
+    Backward, DTypes, Element, Error, Grads, Norm, Operation, ParamOf, Profile, Tensor, host,
+};
 
 /// Tensors of a layer-norm gradient, in host memory.
 ///
@@ -108,19 +107,15 @@ impl LayerNormOptions {
         types: impl Into<DTypes>,
     ) -> Result<LayerNormBackwardPlan, Error> {
         let types = types.into();
-        let profile = plan::fit(profile, types, self.epsilon)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
-        let problem = LayerNormProblem {
-            body: Body::Gradient,
-            rows,
-            columns,
-            types,
-            use_affine: self.use_affine,
-            epsilon: self.epsilon,
-            param_grads: self.param_grads,
+        let norm = Norm::Layer {
+            begin_axis: self.begin_norm_axis,
         };
+        let pass = Backward::default().with_param_grads(self.param_grads);
+        let operation = Operation::new(norm, pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(self.use_affine, false);
         Ok(LayerNormBackwardPlan {
-            plan: plan::layer_norm(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

@@ -2,11 +2,11 @@
 
 use super::{GpuLayerNorm, LayerNormOptions};
 use crate::element::types;
-use crate::geometry;
-use crate::kernels::Body;
 use crate::operands::operands;
-use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, Profile, Tensor, host};
+use crate::{
+    Activation, DTypes, Element, Epilogue, Error, Forward, Norm, Operation, ParamOf, Profile,
+    Residual, Tensor, host,
+};
 
 /// Tensors of a layer norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -169,22 +169,24 @@ impl LayerNormOptions {
         operands: LayerNormForwardOperands,
     ) -> Result<LayerNormForwardPlan, Error> {
         let types = types.into();
-        let profile = plan::fit(profile, types, self.epsilon)?;
         check_affine("beta", self.use_affine, operands.beta, false)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
-        let problem = RowsForward {
-            body: Body::Forward,
-            rows,
-            columns,
-            types,
-            has_gamma: self.use_affine,
-            has_beta: operands.beta,
-            residual: operands.residual,
-            keep_statistics: operands.keep_statistics,
-            epsilon: self.epsilon,
+        let residual = match operands.residual {
+            true => Residual::Before,
+            false => Residual::None,
         };
+        let norm = Norm::Layer {
+            begin_axis: self.begin_norm_axis,
+        };
+        let pass = Forward {
+            keep_statistics: operands.keep_statistics,
+            ..Forward::default()
+        };
+        let operation = Operation::new(norm, pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(self.use_affine, operands.beta)
+            .with_epilogue(Epilogue::new(residual, Activation::None));
         Ok(LayerNormForwardPlan {
-            plan: plan::rows_forward(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

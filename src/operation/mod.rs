@@ -219,9 +219,13 @@ impl Operation {
     /// What is wrong with shape, types or options, whatever the adapter.
     pub fn tensors(&self) -> Result<Vec<TensorUse>, Error> {
         self.check()?;
+        Ok(self.bound().map(|slot| self.used(&slot)).collect())
+    }
+
+    /// Those that it has of the tensors that its pass of its layer may have.
+    pub(crate) fn bound(&self) -> impl Iterator<Item = Slot> + '_ {
         let slots = Self::slots(&self.norm, &self.pass).into_iter();
-        let there = slots.filter(|slot| self.has(slot));
-        Ok(there.map(|slot| self.used(&slot)).collect())
+        slots.filter(|slot| self.has(slot))
     }
 
     fn used(&self, slot: &Slot) -> TensorUse {

@@ -112,17 +112,14 @@ impl Norm {
     /// An error if there is no such layer of a shape.
     pub(crate) fn check(&self, shape: &[usize]) -> Result<(), Error> {
         match self {
-            Self::Batch(Channels::Axis(format)) => {
-                geometry::batch_norm_grid(shape, *format).map(drop)
-            }
-            Self::Batch(Channels::Broadcast(params)) => {
-                geometry::broadcast_layout(shape, params).map(drop)
-            }
+            Self::Batch(Channels::Axis(_)) => geometry::check_channels(shape),
+            Self::Batch(Channels::Broadcast(params)) => geometry::check_broadcast(shape, params),
             Self::Group { format, .. } | Self::Instance { format } => {
-                geometry::group_norm_layout(shape, *format, self.groups(shape)).map(drop)
+                let axis = channel_axis(shape.len(), *format);
+                geometry::check_groups(shape, axis, self.groups(shape))
             }
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
-                geometry::layer_norm_rows(shape, *begin_axis).map(drop)
+                geometry::check_rows(shape, *begin_axis)
             }
         }
     }

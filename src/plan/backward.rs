@@ -1,142 +1,16 @@
-//! Gradients as sequences of dispatches.
+//! Gradients.
 
-use super::choose::{Channels, RowsOf};
-use super::compose::walks_planes;
+use super::axes::Grid;
+use super::choose::RowsOf;
 use super::finish::{Derived, Partials, Route};
-use super::slices::Slices;
-use super::tensors::{self, Applied, Tensors, mask, of};
+use super::passes::{Slice, in_phases};
+use super::problem::{Family, Problem};
+use super::rounds::RunningSums;
+use super::tensors::Applied;
+use super::tensors::Tensors;
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, Phases, Plan, Planner, word};
-use crate::geometry::{Grid, Layout};
-use crate::kernels::{Body, Ending, Scalars};
-use crate::{Activation, Algorithm, DTypes, Error, ParamGrads, Profile, Statistics, Tensor};
-
-/// A batch-norm gradient, folded.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct BatchNormProblem {
-    pub layout: Layout,
-    pub types: DTypes,
-    pub has_gamma: bool,
-    pub epsilon: f64,
-    pub statistics: Statistics,
-    pub param_grads: ParamGrads,
-    pub activated: Activated,
-}
-
-impl BatchNormProblem {
-    fn tensors(&self) -> Tensors {
-        let grid = &self.layout.grid;
-        let channels = u64::from(grid.channels);
-        let of_data = of(self.types.data, grid.elements());
-        let of_params = of(self.types.params, channels);
-        let of_sums = of(self.types.data.accumulator(), 2 * channels + 1);
-        let outputs: &[Tensor] = match self.param_grads {
-            ParamGrads::Both => &[Tensor::DiffGamma, Tensor::DiffBeta],
-            ParamGrads::Neither | ParamGrads::Frozen => &[],
-        };
-        let ending = self.ending();
-        let masked = ending.is_masked();
-        Tensors {
-            src: of_data(Tensor::Src),
-            second: Some(of_data(Tensor::DiffDst)),
-            residual_after: None,
-            mask: masked.then(|| mask(grid.elements())),
-            statistics: tensors::Statistics {
-                tensors: Body::Gradient.statistics(),
-                dtype: self.types.statistics,
-                groups: channels,
-            },
-            gamma: self.has_gamma.then(|| of_params(Tensor::Gamma)),
-            gamma_counts: self.param_grads != ParamGrads::Neither || ending.gamma_ignored,
-            beta: self
-                .activated
-                .has_beta(ending)
-                .then(|| of_params(Tensor::Beta)),
-            running: vec![],
-            result: of_data(Tensor::DiffSrc),
-            diff_residual: masked.then(|| of_data(Tensor::DiffResidual)),
-            sum: None,
-            outputs: outputs.iter().copied().map(of_params).collect(),
-            sums: Some(of_sums(Tensor::Sums)),
-        }
-    }
-
-    fn ending(&self) -> Ending {
-        self.activated.ending(self.has_gamma, self.param_grads)
-    }
-}
-
-/// What follows a layer whose gradient is taken.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Activated {
-    pub activation: Activation,
-    pub has_beta: bool,
-    /// Whether a mask says what passed the activation.
-    pub masked: bool,
-}
-
-impl Activated {
-    pub fn ending(&self, has_gamma: bool, param_grads: ParamGrads) -> Ending {
-        let ending = Ending {
-            activation: self.activation,
-            residual: self.masked,
-            gamma_ignored: false,
-        };
-        Ending {
-            gamma_ignored: ending.is_found_again()
-                && has_gamma
-                && param_grads == ParamGrads::Neither,
-            ..ending
-        }
-    }
-
-    /// Whether beta is read: it counts for the activation alone.
-    pub fn has_beta(&self, ending: Ending) -> bool {
-        self.has_beta && ending.is_found_again()
-    }
-}
-
-/// The dispatches of a batch-norm gradient: a reduction and an elementwise pass, which are also its two
-/// halves, or for the whole of it a fused kernel where one is faster.
-pub(crate) fn batch_norm(profile: &Profile, problem: &BatchNormProblem) -> Result<Plan, Error> {
-    let data = problem.types.data;
-    let planner = Planner {
-        profile,
-        body: Body::Gradient,
-        ending: problem.ending(),
-        data,
-    };
-    let mut tensors = problem.tensors();
-    let grid = &problem.layout.grid;
-    let (whole, halves) = planner.choose_batch_norm(&Channels {
-        layout: problem.layout,
-        src: tensors.src,
-        group_channels: 1,
-        not_fusible: match problem.statistics {
-            Statistics::Batch => None,
-            Statistics::Constant => Some("mean and variance are constants"),
-        },
-        fused_bindings: tensors.bound_at_once().len(),
-    })?;
-    let fused = planner.fused(
-        whole,
-        grid,
-        &tensors,
-        scalars(problem.epsilon, grid.count()),
-    )?;
-    let mut workspace = Workspace::new(data.accumulator());
-    let split = planner.split_batch_norm(problem, halves, &tensors, &mut workspace)?;
-    let dispatches = planner.with_fused(fused, split, &mut tensors, &mut workspace);
-    planner.complete(whole, problem.types, &tensors, &workspace, dispatches)
-}
-
-/// What gradients need beside their tensors.
-fn scalars(epsilon: f64, count: u64) -> Scalars {
-    Scalars {
-        epsilon,
-        ..Derived::of(count).scalars
-    }
-}
+use super::{Binding, Dispatch, Phases, Planner};
+use crate::{Algorithm, Error, Tensor};
 
 /// A reduction that writes these, too, as far as it reads diff_dst.
 fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
@@ -157,126 +31,40 @@ fn writing(results: &[Tensor], reduction: &Dispatch) -> Dispatch {
     dispatch
 }
 
-/// A gradient of layer norm or one like it, folded to rows and columns.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LayerNormProblem {
-    pub body: Body,
-    pub rows: u32,
-    pub columns: u32,
-    pub types: DTypes,
-    pub use_affine: bool,
-    pub epsilon: f64,
-    pub param_grads: ParamGrads,
-}
-
-impl LayerNormProblem {
-    pub fn tensors(&self) -> Tensors {
-        let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
-        let of_data = of(self.types.data, rows * columns);
-        let of_params = of(self.types.params, columns);
-        let both = self.use_affine && self.param_grads == ParamGrads::Both;
-        let outputs = [Tensor::DiffGamma, Tensor::DiffBeta].into_iter();
-        let outputs = outputs.filter(|&tensor| both && self.body.writes(tensor));
-        Tensors {
-            src: of_data(Tensor::Src),
-            second: Some(of_data(Tensor::DiffDst)),
-            residual_after: None,
-            mask: None,
-            statistics: tensors::Statistics {
-                tensors: self.body.statistics(),
-                dtype: self.types.statistics,
-                groups: rows,
-            },
-            gamma: self.use_affine.then(|| of_params(Tensor::Gamma)),
-            gamma_counts: self.param_grads != ParamGrads::Neither,
-            beta: None,
-            running: vec![],
-            result: of_data(Tensor::DiffSrc),
-            diff_residual: None,
-            sum: None,
-            outputs: outputs.map(&of_params).collect(),
-            sums: None,
-        }
-    }
-
-    /// The elements grouped by row, for the statistics; the parameters go by column.
-    pub fn by_row(&self) -> Grid {
-        Grid {
-            outer: 1,
-            channels: self.rows,
-            inner: self.columns,
-        }
-    }
-}
-
-/// The dispatches of a gradient over rows, layer norm's or RMS norm's: everything in one reading where rows fit registers; else a
-/// reduction of rows and columns alike, then the elementwise pass.
-pub(crate) fn layer_norm(profile: &Profile, problem: &LayerNormProblem) -> Result<Plan, Error> {
-    let planner = Planner {
-        profile,
-        body: problem.body,
-        ending: Ending::default(),
-        data: problem.types.data,
-    };
-    let tensors = problem.tensors();
-    planner.in_slices(problem.rows.into(), &tensors, |slices| {
-        let mut workspace = Workspace::new(problem.types.data.accumulator());
-        let none = workspace.reserve(0)?;
-        let mut of_columns = None;
-        let mut sums = match tensors.param_grads() {
-            true => planner.sums_of_slices(slices, problem.columns, &mut workspace)?,
-            false => None,
-        };
-        let mut algorithm = Algorithm::RowsReadTwice;
-        let mut dispatches =
-            planner.each_slice(slices, &tensors, &mut workspace, |rows, workspace| {
-                let problem = LayerNormProblem {
-                    rows: word(rows),
-                    ..*problem
-                };
-                let (by, mut dispatches, partials) =
-                    planner.layer_norm_of(&problem, slices, none, workspace)?;
-                algorithm = by;
-                match (&mut sums, partials) {
-                    (Some(sums), Some(partials)) => {
-                        dispatches.extend(planner.add_up(sums, partials, workspace)?);
-                        of_columns = Some(planner.total(sums));
-                    }
-                    (_, partials) => of_columns = partials,
-                }
-                Ok(dispatches)
-            })?;
-        if let (Some(of_columns), true, 1..) = (of_columns, tensors.param_grads(), problem.columns)
-        {
-            let derived = Derived {
-                operands: vec![tensors.outputs.clone()],
-                ..Derived::of(problem.rows.into())
-            };
-            let (groups, of_columns) = planner.group(of_columns, &mut workspace)?;
-            dispatches.extend(groups);
-            dispatches.extend(planner.finish(&of_columns, &derived, Route::Whole)?);
-        }
-        let whole = |dispatch| (Phases::WHOLE, dispatch);
-        let dispatches = dispatches.into_iter().map(whole).collect();
-        planner.complete(algorithm, problem.types, &tensors, &workspace, dispatches)
-    })
-}
-
 impl Planner<'_> {
-    /// Reduction, sums, elementwise pass: the whole of them and the two halves.
-    fn split_batch_norm(
+    /// A reduction and an elementwise pass, or a fused kernel where one is faster.
+    pub(super) fn backward(
         &self,
-        problem: &BatchNormProblem,
+        problem: &Problem,
+        running: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<Slice, Error> {
+        match problem.family {
+            Family::Channels => {
+                let tensors = &problem.tensors();
+                let chosen = self.choose_halves(problem, tensors)?;
+                let split = self.split_backward(problem, chosen.halves, tensors, workspace)?;
+                self.with_fused(problem, tensors, chosen, split, workspace)
+            }
+            Family::Groups => self.groups_by_own_statistics(problem, running, workspace),
+            Family::Rows => self.rows_backward(problem, running, workspace),
+        }
+    }
+
+    /// Reduction, sums, elementwise pass: the whole of them and the two halves.
+    fn split_backward(
+        &self,
+        problem: &Problem,
         algorithm: Algorithm,
         tensors: &Tensors,
         workspace: &mut Workspace,
     ) -> Result<Vec<(Phases, Dispatch)>, Error> {
-        let layout = &problem.layout;
+        let layout = &problem.axes.layout();
         let grid = &layout.grid;
         let empty = tensors.src.elements == 0;
-        let batch = problem.statistics == Statistics::Batch;
+        let batch = !problem.by_constants();
         let both = tensors.param_grads();
-        let planes = walks_planes(algorithm, layout);
+        let planes = layout.walks_planes(algorithm);
         // With constant statistics diff_src does not wait for the sums: the reduction writes it on the way.
         let one_pass = !batch && both && (grid.inner.is_multiple_of(4) || !planes);
         let (reduces, applies) = match one_pass {
@@ -293,7 +81,7 @@ impl Planner<'_> {
             let all = Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY);
             let params: Vec<_> = tensors.params().copied().collect();
             let pack = self.pack_statistics(tensors, &params, problem.epsilon, stats)?;
-            dispatches.extend(pack.into_iter().map(|dispatch| (all, dispatch)));
+            dispatches.extend(in_phases(all, pack));
             let (reduce, partials) = if empty || !(both || batch) {
                 (vec![], Partials::none(grid.channels, stats))
             } else if planes {
@@ -307,10 +95,10 @@ impl Planner<'_> {
                 let all = reduce.iter().map(|reduction| writing(&results, reduction));
                 dispatches.extend(all.map(|dispatch| (Phases::WHOLE, dispatch)));
             }
-            dispatches.extend(reduce.into_iter().map(|dispatch| (reduces, dispatch)));
+            dispatches.extend(in_phases(reduces, reduce));
             let (groups, partials) = self.group(partials, workspace)?;
             let summed = Phases::WHOLE.with(Phases::REDUCE);
-            dispatches.extend(groups.into_iter().map(|dispatch| (summed, dispatch)));
+            dispatches.extend(in_phases(summed, groups));
             let derived = Derived {
                 operands: vec![tensors.outputs.clone()],
                 means: (batch && !empty).then_some(means),
@@ -324,49 +112,53 @@ impl Planner<'_> {
                 src: batch || self.ending.is_found_again(),
                 stats,
                 means: batch.then_some(means),
+                samples: None,
             };
             let apply = self.apply(planes, layout, tensors, applied)?;
-            dispatches.extend(apply.into_iter().map(|dispatch| (applies, dispatch)));
+            dispatches.extend(in_phases(applies, apply));
         }
         Ok(dispatches)
     }
 
-    /// All of a gradient over rows but the last sums of columns, which are left as partial sums, or written; without rows
-    /// they are `none`, which is any place in the workspace.
-    fn layer_norm_of(
+    /// Over rows: everything in one reading where they fit registers; else a reduction of rows and columns alike, then the
+    /// elementwise pass.
+    fn rows_backward(
         &self,
-        problem: &LayerNormProblem,
-        slices: Slices,
-        none: Part,
+        problem: &Problem,
+        running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
-    ) -> Result<(Algorithm, Vec<Dispatch>, Option<Partials>), Error> {
-        let (by_row, tensors, epsilon) = (problem.by_row(), problem.tensors(), problem.epsilon);
+    ) -> Result<Slice, Error> {
+        let (by_row, tensors) = (problem.axes.by_row(), problem.tensors());
         let algorithm = self.choose_rows(&RowsOf {
             by_row,
             tensors: tensors.clone(),
         })?;
-        if by_row.elements() == 0 {
-            return Ok((
-                algorithm,
-                vec![],
-                Some(Partials::none(problem.columns, none)),
-            ));
-        }
-        let (dispatches, of_columns) = match algorithm {
+        let (mut dispatches, of_columns) = match algorithm {
+            _ if by_row.elements() == 0 => {
+                let none = Partials::none(by_row.inner, Part { first: 0 });
+                (vec![], Some(none))
+            }
             Algorithm::RowsInRegisters => {
-                let scalars = scalars(epsilon, problem.columns.into());
+                let scalars = problem.scalars();
                 let (dispatches, partials) =
                     self.rows_fused(&by_row, &tensors, scalars, None, workspace)?;
                 (dispatches, Some(partials))
             }
-            _ => self.split_layer_norm(&by_row, &tensors, epsilon, !slices.several(), workspace)?,
+            _ => {
+                let direct = running.is_none();
+                self.split_rows_backward(&by_row, &tensors, problem.epsilon, direct, workspace)?
+            }
         };
-        Ok((algorithm, dispatches, of_columns))
+        if let Some(of_columns) = of_columns {
+            let finish = self.finish_written(of_columns, &tensors, problem, running, workspace)?;
+            dispatches.extend(finish);
+        }
+        Ok(Slice::whole(algorithm, dispatches))
     }
 
     /// A reduction of rows and columns, the rows' sums, the elementwise pass. The sums of columns may be left
     /// as partial sums, or where they are `direct`, of these rows alone, be written.
-    fn split_layer_norm(
+    fn split_rows_backward(
         &self,
         by_row: &Grid,
         tensors: &Tensors,
@@ -401,9 +193,7 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use super::*;
-    use crate::geometry::broadcast_layout;
-    use crate::{DType, Tuning};
+    use crate::{Backward, Channels, DType, Norm, Operation, Profile, Tuning};
 
     /// Tensors that leave room in a binding have workspaces that fit one.
     #[test]
@@ -422,16 +212,9 @@ mod tests {
                     tuning,
                     ..Profile::usual()
                 };
-                let problem = BatchNormProblem {
-                    layout: broadcast_layout(shape, params).unwrap(),
-                    types: data.into(),
-                    has_gamma: true,
-                    epsilon: 1e-5,
-                    statistics: Statistics::Batch,
-                    param_grads: ParamGrads::Both,
-                    activated: Activated::default(),
-                };
-                let plan = batch_norm(&profile, &problem);
+                let norm = Norm::Batch(Channels::Broadcast(params.to_vec()));
+                let operation = Operation::new(norm, Backward::default(), shape, data);
+                let plan = operation.planned(&profile);
                 assert!(plan.is_ok(), "{shape:?}: {:?}", plan.err());
             }
         }

@@ -1,5 +1,6 @@
 //! Tiles, splits and windows of the channels-first kernels.
 
+use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
@@ -10,7 +11,6 @@ use super::{
     threads, word,
 };
 use crate::Error;
-use crate::geometry::{Grid, Layout};
 use crate::kernels::{
     ChannelsFirstApply, ChannelsFirstApplyUniforms, ChannelsFirstReduce,
     ChannelsFirstReduceUniforms, PlaneTiles, TileRange,

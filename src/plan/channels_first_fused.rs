@@ -1,5 +1,6 @@
 //! The fused channels-first kernel: when it fits, its blocks and windows.
 
+use super::axes::{Grid, Groups, Layout};
 use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Part;
@@ -7,7 +8,6 @@ use super::{
     Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
     word,
 };
-use crate::geometry::{Grid, Groups, Layout};
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
 use crate::{Error, Tensor};
 
@@ -180,7 +180,7 @@ impl Planner<'_> {
         let small = grid.inner >= 4 && self.is_small(grid);
         let lone = grid.inner >= LONE_PLANE && grid.outer == 1;
         let block = self.block(grid, group_channels);
-        (small || lone || self.reads_planes(layout))
+        (small || lone || layout.has_planes())
             && (small || grid.outer == 1 || self.bound_at_once(grid))
             && self.suits(&block)
             && (self.fills(grid, &block) || self.is_small(grid))

@@ -1,5 +1,6 @@
 //! Rows, tiles, splits and windows of the channels-last kernels.
 
+use super::axes::{Grid, Layout};
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
@@ -10,7 +11,6 @@ use super::{
     most_vectors, word,
 };
 use crate::Error;
-use crate::geometry::{Grid, Layout};
 use crate::kernels::{
     Body, ChannelsLastApply, ChannelsLastApplyUniforms, ChannelsLastReduce,
     ChannelsLastReduceUniforms, ColumnTiles, TileRange,
@@ -534,9 +534,8 @@ impl Planner<'_> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::Tensor;
-    use crate::geometry::group_norm_layout;
-    use crate::{DType, DataFormat, Profile};
+    use crate::plan::axes::Axes;
+    use crate::{DType, DataFormat, Forward, Norm, Operation, Profile, Tensor};
 
     /// Samples of channels last, whose elements are whole vec4s, are rows of whole vectors; these are cut anywhere.
     #[test]
@@ -559,9 +558,12 @@ mod tests {
             [3, 1 << 20, 6],
             [2, 100, 4096],
         ] {
-            let layout = group_norm_layout(&shape, DataFormat::Nxc, 1)
-                .unwrap()
-                .layout;
+            let norm = Norm::Group {
+                groups: 1,
+                format: DataFormat::Nxc,
+            };
+            let operation = Operation::new(norm, Forward::default(), &shape, DType::F16);
+            let layout = Axes::new(&operation).layout();
             let columns = planner.columns(&layout, 64);
             let width = columns.width();
             assert!(

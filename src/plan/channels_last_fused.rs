@@ -1,9 +1,9 @@
 //! The fused channels-last kernel: when it fits, and how workgroups divide the columns.
 
+use super::axes::Grid;
 use super::tensors::Tensors;
 use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::Grid;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Scalars};
 
 /// Rows of an invocation, at most.

@@ -1,10 +1,11 @@
 //! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
 //! the profile forces.
 
+use super::axes::{Grid, Layout};
 use super::channels_first_fused::LONE_PLANE;
+use super::problem::{Family, Problem};
 use super::tensors::Tensors;
-use super::{Planner, Requirement};
-use crate::geometry::{Grid, Layout};
+use super::{Planner, Requirement, word};
 use crate::kernels::Body;
 use crate::{Algorithm, Error};
 
@@ -18,15 +19,38 @@ struct Candidate<P> {
 }
 
 /// What the choice of an algorithm over channels depends on.
-pub(crate) struct Channels {
-    pub layout: Layout,
-    pub src: Requirement,
+struct Channels {
+    layout: Layout,
+    src: Requirement,
     /// Channels side by side that share statistics.
-    pub group_channels: u32,
+    group_channels: u32,
     /// Why the operator cannot be fused, if it cannot.
-    pub not_fusible: Option<&'static str>,
-    /// Storage buffers that a fused kernel binds.
-    pub fused_bindings: usize,
+    not_fusible: Option<&'static str>,
+    /// Storage buffers that a fused kernel binds: of groups the workspace in place of what is written of channels and groups.
+    fused_bindings: usize,
+}
+
+impl Channels {
+    fn new(problem: &Problem, tensors: &Tensors) -> Self {
+        let (bound, outputs) = (tensors.bound_at_once().len(), tensors.outputs.len());
+        Self {
+            layout: problem.axes.layout(),
+            src: tensors.src,
+            group_channels: word(problem.axes.group_parameters()),
+            not_fusible: problem.not_fusible(),
+            fused_bindings: match problem.family {
+                Family::Groups => bound - outputs + usize::from(outputs > 0),
+                _ => bound,
+            },
+        }
+    }
+}
+
+/// The algorithms of the whole operator and of its two halves.
+#[derive(Clone, Copy)]
+pub(crate) struct Chosen {
+    pub whole: Algorithm,
+    pub halves: Algorithm,
 }
 
 /// What the choice of an algorithm over rows depends on.
@@ -78,7 +102,7 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
         refusal: |planner, problem| {
             not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src))
         },
-        pays: |planner, problem| !planner.reads_planes(&problem.layout),
+        pays: |_, problem| !problem.layout.has_planes(),
     },
     Candidate {
         algorithm: Algorithm::ChannelsFirst,
@@ -127,37 +151,38 @@ fn not_fusible(planner: &Planner<'_>, problem: &Channels) -> Option<String> {
 }
 
 impl Planner<'_> {
-    /// The algorithms of the whole operator and of its two halves. These are a split one; where the whole is fused,
-    /// one of their own.
-    pub fn choose_batch_norm(&self, problem: &Channels) -> Result<(Algorithm, Algorithm), Error> {
+    /// The algorithms of batch norm and of its two halves. These are a split one; where the whole is fused, one of their own.
+    pub fn choose_halves(&self, problem: &Problem, tensors: &Tensors) -> Result<Chosen, Error> {
+        let problem = &Channels::new(problem, tensors);
         let all = FUSED_BATCH_NORM.iter().chain(&SPLIT_BATCH_NORM);
         let whole = self.choose("batch norm", all, problem)?;
-        let split = SPLIT_BATCH_NORM.iter();
         let halves = match whole {
             // A row of channels: read as columns, every element would have a partial sum.
             Algorithm::FusedChannelsFirst if problem.layout.grid.outer == 1 => {
                 Algorithm::ChannelsFirst
             }
             Algorithm::FusedChannelsFirst | Algorithm::FusedChannelsLast => {
-                self.first_that_pays(split, problem)?
+                self.first_that_pays(SPLIT_BATCH_NORM.iter(), problem)?
             }
             split => split,
         };
-        Ok((whole, halves))
+        Ok(Chosen { whole, halves })
     }
 
-    /// The algorithm of an elementwise pass alone.
-    pub fn choose_split(&self, problem: &Channels) -> Result<Algorithm, Error> {
-        self.choose("batch norm", SPLIT_BATCH_NORM.iter(), problem)
-    }
-
-    /// The algorithm of group norm: fused, of whole groups of channels first, or split.
-    pub fn choose_group_norm(&self, problem: &Channels) -> Result<Algorithm, Error> {
-        self.choose(
-            "group and instance norm",
-            FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_GROUP_NORM),
-            problem,
-        )
+    /// The algorithm of group norm, fused, of whole groups of channels first, or split; or of batch norm by given statistics.
+    pub fn choose_channels(
+        &self,
+        problem: &Problem,
+        tensors: &Tensors,
+    ) -> Result<Algorithm, Error> {
+        let channels = &Channels::new(problem, tensors);
+        match problem.family {
+            Family::Groups => {
+                let all = FUSED_BATCH_NORM.iter().take(1).chain(&SPLIT_GROUP_NORM);
+                self.choose("group and instance norm", all, channels)
+            }
+            _ => self.choose("batch norm", SPLIT_BATCH_NORM.iter(), channels),
+        }
     }
 
     /// The algorithm of an operator over rows.

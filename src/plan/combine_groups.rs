@@ -1,11 +1,11 @@
 //! The dispatch that puts the sums of a group's channels together.
 
+use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, MAX_SERIAL, Planner, div_ceil, threads};
 use crate::Error;
-use crate::geometry::Groups;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
 
 use super::tensors::Tensors;

@@ -4,7 +4,7 @@ use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
 use crate::Shards;
-use crate::kernels::{Finish, FinishUniforms, Scalars};
+use crate::kernels::{Body, Finish, FinishUniforms, Scalars};
 use crate::{Error, Tensor};
 
 /// Partial sums of channels, as a reduction left them: channel c's part p is record
@@ -103,6 +103,15 @@ impl Derived {
     }
 }
 
+/// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel, of each
+/// part of the batch.
+pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
+    match body.pairs() {
+        true => 2 * channels + 1,
+        false => 4 * channels * u64::from(shards.count),
+    }
+}
+
 impl Planner<'_> {
     /// Records of the sums of a group of each channel's parts.
     pub fn group_records(&self, channels: u32) -> u64 {
@@ -189,16 +198,6 @@ impl Planner<'_> {
             .collect()
     }
 
-    /// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel, of each
-    /// part of the batch.
-    pub fn sums_elements(&self, channels: u32, shards: Shards) -> u64 {
-        let channels = u64::from(channels);
-        match self.body.pairs() {
-            true => 2 * channels + 1,
-            false => 4 * channels * u64::from(shards.count),
-        }
-    }
-
     fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
         let most = self.workgroup(self.profile.tuning.workgroup);
         let none = Partials::none(partials.channels, partials.part);
@@ -246,7 +245,7 @@ impl Planner<'_> {
             Sums::OfChannels(derived, operands, means, route) => {
                 let results = *route != Route::ToSums;
                 if *route != Route::Whole {
-                    let sums = self.sums_elements(partials.channels, derived.shards);
+                    let sums = sums_elements(self.body, partials.channels.into(), derived.shards);
                     bindings.push(Binding {
                         tensor: Tensor::Sums,
                         bytes: 0..sums * self.data.accumulator().size(),

@@ -1,30 +1,21 @@
 //! The elementwise pass that writes a mask, in the order of the tensor.
 
+use super::axes::Layout;
 use super::tensors::{Applied, Tensors};
 use super::windows::windows;
 use super::{Dispatch, Planner, axis_sizes, div_ceil, word};
 use crate::Error;
-use crate::geometry::Layout;
 use crate::kernels::{FlatApply, FlatApplyUniforms};
-
-/// How elements find their cells, where these are the channels of each sample, which alternate in its rows.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Samples {
-    pub channels: u32,
-    /// Elements of a sample.
-    pub elements: u64,
-}
 
 impl Planner<'_> {
     /// The elementwise pass over a tensor, in tiles of whole words of the mask.
     pub fn flat_apply(
         &self,
         layout: &Layout,
-        samples: Option<Samples>,
         tensors: &Tensors,
         applied: Applied,
     ) -> Result<Vec<Dispatch>, Error> {
-        let grid = &layout.grid;
+        let (grid, samples) = (&layout.grid, applied.samples);
         let workgroup_size = self.workgroup(self.profile.tuning.workgroup);
         let tile = 32 * u64::from(workgroup_size);
         let tiles = div_ceil(grid.elements(), tile);

@@ -1,6 +1,7 @@
 //! From shapes, element types and an adapter's profile to a list of dispatches. Pure: nothing here
 //! touches a GPU.
 
+mod axes;
 mod backward;
 mod channels_first;
 mod channels_first_fused;
@@ -8,13 +9,16 @@ mod channels_last;
 mod channels_last_fused;
 mod choose;
 mod combine_groups;
-mod compose;
 mod finish;
 mod fit;
 mod flat;
 mod forward;
-mod group_norm;
+mod groups;
+mod halves;
+mod inference;
 mod pack;
+mod passes;
+mod problem;
 mod rounds;
 mod rows;
 mod rows_fused;
@@ -26,21 +30,18 @@ pub(crate) mod tests;
 mod windows;
 mod workspace;
 
-pub(crate) use backward::{Activated, BatchNormProblem, LayerNormProblem, batch_norm, layer_norm};
 pub(crate) use fit::fit;
-pub(crate) use forward::{
-    After, BatchNormForward, BatchNormInference, RowsForward, batch_norm_forward,
-    batch_norm_inference, rows_forward,
-};
-pub(crate) use group_norm::{GroupNormPass, GroupNormProblem, group_norm};
+pub(crate) use passes::plan;
+pub(crate) use problem::Problem;
 
-use crate::geometry::{self, Grid, Groups, Layout};
+use crate::geometry;
 use crate::kernels::{
     Access, AxisSizes, Body, Constant, Describe, Ending, GroupSizes, Kernel, MASK_UNIT, Uniforms,
     Variant,
 };
 use crate::profile::MAX_BINDING;
 use crate::{Algorithm, DType, DTypes, Error, Profile, Tensor};
+use axes::{Grid, Groups, Layout};
 use std::ops::Range;
 
 /// In which recordings of a plan a dispatch takes part.
@@ -341,6 +342,7 @@ fn check_dispatches(dispatches: u64) -> Result<(), Error> {
 const MAX_SERIAL: u64 = 192;
 
 /// What the planning functions share.
+#[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
     pub body: Body,

@@ -1,9 +1,9 @@
 //! The dispatches that gather parameters in the workspace.
 
+use super::axes::Groups;
 use super::tensors::Tensors;
 use super::workspace::Part;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, group_sizes, word};
-use crate::geometry::Groups;
 use crate::kernels::{
     GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms,
 };
@@ -38,7 +38,7 @@ impl Planner<'_> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
         let params: Vec<_> = tensors.params().copied().collect();
         let read = [&statistics[..], &params];
-        self.pack_lines(groups.cells, group_sizes(groups), read, epsilon, stats)
+        self.pack_lines(groups.cells(), group_sizes(groups), read, epsilon, stats)
     }
 
     fn pack_lines(

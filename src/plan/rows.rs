@@ -1,11 +1,11 @@
 //! Rows (layer norm) and how workgroups divide them: what the two ways through them share.
 
+use super::axes::Grid;
 use super::finish::Partials;
 use super::windows::Window;
 use super::workspace::Part;
 use super::{MAX_SERIAL, Planner, div_ceil, most_vectors, word};
 use crate::DType;
-use crate::geometry::Grid;
 use crate::kernels::{RowTiles, TileRange};
 
 /// At least so many elements stand behind each partial sum of a column, so that writing the sums costs little;

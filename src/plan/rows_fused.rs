@@ -1,5 +1,6 @@
 //! The fused row kernel: when registers hold the rows, tiles and windows.
 
+use super::axes::Grid;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
@@ -8,7 +9,6 @@ use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
 use crate::Error;
-use crate::geometry::Grid;
 use crate::kernels::{RowsFused, RowsFusedUniforms, Scalars};
 use crate::tuning::MOST_ROW_VEC4S;
 use std::ops::Range;
@@ -173,19 +173,14 @@ impl Planner<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LayerNormProblem;
-    use crate::{DType, ParamGrads, Profile, Tuning};
+    use crate::plan::Problem;
+    use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
 
     fn refusal(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
-        let problem = LayerNormProblem {
-            body: crate::kernels::Body::Gradient,
-            rows: by_row.channels,
-            columns: by_row.inner,
-            types: planner.data.into(),
-            use_affine: true,
-            epsilon: 1e-5,
-            param_grads: ParamGrads::Both,
-        };
+        let shape = [by_row.channels, by_row.inner].map(|size| size as usize);
+        let norm = Norm::Layer { begin_axis: -1 };
+        let operation = Operation::new(norm, Backward::default(), &shape, planner.data);
+        let problem = Problem::new(&operation);
         planner.rows_in_registers_refusal(by_row, &problem.tensors())
     }
 

@@ -1,6 +1,7 @@
 //! Rows that registers do not hold, or for which the adapter allows too few bindings: tiles and windows of the
 //! reduction and the elementwise pass.
 
+use super::axes::Grid;
 use super::finish::Partials;
 use super::rounds::Rounds;
 use super::rows::{Rows, Walk};
@@ -9,7 +10,6 @@ use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
-use crate::geometry::Grid;
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
 use std::ops::Range;
 
@@ -462,8 +462,8 @@ fn row_parts(rows: &Rows, threads_per_part: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LayerNormProblem;
-    use crate::{DType, ParamGrads, Profile, Tuning};
+    use crate::plan::Problem;
+    use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
 
     #[test]
     fn pieces_of_rows_are_walked_few_at_a_time() {
@@ -478,16 +478,11 @@ mod tests {
             ending: crate::kernels::Ending::default(),
         };
         let split = |rows, columns| {
-            let problem = LayerNormProblem {
-                body: crate::kernels::Body::Gradient,
-                rows,
-                columns,
-                types: DType::F32.into(),
-                use_affine: true,
-                epsilon: 1e-5,
-                param_grads: ParamGrads::Both,
-            };
-            planner.split_rows(&problem.by_row(), &problem.tensors(), true)
+            let norm = Norm::Layer { begin_axis: -1 };
+            let shape = [rows, columns];
+            let operation = Operation::new(norm, Backward::default(), &shape, DType::F32);
+            let problem = Problem::new(&operation);
+            planner.split_rows(&problem.axes.by_row(), &problem.tensors(), true)
         };
         let long = split(512, 4096);
         assert!(long.column_tiles > 1);

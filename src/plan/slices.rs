@@ -8,7 +8,7 @@ use super::rounds::{ROUNDS, RunningSums};
 use super::tensors::Tensors;
 use super::windows::alignment;
 use super::workspace::Workspace;
-use super::{Dispatch, Plan, Planner, Requirement, div_ceil};
+use super::{Dispatch, Phases, Plan, Planner, Requirement, div_ceil};
 use crate::profile::MAX_BINDING;
 use crate::{Error, Tensor};
 
@@ -50,6 +50,10 @@ impl Planner<'_> {
         tensors: &Tensors,
         plan: impl Fn(Slices) -> Result<Plan, Error>,
     ) -> Result<Plan, Error> {
+        if lines <= 1 {
+            let at_once = lines;
+            return plan(Slices { lines, at_once });
+        }
         // So many begin at aligned places of all tensors.
         let bits = 8 * alignment(self.profile);
         let all = tensors.all();
@@ -89,8 +93,8 @@ impl Planner<'_> {
         slices: Slices,
         tensors: &Tensors,
         workspace: &mut Workspace,
-        mut plan: impl FnMut(u64, &mut Workspace) -> Result<Vec<Dispatch>, Error>,
-    ) -> Result<Vec<Dispatch>, Error> {
+        mut plan: impl FnMut(u64, &mut Workspace) -> Result<Vec<(Phases, Dispatch)>, Error>,
+    ) -> Result<Vec<(Phases, Dispatch)>, Error> {
         let all = tensors.all();
         let before = workspace.clone();
         let mut dispatches = Vec::new();
@@ -99,7 +103,7 @@ impl Planner<'_> {
             let mut own = before.clone();
             let mut of_slice = plan(slices.at_once.min(slices.lines - first), &mut own)?;
             workspace.grow_to(&own);
-            for binding in of_slice.iter_mut().flat_map(|d| &mut d.bindings) {
+            for binding in of_slice.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
                 let tensor = all.iter().find(|r| r.tensor == binding.tensor);
                 let bits = tensor.map_or(0, |r| bits_of_a_line(tensors, r, slices.lines));
                 let skipped = first * bits / 8;

@@ -1,5 +1,6 @@
 //! The tensors of a plan.
 
+use super::axes::Samples;
 use super::windows::Window;
 use super::workspace::Part;
 use super::{Binding, Requirement};
@@ -7,15 +8,10 @@ use crate::{DType, Tensor};
 
 /// Of a mask of so many elements: words of 32 bits, as f32 has them.
 pub(super) fn mask(elements: u64) -> Requirement {
-    of(DType::F32, elements.div_ceil(32))(Tensor::Mask)
-}
-
-/// Requirements of one element type and length, for a tensor each.
-pub(super) fn of(dtype: DType, elements: u64) -> impl Fn(Tensor) -> Requirement {
-    move |tensor| Requirement {
-        tensor,
-        dtype,
-        elements,
+    Requirement {
+        tensor: Tensor::Mask,
+        dtype: DType::F32,
+        elements: elements.div_ceil(32),
     }
 }
 
@@ -143,6 +139,8 @@ pub(crate) struct Applied {
     pub stats: Part,
     /// Records that complete them.
     pub means: Option<Part>,
+    /// How elements find their cells, where these are the channels of each sample and alternate.
+    pub samples: Option<Samples>,
 }
 
 impl Applied {

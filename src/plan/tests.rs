@@ -6,10 +6,13 @@ mod dump;
 mod statistics;
 
 use super::*;
-use crate::geometry::{Grid, MAX_ELEMENTS, broadcast_layout, group_norm_layout};
+use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::{Activation, DataFormat, ParamGrads, Shards, Statistics, Tuning};
+use crate::{
+    Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
+    Pass, Residual, Shards, Statistics, Tuning,
+};
 use std::collections::HashMap;
 
 /// A small generator of random numbers, the same on every machine.
@@ -89,39 +92,43 @@ impl Random {
         }
     }
 
-    pub fn batch_norm(&mut self) -> BatchNormProblem {
-        BatchNormProblem {
-            layout: self.grid().into(),
-            types: self.types(),
-            has_gamma: self.below(2) == 0,
-            epsilon: 1e-5,
-            statistics: self.of(&[Statistics::Batch, Statistics::Constant]),
-            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither]),
-            activated: self.activated(),
-        }
+    pub fn batch_norm(&mut self) -> Operation {
+        let grid = self.grid();
+        self.batch_norm_of(grid)
     }
 
-    pub fn small_batch_norm(&mut self) -> BatchNormProblem {
+    /// A gradient of batch norm.
+    pub fn batch_norm_of(&mut self, grid: Grid) -> Operation {
+        let shape = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
+        let types = self.types();
+        let gamma = self.flag();
+        let through = self.of(&[Statistics::Batch, Statistics::Constant]);
+        let pass = self.backward().with_through(through);
+        let (epilogue, beta) = (self.activated(types), self.flag());
+        let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
+        Operation::new(norm, pass, &shape, types)
+            .with_params(gamma, beta)
+            .with_epilogue(epilogue)
+    }
+
+    pub fn small_batch_norm(&mut self) -> Operation {
         let mut grid = self.grid_of(1 << 20);
         if self.below(3) == 0 {
             grid.inner = 1;
             grid.channels = grid.channels.next_multiple_of(4);
         }
-        BatchNormProblem {
-            layout: grid.into(),
+        Operation {
             types: DType::F32.into(),
-            ..self.batch_norm()
+            ..self.batch_norm_of(grid)
         }
     }
 
-    pub fn small_layer_norm(&mut self) -> LayerNormProblem {
+    pub fn small_layer_norm(&mut self) -> Operation {
         let grid = self.grid_of(1 << 20);
         let data = self.of(&[DType::F32, DType::F32, DType::F16]);
-        LayerNormProblem {
-            rows: grid.outer * grid.channels,
-            columns: grid.inner,
+        Operation {
             types: data.into(),
-            ..self.layer_norm()
+            ..self.layer_norm_of(grid)
         }
     }
 
@@ -140,41 +147,61 @@ impl Random {
         (shape, params)
     }
 
-    pub fn general(&mut self) -> BatchNormProblem {
+    pub fn general(&mut self) -> Operation {
         let (shape, params) = self.general_shape();
-        BatchNormProblem {
-            layout: broadcast_layout(&shape, &params).unwrap(),
+        Operation {
+            norm: Norm::Batch(Channels::Broadcast(params)),
+            shape,
             ..self.batch_norm()
         }
     }
 
-    pub fn activated(&mut self) -> Activated {
-        let activation = self.of(&Activation::ALL);
-        Activated {
-            activation,
-            has_beta: self.flag(),
-            masked: activation == Activation::Relu && self.flag(),
+    fn backward(&mut self) -> Backward {
+        let grads = [ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither];
+        Backward::default().with_param_grads(self.of(&grads))
+    }
+
+    /// WGSL has no exponential of f64.
+    fn activation(&mut self, types: DTypes) -> Activation {
+        match (types.data, self.of(&Activation::ALL)) {
+            (DType::F64, Activation::Silu) => Activation::Relu,
+            (_, activation) => activation,
         }
     }
 
-    pub fn after(&mut self) -> After {
-        let activation = self.of(&Activation::ALL);
-        After {
-            activation,
-            residual: activation != Activation::Silu && self.flag(),
-        }
+    /// What follows a layer whose gradient is taken.
+    fn activated(&mut self, types: DTypes) -> Epilogue {
+        let activation = self.activation(types);
+        let is_masked = activation == Activation::Relu && self.flag();
+        Epilogue::new(after(is_masked), activation)
     }
 
-    pub fn layer_norm(&mut self) -> LayerNormProblem {
+    /// What follows a layer.
+    fn epilogue(&mut self, types: DTypes) -> Epilogue {
+        let activation = self.activation(types);
+        let is_residual = activation != Activation::Silu && self.flag();
+        Epilogue::new(after(is_residual), activation)
+    }
+
+    pub fn layer_norm(&mut self) -> Operation {
         let grid = self.grid();
-        LayerNormProblem {
-            body: self.of(&[Body::Gradient, Body::RmsGradient]),
-            rows: word(u64::from(grid.outer) * u64::from(grid.channels)),
-            columns: grid.inner,
-            types: self.types(),
-            use_affine: self.below(4) > 0,
-            epsilon: 1e-5,
-            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen]),
+        self.layer_norm_of(grid)
+    }
+
+    /// A gradient of layer or RMS norm.
+    pub fn layer_norm_of(&mut self, grid: Grid) -> Operation {
+        let rows = grid.outer as usize * grid.channels as usize;
+        let norm = self.norm_of_rows();
+        let grads = [ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen];
+        let pass = Backward::default().with_param_grads(self.of(&grads));
+        Operation::new(norm, pass, &[rows, grid.inner as usize], self.types())
+            .with_params(self.below(4) > 0, false)
+    }
+
+    fn norm_of_rows(&mut self) -> Norm {
+        match self.flag() {
+            true => Norm::Layer { begin_axis: -1 },
+            false => Norm::Rms { begin_axis: -1 },
         }
     }
 
@@ -191,36 +218,41 @@ impl Random {
     }
 
     /// Forward, of a gradient's tensors.
-    pub fn forward(&mut self, of: &BatchNormProblem) -> BatchNormForward {
-        let update = RunningUpdate {
+    pub fn forward(&mut self, of: &Operation) -> Operation {
+        let variance = self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]);
+        let (gamma, beta) = (self.flag(), self.flag());
+        let is_running = self.flag();
+        let shards = self.shards();
+        let reduced = of.axes().into_iter().filter(|axis| axis.reduced);
+        let running = RunningUpdate {
             weight: 0.1,
-            variance: self.of(&[RunningVariance::Biased, RunningVariance::Unbiased]),
+            // Of one element there is no unbiased variance.
+            variance: match reduced.map(|axis| axis.size).product() {
+                1usize => RunningVariance::Biased,
+                _ => variance,
+            },
         };
-        BatchNormForward {
-            layout: of.layout,
-            types: of.types,
-            has_gamma: self.flag(),
-            has_beta: self.flag(),
-            epsilon: 1e-5,
-            running: self.flag().then_some(update),
-            shards: self.shards(),
-            after: self.after(),
+        let mut pass = Forward::default().with_shards(shards);
+        pass.running = is_running.then_some(running);
+        Operation {
+            pass: pass.into(),
+            ..of.clone()
         }
+        .with_params(gamma, beta)
+        .with_epilogue(self.epilogue(of.types))
     }
 
-    pub fn inference(&mut self, of: &BatchNormProblem) -> BatchNormInference {
-        BatchNormInference {
-            layout: of.layout,
-            types: of.types,
-            has_gamma: self.flag(),
-            has_beta: self.flag(),
-            epsilon: 1e-5,
-            after: self.after(),
+    pub fn inference(&mut self, of: &Operation) -> Operation {
+        Operation {
+            pass: Pass::Inference,
+            ..of.clone()
         }
+        .with_params(self.flag(), self.flag())
+        .with_epilogue(self.epilogue(of.types))
     }
 
     /// Group norm of a shape, by any pass.
-    pub fn group_norm(&mut self, grid: Grid, format: DataFormat) -> GroupNormProblem {
+    pub fn group_norm(&mut self, grid: Grid, format: DataFormat) -> Operation {
         let [n, c, x] = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
         let shape = match format {
             DataFormat::Ncx => [n, c, x],
@@ -228,43 +260,41 @@ impl Random {
         };
         let wanted = self.of(&[1, 2, 3, 8, 32, 1 << 32]).min(c);
         let groups = (1..=wanted).rev().take(1000).find(|groups| c % groups == 0);
-        let Activated {
-            activation, masked, ..
-        } = self.activated();
-        let after = self.after();
-        let backward = GroupNormPass::Backward {
-            param_grads: self.of(&[ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither]),
-            activation,
-            masked,
+        let groups = groups.unwrap_or(1);
+        let types = self.types();
+        let (pass, epilogue) = match self.below(3) {
+            0 => (self.backward().into(), self.activated(types)),
+            1 => (Forward::default().into(), self.epilogue(types)),
+            _ => (Pass::Inference, self.epilogue(types)),
         };
-        let pass = self.of(&[
-            backward,
-            GroupNormPass::Forward(after),
-            GroupNormPass::Inference(after),
-        ]);
-        GroupNormProblem {
-            groups: group_norm_layout(&shape, format, groups.unwrap_or(1)).unwrap(),
-            types: self.types(),
-            has_gamma: self.flag(),
-            has_beta: self.flag(),
-            epsilon: 1e-5,
-            pass,
-        }
+        Operation::new(Norm::Group { groups, format }, pass, &shape, types)
+            .with_params(self.flag(), self.flag())
+            .with_epilogue(epilogue)
     }
 
-    pub fn rows_forward(&mut self, of: &LayerNormProblem) -> RowsForward {
-        let body = self.of(&[Body::Forward, Body::RmsForward]);
-        RowsForward {
-            body,
-            rows: of.rows,
-            columns: of.columns,
-            types: of.types,
-            has_gamma: self.flag(),
-            has_beta: body == Body::Forward && self.flag(),
-            residual: self.flag(),
+    /// Forward, of a gradient's rows.
+    pub fn rows_forward(&mut self, of: &Operation) -> Operation {
+        let norm = self.norm_of_rows();
+        let gamma = self.flag();
+        let beta = gamma && matches!(norm, Norm::Layer { .. }) && self.flag();
+        let residual = match self.flag() {
+            true => Residual::Before,
+            false => Residual::None,
+        };
+        let pass = Forward {
             keep_statistics: self.flag(),
-            epsilon: 1e-5,
-        }
+            ..Forward::default()
+        };
+        Operation::new(norm, pass, &of.shape, of.types)
+            .with_params(gamma, beta)
+            .with_epilogue(Epilogue::new(residual, Activation::None))
+    }
+}
+
+const fn after(is_residual: bool) -> Residual {
+    match is_residual {
+        true => Residual::After,
+        false => Residual::None,
     }
 }
 
@@ -302,12 +332,8 @@ fn groups_of(dispatch: &Dispatch) -> u32 {
 }
 
 /// No invocation's loops are cut short by a driver, and none adds too many numbers in a row, whatever the tuning.
-fn check_loops(
-    plan: Result<Plan, Error>,
-    what: &dyn std::fmt::Debug,
-    profile: &Profile,
-) -> Option<Plan> {
-    match plan {
+fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
+    match what.planned(profile) {
         Ok(plan) => {
             // Sums of rounds in a row, by where they are added up.
             let mut rounds = HashMap::new();
@@ -391,24 +417,18 @@ fn loops_are_short_whatever_the_shape_and_the_tuning() {
             0 => random.general(),
             _ => random.batch_norm(),
         };
-        let plan = check_loops(batch_norm(&profile, &problem), &problem, &profile);
-        batch_norms += u64::from(plan.is_some());
+        batch_norms += u64::from(check_loops(&problem, &profile).is_some());
         let (training, inference) = (random.forward(&problem), random.inference(&problem));
-        let plan = check_loops(batch_norm_forward(&profile, &training), &training, &profile);
-        forwards += u64::from(plan.is_some());
-        let plan = batch_norm_inference(&profile, &inference);
-        inferences += u64::from(check_loops(plan, &inference, &profile).is_some());
+        forwards += u64::from(check_loops(&training, &profile).is_some());
+        inferences += u64::from(check_loops(&inference, &profile).is_some());
         let problem = random.layer_norm();
-        let plan = check_loops(layer_norm(&profile, &problem), &problem, &profile);
-        layer_norms += u64::from(plan.is_some());
+        layer_norms += u64::from(check_loops(&problem, &profile).is_some());
         let problem = random.rows_forward(&problem);
-        let plan = check_loops(rows_forward(&profile, &problem), &problem, &profile);
-        rows_forwards += u64::from(plan.is_some());
+        rows_forwards += u64::from(check_loops(&problem, &profile).is_some());
         let grid = random.grid();
         let format = random.of(&[DataFormat::Ncx, DataFormat::Nxc]);
         let problem = random.group_norm(grid, format);
-        let plan = check_loops(group_norm(&profile, &problem), &problem, &profile);
-        group_norms += u64::from(plan.is_some());
+        group_norms += u64::from(check_loops(&problem, &profile).is_some());
     }
     for planned in [
         batch_norms,
@@ -434,29 +454,11 @@ fn windows_begin_at_aligned_places() {
             ..random.profile()
         };
         let (grid, format) = (random.grid_of(1 << 21), DataFormat::Ncx);
-        let gradient = BatchNormProblem {
-            layout: grid.into(),
-            activated: Activated {
-                activation: Activation::Relu,
-                has_beta: false,
-                masked: true,
-            },
-            ..random.batch_norm()
-        };
-        let after = After {
-            activation: Activation::Relu,
-            residual: true,
-        };
-        let forward = BatchNormForward {
-            after,
-            ..random.forward(&gradient)
-        };
+        let masked = Epilogue::new(Residual::After, Activation::Relu);
+        let gradient = random.batch_norm_of(grid).with_epilogue(masked);
+        let forward = random.forward(&gradient).with_epilogue(masked);
         let of_groups = random.group_norm(grid, format);
-        let plans = [
-            check_loops(batch_norm(&profile, &gradient), &gradient, &profile),
-            check_loops(batch_norm_forward(&profile, &forward), &forward, &profile),
-            check_loops(group_norm(&profile, &of_groups), &of_groups, &profile),
-        ];
+        let plans = [gradient, forward, of_groups].map(|what| check_loops(&what, &profile));
         let dispatches = plans.iter().flatten().flat_map(Plan::whole);
         let bound = dispatches.flat_map(|dispatch| &dispatch.bindings);
         let mut cut = bound.filter(|b| b.tensor == Tensor::Mask && b.bytes.start > 0);
@@ -465,13 +467,9 @@ fn windows_begin_at_aligned_places() {
     assert!(of_masks > cases() / 100, "{of_masks}");
 }
 
-/// A plan, whose workspace is as small as the README says.
-fn check_workspace(
-    plan: Result<Plan, Error>,
-    groups: u64,
-    what: &dyn std::fmt::Debug,
-    profile: &Profile,
-) {
+/// A plan's workspace is as small as the README says.
+fn check_workspace(what: &Operation, groups: u64, profile: &Profile) {
+    let plan = what.planned(profile);
     let plan = plan.unwrap_or_else(|error| panic!("{error}: {what:?}\n{profile:?}"));
     let allowed = allowed_workspace(&plan, groups);
     assert!(
@@ -494,26 +492,26 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         };
         let fits = |elements: u64, dtype: DType| elements * dtype.size() <= profile.max_binding;
         let problem = random.batch_norm();
-        let grid = &problem.layout.grid;
-        let channels = u64::from(grid.channels);
+        let channels = problem.shape[1] as u64;
         // What the README leaves out.
         let record = 4 * problem.types.data.accumulator().size();
         let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
         let (training, inference) = (random.forward(&problem), random.inference(&problem));
         if records_fit {
-            check_workspace(batch_norm(&profile, &problem), channels, &problem, &profile);
-            let plan = batch_norm_inference(&profile, &inference);
-            check_workspace(plan, channels, &inference, &profile);
+            check_workspace(&problem, channels, &profile);
+            check_workspace(&inference, channels, &profile);
         }
         // The records of all parts of the batch, too.
-        let sums = channels * record * u64::from(training.shards.count);
+        let Pass::Forward(forward) = training.pass else {
+            panic!("{training:?}");
+        };
+        let sums = channels * record * u64::from(forward.shards.count);
         if records_fit && sums <= profile.max_binding {
-            let plan = batch_norm_forward(&profile, &training);
-            check_workspace(plan, channels, &training, &profile);
+            check_workspace(&training, channels, &profile);
         }
         let problem = random.layer_norm();
         let record = 4 * problem.types.data.accumulator().size();
-        let (rows, columns) = (u64::from(problem.rows), u64::from(problem.columns));
+        let [rows, columns] = [problem.shape[0] as u64, problem.shape[1] as u64];
         // Rows that registers do not hold leave three records each.
         let presets = [Tuning::SOFTWARE, Tuning::GPU];
         let held = columns <= 1024 && presets.contains(&profile.tuning);
@@ -523,24 +521,24 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         let params_fit =
             fits(rows, problem.types.statistics) && fits(columns, problem.types.params);
         if params_fit && (held || records_fit) && sums_fit {
-            check_workspace(layer_norm(&profile, &problem), rows, &problem, &profile);
+            check_workspace(&problem, rows, &profile);
         }
         let forward = random.rows_forward(&problem);
         // Statistics that are kept are records first.
-        let held = held && !forward.keep_statistics;
+        let keeps = matches!(forward.pass, Pass::Forward(pass) if pass.keep_statistics);
+        let held = held && !keeps;
         if params_fit && (held || records_fit) {
-            let plan = rows_forward(&profile, &forward);
-            check_workspace(plan, rows, &forward, &profile);
+            check_workspace(&forward, rows, &profile);
         }
         let grid = random.grid();
         let problem = random.group_norm(grid, DataFormat::Ncx);
-        let cells = u64::from(problem.groups.cells);
+        let cells = (problem.shape[0] * problem.shape[1]) as u64;
+        let group_channels = problem.shape[1] / problem.norm.groups(&problem.shape);
         let record = 4 * problem.types.data.accumulator().size();
         // A workgroup adds up the sums of a group.
         let records_fit = 5 * cells * record + (1 << 22) <= profile.max_binding;
-        if records_fit && problem.groups.group_channels <= 1 << 14 {
-            let plan = group_norm(&profile, &problem);
-            check_workspace(plan, cells, &problem, &profile);
+        if records_fit && group_channels <= 1 << 14 {
+            check_workspace(&problem, cells, &profile);
         }
     }
 }
@@ -595,11 +593,8 @@ fn covers(plan: &Plan, tensor: Tensor) -> bool {
 /// Tensors of some MB whose rows or samples are so many that the workspace of all of them does not fit a binding.
 #[test]
 fn many_rows_and_samples_are_planned_in_slices() {
-    let check = |plan: Result<Plan, Error>, what: &dyn std::fmt::Debug, profile: &Profile| {
-        if let Err(error) = &plan {
-            panic!("{error}: {what:?}");
-        }
-        let plan = check_loops(plan, what, profile).unwrap();
+    let check = |what: &Operation, profile: &Profile| {
+        let plan = check_loops(what, profile).unwrap_or_else(|| panic!("{what:?}"));
         assert!(plan.workspace_bytes <= profile.max_binding);
         for tensor in &plan.tensors {
             let by_line = tensor.tensor.is_data() || tensor.tensor.is_statistic();
@@ -624,47 +619,22 @@ fn many_rows_and_samples_are_planned_in_slices() {
             (9_000_003, 5, F16),
             (40_000_003, 1, F32),
         ] {
-            for (body, forward) in [
-                (Body::Gradient, Body::Forward),
-                (Body::RmsGradient, Body::RmsForward),
-            ] {
-                let gradient = LayerNormProblem {
-                    body,
-                    rows,
-                    columns,
-                    types: data.into(),
-                    use_affine: true,
-                    epsilon: 1e-5,
-                    param_grads: ParamGrads::Both,
-                };
-                check(layer_norm(&profile, &gradient), &gradient, &profile);
-                let forward = RowsForward {
-                    body: forward,
-                    rows,
-                    columns,
-                    types: data.into(),
-                    has_gamma: true,
-                    has_beta: false,
-                    residual: true,
-                    keep_statistics: true,
-                    epsilon: 1e-5,
-                };
-                check(rows_forward(&profile, &forward), &forward, &profile);
+            let begin_axis = -1;
+            for norm in [Norm::Layer { begin_axis }, Norm::Rms { begin_axis }] {
+                let shape = [rows, columns];
+                let gradient = Operation::new(norm.clone(), Backward::default(), &shape, data);
+                check(&gradient, &profile);
+                let forward = Operation::new(norm, Forward::default(), &shape, data)
+                    .with_params(true, false)
+                    .with_epilogue(Epilogue::new(Residual::Before, Activation::None));
+                check(&forward, &profile);
             }
         }
-        let both = GroupNormPass::Backward {
-            param_grads: ParamGrads::Both,
-            activation: Activation::Relu,
-            masked: true,
-        };
-        let after = After {
-            activation: Activation::Relu,
-            residual: true,
-        };
+        let masked = Epilogue::new(Residual::After, Activation::Relu);
         for pass in [
-            both,
-            GroupNormPass::Forward(after),
-            GroupNormPass::Inference(after),
+            Backward::default().into(),
+            Forward::default().into(),
+            Pass::Inference,
         ] {
             for (shape, format, groups) in [
                 (&[65536, 64][..], DataFormat::Ncx, 32),
@@ -674,15 +644,9 @@ fn many_rows_and_samples_are_planned_in_slices() {
                 // Rows of channels that do not fit vec4s, in one piece too large to bind.
                 (&[3000, 2001, 6], DataFormat::Nxc, 2),
             ] {
-                let problem = GroupNormProblem {
-                    groups: group_norm_layout(shape, format, groups).unwrap(),
-                    types: F32.into(),
-                    has_gamma: true,
-                    has_beta: true,
-                    epsilon: 1e-5,
-                    pass,
-                };
-                check(group_norm(&profile, &problem), &problem, &profile);
+                let norm = Norm::Group { groups, format };
+                let operation = Operation::new(norm, pass, shape, F32).with_epilogue(masked);
+                check(&operation, &profile);
             }
         }
         // So many slices that their sums are added up in blocks.
@@ -691,16 +655,9 @@ fn many_rows_and_samples_are_planned_in_slices() {
             algorithm: Some(Algorithm::RowsReadTwice),
             ..profile
         };
-        let problem = LayerNormProblem {
-            body: Body::Gradient,
-            rows: 300_000,
-            columns: 7,
-            types: F16.into(),
-            use_affine: true,
-            epsilon: 1e-5,
-            param_grads: ParamGrads::Both,
-        };
-        let finishes = check(layer_norm(&narrow, &problem), &problem, &narrow);
+        let norm = Norm::Layer { begin_axis: -1 };
+        let problem = Operation::new(norm, Backward::default(), &[300_000, 7], F16);
+        let finishes = check(&problem, &narrow);
         assert!(finishes > 192, "{finishes}");
     }
 }
@@ -709,18 +666,13 @@ fn many_rows_and_samples_are_planned_in_slices() {
 #[test]
 fn too_many_dispatches_are_refused() {
     let mut random = Random(5);
-    let grid = |outer, channels, inner| Grid {
-        outer,
-        channels,
-        inner,
-    };
-    for (grid, max_window) in [
-        (grid(64, 1024, 32768), 8192),
-        (grid(1 << 20, 2048, 1), 16384),
-        (grid(1, 4, 1 << 29), 65536),
+    for (shape, max_window) in [
+        ([64, 1024, 32768], 8192),
+        ([1 << 20, 2048, 1], 16384),
+        ([1, 4, 1 << 29], 65536),
     ] {
-        let problem = BatchNormProblem {
-            layout: grid.into(),
+        let problem = Operation {
+            shape: shape.into(),
             types: DType::F32.into(),
             ..random.batch_norm()
         };
@@ -728,7 +680,7 @@ fn too_many_dispatches_are_refused() {
             max_window,
             ..Profile::usual()
         };
-        let error = batch_norm(&profile, &problem).unwrap_err();
+        let error = problem.planned(&profile).unwrap_err();
         let is_dispatches = matches!(
             error,
             Error::Limit {
@@ -747,23 +699,18 @@ fn too_many_dispatches_are_refused() {
 #[test]
 fn plausible_layers_are_planned() {
     let layer = |rows, columns, data, params| {
-        let problem = LayerNormProblem {
-            body: Body::Gradient,
-            rows,
-            columns,
-            types: (data, params).into(),
-            use_affine: true,
-            epsilon: 1e-5,
-            param_grads: ParamGrads::Both,
-        };
+        let norm = Norm::Layer { begin_axis: -1 };
+        let shape = [rows, columns];
+        let problem = Operation::new(norm, Backward::default(), &shape, (data, params));
         for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
             let profile = Profile {
                 tuning,
+                f64: true,
                 ..Profile::usual()
             };
-            let plan = layer_norm(&profile, &problem);
+            let plan = problem.planned(&profile);
             let plan = plan.unwrap_or_else(|error| panic!("{rows}x{columns} {data}: {error}"));
-            assert!(plan.workspace_bytes <= allowed_workspace(&plan, u64::from(rows)));
+            assert!(plan.workspace_bytes <= allowed_workspace(&plan, rows as u64));
         }
     };
     use DType::{Bf16, F16, F32, F64};
@@ -780,27 +727,20 @@ fn plausible_layers_are_planned() {
 /// Group norm of samples without spatial axes has as many cells as elements: two records of each, forward one.
 #[test]
 fn channels_of_one_element_take_few_records() {
-    let gradient = GroupNormPass::Backward {
-        param_grads: ParamGrads::Both,
-        activation: Activation::None,
-        masked: false,
-    };
-    let forward = GroupNormPass::Forward(After::default());
+    let (gradient, forward) = (Backward::default().into(), Forward::default().into());
     for tuning in [Tuning::SOFTWARE, Tuning::GPU] {
         let profile = Profile {
             tuning,
             ..Profile::usual()
         };
         for (pass, records) in [(gradient, 2), (forward, 1)] {
-            let problem = GroupNormProblem {
-                groups: group_norm_layout(&[4096, 1024], DataFormat::Ncx, 32).unwrap(),
-                types: DType::F32.into(),
-                has_gamma: true,
-                has_beta: true,
-                epsilon: 1e-5,
-                pass,
+            let pass: Pass = pass;
+            let norm = Norm::Group {
+                groups: 32,
+                format: DataFormat::Ncx,
             };
-            let plan = group_norm(&profile, &problem).unwrap();
+            let problem = Operation::new(norm, pass, &[4096, 1024], DType::F32);
+            let plan = problem.planned(&profile).unwrap();
             let least = records * 16 * 4096 * 1024;
             assert!(plan.workspace_bytes <= least + 256, "{}", plan.algorithm);
             assert_eq!(plan.algorithm, Algorithm::ChannelsLast);
@@ -811,21 +751,10 @@ fn channels_of_one_element_take_few_records() {
 /// A fused kernel needs no workspace, however many channels there are; the halves have no room for theirs.
 #[test]
 fn millions_of_channels_are_fused_without_halves() {
-    let problem = BatchNormProblem {
-        layout: Grid {
-            outer: 1,
-            channels: 5_000_001,
-            inner: 25,
-        }
-        .into(),
-        types: DType::F32.into(),
-        has_gamma: true,
-        epsilon: 1e-5,
-        statistics: Statistics::Batch,
-        param_grads: ParamGrads::Both,
-        activated: Activated::default(),
-    };
-    let plan = batch_norm(&Profile::usual(), &problem).unwrap();
+    let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
+    let shape = [1, 5_000_001, 25];
+    let problem = Operation::new(norm, Backward::default(), &shape, DType::F32);
+    let plan = problem.planned(&Profile::usual()).unwrap();
     assert_eq!(plan.algorithm, Algorithm::FusedChannelsFirst);
     assert_eq!(plan.workspace_bytes, 0);
     assert_eq!(plan.requirement(Tensor::Sums), None);

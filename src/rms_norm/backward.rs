@@ -2,11 +2,10 @@
 
 use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
-use crate::geometry;
-use crate::kernels::Body;
 use crate::operands::operands;
-use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
+use crate::{
+    Backward, DTypes, Element, Error, Grads, Norm, Operation, ParamOf, Profile, Tensor, host,
+};
 
 /// Tensors of an RMS-norm gradient, in host memory.
 ///
@@ -99,19 +98,15 @@ impl RmsNormOptions {
         has_gamma: bool,
     ) -> Result<RmsNormBackwardPlan, Error> {
         let types = types.into();
-        let profile = plan::fit(profile, types, self.epsilon)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
-        let problem = LayerNormProblem {
-            body: Body::RmsGradient,
-            rows,
-            columns,
-            types,
-            use_affine: has_gamma,
-            epsilon: self.epsilon,
-            param_grads: self.param_grads,
+        let norm = Norm::Rms {
+            begin_axis: self.begin_norm_axis,
         };
+        let pass = Backward::default().with_param_grads(self.param_grads);
+        let operation = Operation::new(norm, pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(has_gamma, false);
         Ok(RmsNormBackwardPlan {
-            plan: plan::layer_norm(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

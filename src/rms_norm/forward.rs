@@ -2,11 +2,11 @@
 
 use super::{GpuRmsNorm, RmsNormOptions};
 use crate::element::types;
-use crate::geometry;
-use crate::kernels::Body;
 use crate::operands::operands;
-use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, Profile, Tensor, host};
+use crate::{
+    Activation, DTypes, Element, Epilogue, Error, Forward, Norm, Operation, ParamOf, Profile,
+    Residual, Tensor, host,
+};
 
 /// Tensors of an RMS norm forward, in host memory.
 #[derive(Clone, Copy, Debug)]
@@ -158,21 +158,23 @@ impl RmsNormOptions {
         operands: RmsNormForwardOperands,
     ) -> Result<RmsNormForwardPlan, Error> {
         let types = types.into();
-        let profile = plan::fit(profile, types, self.epsilon)?;
-        let (rows, columns) = geometry::layer_norm_rows(shape, self.begin_norm_axis)?;
-        let problem = RowsForward {
-            body: Body::RmsForward,
-            rows,
-            columns,
-            types,
-            has_gamma: operands.gamma,
-            has_beta: false,
-            residual: operands.residual,
-            keep_statistics: operands.keep_statistics,
-            epsilon: self.epsilon,
+        let residual = match operands.residual {
+            true => Residual::Before,
+            false => Residual::None,
         };
+        let norm = Norm::Rms {
+            begin_axis: self.begin_norm_axis,
+        };
+        let pass = Forward {
+            keep_statistics: operands.keep_statistics,
+            ..Forward::default()
+        };
+        let operation = Operation::new(norm, pass, shape, types)
+            .with_epsilon(self.epsilon)
+            .with_params(operands.gamma, false)
+            .with_epilogue(Epilogue::new(residual, Activation::None));
         Ok(RmsNormForwardPlan {
-            plan: plan::rows_forward(&profile, &problem)?,
+            plan: operation.planned(profile)?,
         })
     }
 }

@@ -1,15 +1,12 @@
 //! Kernels as plans ask for them, of a set of shapes that takes every kernel: for the compilers of GPUs, which are too
 //! slow for every variant there is.
 
-use crate::geometry::{Grid, group_norm_layout};
-use crate::kernels::{Access, Body, Variant};
+use crate::kernels::{Access, Variant};
 use crate::options::{RunningUpdate, RunningVariance};
-use crate::plan::{
-    self, Activated, After, BatchNormForward, BatchNormInference, BatchNormProblem, GroupNormPass,
-    GroupNormProblem, LayerNormProblem, Phases, Plan, RowsForward,
-};
+use crate::plan::{Phases, Plan};
 use crate::{
-    Activation, DType, DTypes, DataFormat, ParamGrads, Profile, Shards, Statistics, Tuning,
+    Activation, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation,
+    Pass, Profile, Residual, Statistics, Tuning,
 };
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.
@@ -38,104 +35,75 @@ pub fn planned(profile: &Profile, data: DType) -> Vec<(String, Variant)> {
 }
 
 fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
-    let grid = |outer, channels, inner| Grid {
-        outer,
-        channels,
-        inner,
-    };
-    let grids = [
-        ("50x256x56x56", grid(50, 256, 56 * 56)),
-        ("50x1024x14x14", grid(50, 1024, 14 * 14)),
-        ("50x256x14x14", grid(50, 256, 14 * 14)),
-        ("4x256x14x14", grid(4, 256, 14 * 14)),
-        ("50x2048x7x7", grid(50, 2048, 7 * 7)),
-        ("96x96x35x35", grid(96, 96, 35 * 35)),
-        ("50x256x56x56 NXC", grid(50 * 56 * 56, 256, 1)),
-        ("50x64x112x112 NXC", grid(50 * 112 * 112, 64, 1)),
-        ("64x128", grid(64, 128, 1)),
-    ];
     let types = DTypes::from((data, DType::F32));
-    let relu = |residual| After {
-        activation: Activation::Relu,
-        residual,
-    };
-    let relu_of = |masked| Activated {
-        activation: Activation::Relu,
-        has_beta: true,
-        masked,
-    };
-    let batch_norm = |(name, grid): (&str, Grid)| {
-        let layout = grid.into();
-        let gradient = |statistics, activated| {
-            let problem = BatchNormProblem {
-                layout,
-                types,
-                has_gamma: true,
-                epsilon: 1e-5,
-                statistics,
-                param_grads: ParamGrads::Both,
-                activated,
-            };
-            plan::batch_norm(profile, &problem)
+    let plan =
+        |norm: &Norm, pass: Pass, shape: &[usize], (residual, activation), profile: &Profile| {
+            Operation::new(norm.clone(), pass, shape, types)
+                .with_epilogue(Epilogue::new(residual, activation))
+                .planned(profile)
+                .unwrap()
         };
-        let forward = |after| BatchNormForward {
-            layout,
-            types,
-            has_gamma: true,
-            has_beta: true,
-            epsilon: 1e-5,
-            running: Some(RunningUpdate {
-                weight: 0.1,
-                variance: RunningVariance::Unbiased,
-            }),
-            shards: Shards::default(),
-            after,
-        };
-        let inference = BatchNormInference {
-            layout,
-            types,
-            has_gamma: true,
-            has_beta: true,
-            epsilon: 1e-5,
-            after: relu(true),
-        };
+    let shapes = [
+        ([50, 256, 56 * 56], DataFormat::Ncx),
+        ([50, 1024, 14 * 14], DataFormat::Ncx),
+        ([50, 256, 14 * 14], DataFormat::Ncx),
+        ([4, 256, 14 * 14], DataFormat::Ncx),
+        ([50, 2048, 7 * 7], DataFormat::Ncx),
+        ([96, 96, 35 * 35], DataFormat::Ncx),
+        ([50, 56 * 56, 256], DataFormat::Nxc),
+        ([50, 112 * 112, 64], DataFormat::Nxc),
+        ([64, 128, 1], DataFormat::Ncx),
+    ];
+    let none = (Residual::None, Activation::None);
+    let relu = (Residual::None, Activation::Relu);
+    let residual_and_relu = (Residual::After, Activation::Relu);
+    let silu = (Residual::None, Activation::Silu);
+    let backward = Pass::from(Backward::default());
+    let batch_norm = |(shape, format): ([usize; 3], DataFormat)| {
+        let norm = Norm::Batch(Channels::Axis(format));
+        let by_constants = Backward::default().with_through(Statistics::Constant);
+        let forward = Pass::from(Forward::default().with_running(RunningUpdate {
+            weight: 0.1,
+            variance: RunningVariance::Unbiased,
+        }));
         [
-            (
-                "batch norm",
-                gradient(Statistics::Batch, Activated::default()),
-            ),
-            (
-                "batch norm by constants",
-                gradient(Statistics::Constant, Activated::default()),
-            ),
-            (
-                "batch norm and relu",
-                gradient(Statistics::Batch, relu_of(false)),
-            ),
-            (
-                "batch norm, residual and relu",
-                gradient(Statistics::Batch, relu_of(true)),
-            ),
-            (
-                "batch norm forward",
-                plan::batch_norm_forward(profile, &forward(After::default())),
-            ),
-            (
-                "batch norm forward and relu",
-                plan::batch_norm_forward(profile, &forward(relu(false))),
-            ),
+            ("batch norm", backward, none),
+            ("batch norm by constants", by_constants.into(), none),
+            ("batch norm and relu", backward, relu),
+            ("batch norm, residual and relu", backward, residual_and_relu),
+            ("batch norm forward", forward, none),
+            ("batch norm forward and relu", forward, relu),
             (
                 "batch norm forward, residual and relu",
-                plan::batch_norm_forward(profile, &forward(relu(true))),
+                forward,
+                residual_and_relu,
             ),
-            (
-                "batch norm inference",
-                plan::batch_norm_inference(profile, &inference),
-            ),
+            ("batch norm inference", Pass::Inference, residual_and_relu),
         ]
-        .map(|(operator, plan)| (format!("{operator} {name}"), plan.unwrap()))
+        .map(|(operator, pass, epilogue)| {
+            let plan = plan(&norm, pass, &shape, epilogue, profile);
+            (format!("{operator} {shape:?} {format}"), plan)
+        })
     };
-    let shapes = [
+    let layer_norm = Norm::Layer { begin_axis: -1 };
+    let rms_norm = Norm::Rms { begin_axis: -1 };
+    let by_rows = |(rows, columns), profile: &Profile| {
+        let forward = Pass::from(Forward::default());
+        let sum = (Residual::Before, Activation::None);
+        let buffers = profile.max_storage_buffers;
+        [
+            ("layer norm", &layer_norm, backward, none),
+            ("layer norm forward", &layer_norm, forward, none),
+            ("layer norm forward of a sum", &layer_norm, forward, sum),
+            ("RMS norm forward", &rms_norm, forward, none),
+            ("RMS norm forward of a sum", &rms_norm, forward, sum),
+        ]
+        .map(|(operator, norm, pass, epilogue)| {
+            let what = format!("{operator} {rows}x{columns}, {buffers} buffers");
+            (what, plan(norm, pass, &[rows, columns], epilogue, profile))
+        })
+    };
+    let rows = [
         (65536, 64),
         (8192, 509),
         (4096, 768),
@@ -145,93 +113,26 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
         (4096, 8192),
         (2048, 50257),
     ];
-    let by_rows = |(rows, columns), profile: &Profile| {
-        let gradient = |body| {
-            let problem = LayerNormProblem {
-                body,
-                rows,
-                columns,
-                types,
-                use_affine: true,
-                epsilon: 1e-5,
-                param_grads: ParamGrads::Both,
-            };
-            plan::layer_norm(profile, &problem)
-        };
-        let forward = |body, residual| {
-            let problem = RowsForward {
-                body,
-                rows,
-                columns,
-                types,
-                has_gamma: true,
-                has_beta: body == Body::Forward,
-                residual,
-                keep_statistics: true,
-                epsilon: 1e-5,
-            };
-            plan::rows_forward(profile, &problem)
-        };
-        let buffers = profile.max_storage_buffers;
-        [
-            ("layer norm", gradient(Body::Gradient)),
-            ("layer norm forward", forward(Body::Forward, false)),
-            ("layer norm forward of a sum", forward(Body::Forward, true)),
-            ("RMS norm forward", forward(Body::RmsForward, false)),
-            ("RMS norm forward of a sum", forward(Body::RmsForward, true)),
-        ]
-        .map(|(operator, plan)| {
-            let what = format!("{operator} {rows}x{columns}, {buffers} buffers");
-            (what, plan.unwrap())
-        })
-    };
     let few_bindings = Profile {
         max_storage_buffers: 4,
         ..profile.clone()
     };
-    let over_rows = shapes.into_iter().flat_map(|shape| by_rows(shape, profile));
+    let over_rows = rows.into_iter().flat_map(|shape| by_rows(shape, profile));
     let with_few_bindings = by_rows((4096, 769), &few_bindings);
-    let batch_norms = grids.into_iter().flat_map(batch_norm);
+    let batch_norms = shapes.into_iter().flat_map(batch_norm);
     let group_norm = |(shape, format): (&[usize], DataFormat)| {
-        let groups = group_norm_layout(shape, format, 32).unwrap();
-        let silu = After {
-            activation: Activation::Silu,
-            residual: false,
-        };
-        let backward = GroupNormPass::Backward {
-            param_grads: ParamGrads::Both,
-            activation: Activation::None,
-            masked: false,
-        };
-        let backward_silu = GroupNormPass::Backward {
-            param_grads: ParamGrads::Both,
-            activation: Activation::Silu,
-            masked: false,
-        };
+        let norm = Norm::Group { groups: 32, format };
+        let forward = Pass::from(Forward::default());
         [
-            ("group norm", backward),
-            ("group norm and silu", backward_silu),
-            ("group norm forward and silu", GroupNormPass::Forward(silu)),
-            (
-                "group norm forward",
-                GroupNormPass::Forward(After::default()),
-            ),
-            (
-                "group norm inference",
-                GroupNormPass::Inference(After::default()),
-            ),
+            ("group norm", backward, none),
+            ("group norm and silu", backward, silu),
+            ("group norm forward and silu", forward, silu),
+            ("group norm forward", forward, none),
+            ("group norm inference", Pass::Inference, none),
         ]
-        .map(|(operator, pass)| {
-            let problem = GroupNormProblem {
-                groups,
-                types,
-                has_gamma: true,
-                has_beta: true,
-                epsilon: 1e-5,
-                pass,
-            };
+        .map(|(operator, pass, epilogue)| {
             let what = format!("{operator} {shape:?} {format}");
-            (what, plan::group_norm(profile, &problem).unwrap())
+            (what, plan(&norm, pass, shape, epilogue, profile))
         })
     };
     let group_norms = [

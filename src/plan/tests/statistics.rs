@@ -1,10 +1,13 @@
 //! The statistics that the two reductions of the forward passes leave, held against a calculation in f64.
 
 use super::{Random, is_set};
-use crate::geometry::Grid;
 use crate::kernels::{Access, Constant, Kernel, Value, Variant};
-use crate::plan::{BatchNormForward, Dispatch, batch_norm_forward};
-use crate::{Algorithm, DType, DeviceOptions, GpuContext, Profile, Shards, Tensor, Tuning};
+use crate::plan::Dispatch;
+use crate::plan::axes::Grid;
+use crate::{
+    Algorithm, Channels, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation,
+    Profile, Tensor, Tuning,
+};
 
 /// A partial sum, as the kernels write it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -199,17 +202,11 @@ fn statistics_are_exact_whatever_the_mean() {
                 algorithm: Some(algorithm),
                 ..Profile::usual()
             };
-            let problem = BatchNormForward {
-                layout: grid.into(),
-                types: DType::F32.into(),
-                has_gamma: false,
-                has_beta: false,
-                epsilon: 1e-5,
-                running: None,
-                shards: Shards::default(),
-                after: crate::plan::After::default(),
-            };
-            let Ok(plan) = batch_norm_forward(&profile, &problem) else {
+            let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
+            let shape = [outer, channels, inner].map(|size| size as usize);
+            let operation = Operation::new(norm, Forward::default(), &shape, DType::F32)
+                .with_params(false, false);
+            let Ok(plan) = operation.planned(&profile) else {
                 continue; // a binding of the workspace is too small for it
             };
             let is_reduction = |dispatch: &&Dispatch| {

@@ -1,0 +1,387 @@
+//! What traversals take the axes of a problem for: planes and rows of channels, groups of channels, rows.
+
+use super::word;
+use crate::Algorithm;
+use crate::geometry::MAX_RANK;
+use crate::operation::{Axis, Channels, Norm, Operation};
+
+/// Channels with fewer elements side by side are read as rows of columns, unless one dispatch does it all: of a small
+/// tensor, or of planes of 8 elements and more that are channels of their own.
+const SHORT_PLANE: u32 = 32;
+
+/// A tensor whose channel index is the middle one of three: element (n, c, x) is at
+/// (n · channels + c) · inner + x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grid {
+    pub outer: u32,
+    pub channels: u32,
+    pub inner: u32,
+}
+
+impl Grid {
+    /// Elements of the tensor.
+    pub fn elements(&self) -> u64 {
+        u64::from(self.outer) * u64::from(self.channels) * u64::from(self.inner)
+    }
+
+    /// Elements of a channel.
+    pub fn count(&self) -> u64 {
+        u64::from(self.outer) * u64::from(self.inner)
+    }
+
+    /// Planes: the consecutive elements of one channel at one outer index.
+    pub fn planes(&self) -> u64 {
+        u64::from(self.outer) * u64::from(self.channels)
+    }
+}
+
+/// How a tensor's axes are divided between channels and reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Elements of the leading reduced axes, of all channels, and of the last axes if those are reduced.
+    pub grid: Grid,
+    /// The order of the axes, where it is not that of the grid.
+    pub general: Option<GeneralAxes>,
+}
+
+impl From<Grid> for Layout {
+    fn from(grid: Grid) -> Self {
+        Self {
+            grid,
+            general: None,
+        }
+    }
+}
+
+/// Axes in any order: the leading ones, kept by the parameters or reduced, and then `width` elements of
+/// the last one. If that is kept, `width` divides the channels and is a multiple of 4, or else the elements of a batch
+/// are one and in one piece; if it is reduced, or folded into the leading axes with a width of 1, the grid's `inner` is
+/// the width.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GeneralAxes {
+    pub sizes: [u32; MAX_RANK],
+    /// Bit a is set if axis a is kept.
+    pub kept: u32,
+    pub width: u32,
+    /// Whether the last axis, of `width`, is kept.
+    pub keeps_last: bool,
+}
+
+impl GeneralAxes {
+    /// Whether the elements with one index over the kept leading axes are in one piece: the first axis is the only one of
+    /// these.
+    pub fn batches_in_one_piece(&self) -> bool {
+        self.keeps_last && self.kept == 1
+    }
+}
+
+impl Layout {
+    /// Whether planes are long enough to be read as such; else they are read as rows of columns.
+    pub fn has_planes(&self) -> bool {
+        self.grid.inner >= SHORT_PLANE
+    }
+
+    /// Whether an algorithm walks planes; else it walks rows of columns.
+    pub fn walks_planes(&self, algorithm: Algorithm) -> bool {
+        match &self.general {
+            Some(general) => !general.keeps_last,
+            None => algorithm == Algorithm::ChannelsFirst,
+        }
+    }
+}
+
+/// Channels of samples, some of which, side by side, share statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Groups {
+    /// The channels of all samples, each for itself, as channels.
+    pub layout: Layout,
+    /// Channels of a sample, and of a group.
+    pub channels: u32,
+    pub group_channels: u32,
+    /// Groups of all samples.
+    pub count: u32,
+}
+
+impl Groups {
+    /// The channels of all samples.
+    pub fn cells(&self) -> u32 {
+        self.layout.grid.channels
+    }
+
+    /// How elements find their cells, where the channels of a sample alternate.
+    pub fn samples(&self) -> Option<Samples> {
+        self.layout.general.map(|_| Samples {
+            channels: self.channels,
+            elements: u64::from(self.channels) * self.layout.grid.count(),
+        })
+    }
+}
+
+/// Samples in whose rows channels alternate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Samples {
+    pub channels: u32,
+    /// Elements of a sample.
+    pub elements: u64,
+}
+
+/// The axes of src, from the outermost on: neighbours alike in both flags are one, and those of size 1 are left out.
+#[derive(Clone, Debug)]
+pub(crate) struct Axes(Vec<Axis>);
+
+/// Of an axis whose elements share neither statistics nor parameters.
+const fn is_line(axis: &Axis) -> bool {
+    !axis.reduced && !axis.parameter
+}
+
+impl Axes {
+    /// Those of an operation that was checked.
+    pub fn new(operation: &Operation) -> Self {
+        // A channel axis of size 1 keeps those on both sides of it apart, as others do.
+        let stays = matches!(operation.norm, Norm::Batch(Channels::Axis(_)));
+        let mut folded: Vec<Axis> = Vec::new();
+        for axis in operation.axes() {
+            match folded.last_mut() {
+                _ if axis.size == 1 && !(stays && axis.parameter) => {}
+                Some(last) if (last.reduced, last.parameter) == (axis.reduced, axis.parameter) => {
+                    last.size *= axis.size;
+                }
+                _ => folded.push(axis),
+            }
+        }
+        Self(folded)
+    }
+
+    /// The same of so many samples or rows.
+    pub fn of_lines(&self, lines: u64) -> Self {
+        let axes = self.0.iter().map(|axis| match is_line(axis) {
+            true => Axis {
+                size: lines as usize,
+                ..*axis
+            },
+            false => *axis,
+        });
+        Self(
+            axes.filter(|axis| axis.size != 1 || !is_line(axis))
+                .collect(),
+        )
+    }
+
+    fn product(&self, of: impl Fn(&Axis) -> bool) -> u64 {
+        let sizes = self.0.iter().filter(|axis| of(axis));
+        sizes.map(|axis| axis.size as u64).product()
+    }
+
+    /// Elements of src.
+    pub fn elements(&self) -> u64 {
+        self.product(|_| true)
+    }
+
+    /// What shares neither statistics nor parameters' gradients: samples of group norm, rows.
+    pub fn lines(&self) -> u64 {
+        self.product(is_line)
+    }
+
+    /// How many have statistics of their own.
+    pub fn statistics(&self) -> u64 {
+        self.product(|axis| !axis.reduced)
+    }
+
+    /// Elements that share statistics.
+    pub fn count(&self) -> u64 {
+        self.product(|axis| axis.reduced)
+    }
+
+    /// Elements of gamma.
+    pub fn parameters(&self) -> u64 {
+        self.product(|axis| axis.parameter)
+    }
+
+    /// Parameters beside each other that share statistics.
+    pub fn group_parameters(&self) -> u64 {
+        self.product(|axis| axis.reduced && axis.parameter)
+    }
+
+    /// The elements of each channel, of group norm of each sample's, which share statistics and parameters.
+    pub fn layout(&self) -> Layout {
+        let mut axes: Vec<(u32, bool)> = Vec::new();
+        for axis in &self.0 {
+            let kept = !axis.reduced || axis.parameter;
+            match axes.last_mut() {
+                Some((size, kind)) if *kind == kept => *size *= word(axis.size as u64),
+                _ => axes.push((word(axis.size as u64), kept)),
+            }
+        }
+        let grid = |outer, channels, inner| Grid {
+            outer,
+            channels,
+            inner,
+        };
+        match *axes.as_slice() {
+            [] => grid(1, 1, 1),
+            [(a, false)] => grid(1, 1, a),
+            [(c, true)] => grid(1, c, 1),
+            [(a, false), (c, true)] => grid(a, c, 1),
+            [(c, true), (x, false)] => grid(1, c, x),
+            [(a, false), (c, true), (x, false)] => grid(a, c, x),
+            _ => return general_layout(&axes),
+        }
+        .into()
+    }
+
+    /// The groups of all samples.
+    pub fn groups(&self) -> Groups {
+        Groups {
+            layout: self.layout(),
+            channels: word(self.parameters()),
+            group_channels: word(self.group_parameters()),
+            count: word(self.statistics()),
+        }
+    }
+
+    /// The elements grouped by row, for the statistics; the parameters go by column.
+    pub fn by_row(&self) -> Grid {
+        Grid {
+            outer: 1,
+            channels: word(self.statistics()),
+            inner: word(self.count()),
+        }
+    }
+}
+
+/// Axes in any order, of which each is kept by cells or not.
+fn general_layout(axes: &[(u32, bool)]) -> Layout {
+    let of_kind = |kept: bool, axes: &[(u32, bool)]| -> u32 {
+        let sizes = axes.iter().filter(|axis| axis.1 == kept);
+        sizes.map(|axis| axis.0).product()
+    };
+    let (width, keeps_last, leading) = match axes {
+        [leading @ .., (last, false)] => (*last, false, leading),
+        [leading @ .., (last, true)] if last.is_multiple_of(4) => (*last, true, leading),
+        [(_, true), (rows, false), (last, true)]
+            if (u64::from(*rows) * u64::from(*last)).is_multiple_of(4) =>
+        {
+            (*last, true, axes.split_at(2).0)
+        }
+        _ => (1, false, axes),
+    };
+    let mut general = GeneralAxes {
+        sizes: [1; MAX_RANK],
+        kept: 0,
+        width,
+        keeps_last,
+    };
+    let slots = general.sizes.iter_mut().enumerate();
+    for ((axis, slot), &(size, kept)) in slots.zip(leading) {
+        *slot = size;
+        general.kept |= u32::from(kept) << axis;
+    }
+    Layout {
+        grid: Grid {
+            outer: of_kind(false, leading),
+            channels: of_kind(true, axes),
+            inner: if keeps_last { 1 } else { width },
+        },
+        general: Some(general),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used)]
+    use super::*;
+    use crate::{DType, DataFormat, Forward};
+
+    fn grid(outer: u32, channels: u32, inner: u32) -> Grid {
+        Grid {
+            outer,
+            channels,
+            inner,
+        }
+    }
+
+    fn axes(norm: Norm, shape: &[usize]) -> Axes {
+        Axes::new(&Operation::new(norm, Forward::default(), shape, DType::F32))
+    }
+
+    #[test]
+    fn folds_both_formats() {
+        let fold =
+            |shape: &[usize], format| axes(Norm::Batch(Channels::Axis(format)), shape).layout();
+        assert_eq!(fold(&[5, 3, 4, 2], DataFormat::Ncx), grid(5, 3, 8).into());
+        assert_eq!(fold(&[5, 3, 4, 2], DataFormat::Nxc), grid(60, 2, 1).into());
+        assert_eq!(fold(&[5, 3], DataFormat::Ncx), grid(5, 3, 1).into());
+        assert_eq!(fold(&[5, 3], DataFormat::Nxc), grid(5, 3, 1).into());
+        assert_eq!(fold(&[0, 3, 4], DataFormat::Ncx), grid(0, 3, 4).into());
+        assert_eq!(fold(&[5, 1, 4], DataFormat::Ncx), grid(5, 1, 4).into());
+        assert_eq!(fold(&[5, 4, 1], DataFormat::Nxc), grid(20, 1, 1).into());
+    }
+
+    #[test]
+    fn folds_any_axes() {
+        let fold = |shape: &[usize], params: &[usize]| {
+            let channels = Channels::Broadcast(params.to_vec());
+            axes(Norm::Batch(channels), shape).layout()
+        };
+        assert_eq!(fold(&[4, 3, 2, 2], &[1, 3, 1, 1]), grid(4, 3, 4).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[4, 3, 1, 1]), grid(1, 12, 4).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[1, 1, 1, 1]), grid(1, 1, 48).into());
+        assert_eq!(fold(&[4, 3, 2, 2], &[4, 3, 2, 2]), grid(1, 48, 1).into());
+        assert_eq!(fold(&[4, 1, 2, 5], &[1, 1, 1, 5]), grid(8, 5, 1).into());
+        assert_eq!(fold(&[1, 1], &[1, 1]), grid(1, 1, 1).into());
+        assert_eq!(fold(&[0, 3], &[1, 3]), grid(0, 3, 1).into());
+        let general = |shape, params| {
+            let layout = fold(shape, params);
+            (layout.grid, layout.general.expect("general axes"))
+        };
+        let (folded, axes) = general(&[2, 3, 5, 7], &[2, 1, 5, 1]);
+        assert_eq!(folded, grid(3, 10, 7));
+        assert_eq!((axes.sizes, axes.kept), ([2, 3, 5, 1, 1, 1, 1, 1], 0b101));
+        assert_eq!((axes.width, axes.keeps_last), (7, false));
+        let (folded, axes) = general(&[2, 3, 8], &[2, 1, 8]);
+        assert_eq!(folded, grid(3, 16, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 8, true));
+        let (folded, axes) = general(&[2, 12, 5], &[2, 1, 5]);
+        assert_eq!(folded, grid(12, 10, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b01, 5, true));
+        let (folded, axes) = general(&[2, 3, 5], &[2, 1, 5]);
+        assert_eq!(folded, grid(3, 10, 1));
+        assert_eq!((axes.kept, axes.width, axes.keeps_last), (0b101, 1, false));
+    }
+
+    #[test]
+    fn groups_of_some_samples() {
+        let ncx = axes(
+            Norm::Group {
+                groups: 2,
+                format: DataFormat::Ncx,
+            },
+            &[5, 6, 7],
+        );
+        let groups = ncx.groups();
+        assert_eq!(groups.layout, grid(1, 30, 7).into());
+        assert_eq!(
+            (groups.channels, groups.group_channels, groups.count),
+            (6, 3, 10)
+        );
+        assert_eq!(ncx.of_lines(1).groups().layout, grid(1, 6, 7).into());
+        let nxc = axes(
+            Norm::Instance {
+                format: DataFormat::Nxc,
+            },
+            &[5, 7, 6],
+        );
+        assert_eq!(nxc.groups().cells(), 30);
+        assert!(nxc.of_lines(2).layout().general.is_some());
+        assert_eq!(nxc.of_lines(1).layout(), grid(7, 6, 1).into());
+    }
+
+    #[test]
+    fn rows_and_columns() {
+        let rows = |begin_axis| axes(Norm::Layer { begin_axis }, &[2, 3, 5]).by_row();
+        assert_eq!(rows(-1), grid(1, 6, 5));
+        assert_eq!(rows(1), grid(1, 2, 15));
+        assert_eq!(rows(0), grid(1, 1, 30));
+        assert_eq!(rows(-3), grid(1, 1, 30));
+    }
+}

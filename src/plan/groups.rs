@@ -1,0 +1,126 @@
+//! Group norm by its own statistics, forward and backward. The channels of all samples are channels of their own to the
+//! reduction and to the elementwise pass; between them the sums of a group are put together.
+//!
+//! # Windows
+//!
+//! A tensor beyond the binding limit is cut like batch norm's of the same layout:
+//! * channels first: between planes, or inside of one, whatever sample or group they are of; fused, between blocks of whole
+//!   groups, each of which must fit a binding;
+//! * channels last: between rows, if the elements of a sample are whole vec4s; else, with several samples of several
+//!   elements a channel, the tensor must fit a binding.
+//!
+//! What is not cut: the workspace, with records of the channels of all samples, and the parameters; and the sums of a
+//! group's channels, which one workgroup of `combine_groups` adds up. Beyond these the plan is an error.
+
+use super::axes::Groups;
+use super::combine_groups::Cells;
+use super::finish::Partials;
+use super::passes::Slice;
+use super::problem::Problem;
+use super::rounds::RunningSums;
+use super::tensors::{Applied, Tensors};
+use super::workspace::{Part, Workspace};
+use super::{Dispatch, Planner};
+use crate::{Algorithm, Error};
+
+/// The sums of channels of all samples as parts of what is written: the gradients of a channel's parameters have one of
+/// each sample, the statistics of a group one of each of its channels.
+fn parts(problem: &Problem, groups: &Groups, sums: Part) -> Partials {
+    let (channels, group_channels) = (groups.channels, groups.group_channels);
+    match problem.body.is_gradient() {
+        true => Partials::plain(sums, channels, problem.axes.lines(), channels.into()),
+        false => Partials {
+            channel_stride: group_channels.into(),
+            ..Partials::plain(sums, groups.count, group_channels.into(), 1)
+        },
+    }
+}
+
+impl Planner<'_> {
+    /// All but the last sums of the parameters' gradients, if there is a place where these are added up: fused, where a
+    /// workgroup holds whole groups; else a reduction of each channel, what follows from the sums of its group, and an
+    /// elementwise pass.
+    pub(super) fn groups_by_own_statistics(
+        &self,
+        problem: &Problem,
+        running: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<Slice, Error> {
+        let tensors = &problem.tensors();
+        let groups = &problem.axes.groups();
+        let algorithm = self.choose_channels(problem, tensors)?;
+        let dispatches = if problem.axes.elements() == 0 {
+            let none = Partials {
+                parts: 0,
+                ..parts(problem, groups, workspace.reserve(0)?)
+            };
+            self.finish_written(none, tensors, problem, running, workspace)?
+        } else if algorithm == Algorithm::FusedChannelsFirst {
+            self.fused_groups(problem, groups, tensors, running, workspace)?
+        } else {
+            let planes = groups.layout.walks_planes(algorithm);
+            self.split_groups(problem, groups, planes, tensors, running, workspace)?
+        };
+        Ok(Slice::whole(algorithm, dispatches))
+    }
+
+    fn fused_groups(
+        &self,
+        problem: &Problem,
+        groups: &Groups,
+        tensors: &Tensors,
+        running: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let sums = match tensors.outputs.is_empty() {
+            true => None,
+            false => Some(workspace.reserve(groups.cells().into())?),
+        };
+        let mut dispatches =
+            self.channels_first_fused_groups(groups, tensors, problem.scalars(), sums)?;
+        if let Some(sums) = sums {
+            let parts = parts(problem, groups, sums);
+            dispatches.extend(self.finish_written(parts, tensors, problem, running, workspace)?);
+        }
+        Ok(dispatches)
+    }
+
+    fn split_groups(
+        &self,
+        problem: &Problem,
+        groups: &Groups,
+        planes: bool,
+        tensors: &Tensors,
+        running: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let layout = &groups.layout;
+        let given = !self.body.statistics().is_empty();
+        // Where nothing is known before the sums, no kernel needs a record of it: any place will do.
+        let stats = workspace.reserve(if given { groups.cells().into() } else { 0 })?;
+        let mut dispatches = match given {
+            true => self.pack_groups(groups, tensors, problem.epsilon, stats)?,
+            false => vec![],
+        };
+        let (reduce, partials) = match planes {
+            true => self.channels_first_reduce(layout, tensors, false, stats, workspace)?,
+            false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
+        };
+        dispatches.extend(reduce);
+        let (added, sums) = self.sums_of_cells(partials, workspace)?;
+        dispatches.extend(added);
+        // Before the sums' place is taken.
+        let parts = parts(problem, groups, sums);
+        dispatches.extend(self.finish_written(parts, tensors, problem, running, workspace)?);
+        let cells = Cells { stats, sums };
+        dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
+        let applied = Applied {
+            src: true,
+            stats: if given { stats } else { sums },
+            means: given.then_some(sums),
+            samples: groups.samples(),
+        };
+        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        Ok(dispatches)
+    }
+}

@@ -1,0 +1,44 @@
+//! Forward passes by given statistics.
+
+use super::Planner;
+use super::passes::Slice;
+use super::problem::{Family, Problem};
+use super::tensors::Applied;
+use super::workspace::Workspace;
+use crate::Error;
+
+impl Planner<'_> {
+    /// What a channel's elements have in common, then the elementwise pass.
+    pub(super) fn inference(
+        &self,
+        problem: &Problem,
+        workspace: &mut Workspace,
+    ) -> Result<Slice, Error> {
+        let tensors = &problem.tensors();
+        let layout = &problem.axes.layout();
+        let algorithm = self.choose_channels(problem, tensors)?;
+        if problem.axes.elements() == 0 {
+            workspace.reserve(0)?;
+            return Ok(Slice::whole(algorithm, vec![]));
+        }
+        let stats = workspace.reserve(layout.grid.channels.into())?;
+        let mut dispatches = match problem.family {
+            Family::Groups => {
+                self.pack_groups(&problem.axes.groups(), tensors, problem.epsilon, stats)?
+            }
+            _ => {
+                let params: Vec<_> = tensors.params().copied().collect();
+                self.pack_statistics(tensors, &params, problem.epsilon, stats)?
+            }
+        };
+        let applied = Applied {
+            src: true,
+            stats,
+            means: None,
+            samples: None,
+        };
+        let planes = layout.walks_planes(algorithm);
+        dispatches.extend(self.apply(planes, layout, tensors, applied)?);
+        Ok(Slice::whole(algorithm, dispatches))
+    }
+}

@@ -1,0 +1,162 @@
+//! What all passes have in common: slices, what is written of lines, and the finished plan.
+
+use super::axes::Layout;
+use super::finish::{Partials, Route};
+use super::problem::{Family, Problem};
+use super::rounds::RunningSums;
+use super::tensors::{Applied, Tensors};
+use super::workspace::Workspace;
+use super::{Dispatch, Phases, Plan, Planner, Requirement, word};
+use crate::{Algorithm, Error, Profile, Tensor};
+
+/// What a pass dispatches for a slice.
+pub(super) struct Slice {
+    pub algorithm: Algorithm,
+    pub dispatches: Vec<(Phases, Dispatch)>,
+    /// Whether there are halves.
+    pub has_halves: bool,
+}
+
+impl Slice {
+    /// Without halves.
+    pub fn whole(algorithm: Algorithm, dispatches: Vec<Dispatch>) -> Self {
+        Self {
+            algorithm,
+            dispatches: in_phases(Phases::WHOLE, dispatches).collect(),
+            has_halves: false,
+        }
+    }
+}
+
+/// Dispatches, all of which take part in these phases.
+pub(super) fn in_phases(
+    phases: Phases,
+    dispatches: Vec<Dispatch>,
+) -> impl Iterator<Item = (Phases, Dispatch)> {
+    dispatches
+        .into_iter()
+        .map(move |dispatch| (phases, dispatch))
+}
+
+/// The dispatches of an operation.
+pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> {
+    let planner = Planner {
+        profile,
+        body: problem.body,
+        ending: problem.ending,
+        data: problem.types.data,
+    };
+    let tensors = problem.tensors();
+    planner.in_slices(problem.axes.lines(), &tensors, |slices| {
+        let mut workspace = Workspace::new(problem.types.data.accumulator());
+        if problem.family == Family::Rows && problem.body.is_gradient() {
+            // A place where no rows leave sums of columns.
+            workspace.reserve(0)?;
+        }
+        let mut running = match tensors.param_grads() {
+            true => {
+                let parameters = word(problem.axes.parameters());
+                planner.sums_of_slices(slices, parameters, &mut workspace)?
+            }
+            false => None,
+        };
+        let mut algorithm = Algorithm::General;
+        let mut has_halves = false;
+        let mut dispatches =
+            planner.each_slice(slices, &tensors, &mut workspace, |lines, workspace| {
+                let of_slice;
+                let problem = match slices.several() {
+                    true => {
+                        of_slice = problem.of_lines(lines);
+                        &of_slice
+                    }
+                    false => problem,
+                };
+                let slice = match problem.body.is_gradient() {
+                    true => planner.backward(problem, &mut running, workspace),
+                    false if problem.is_inference() => planner.inference(problem, workspace),
+                    false => planner.forward(problem, &mut running, workspace),
+                }?;
+                algorithm = slice.algorithm;
+                has_halves = slice.has_halves;
+                Ok(slice.dispatches)
+            })?;
+        if let Some(running) = &running {
+            let derived = problem.derived(&tensors);
+            let finish = planner.finish(&planner.total(running), &derived, Route::Whole)?;
+            dispatches.extend(in_phases(Phases::WHOLE, finish));
+        }
+        let mut all = tensors.all();
+        all.retain(|tensor| has_halves || tensor.tensor != Tensor::Sums);
+        planner.complete(algorithm, problem, all, &workspace, dispatches)
+    })
+}
+
+impl Planner<'_> {
+    /// What is written of each channel, group or column, if anything is, or what is added up for it.
+    pub(super) fn finish_written(
+        &self,
+        parts: Partials,
+        tensors: &Tensors,
+        problem: &Problem,
+        running: &mut Option<RunningSums>,
+        workspace: &mut Workspace,
+    ) -> Result<Vec<Dispatch>, Error> {
+        let written = |output: &Requirement| output.elements > 0;
+        if !tensors.outputs.iter().any(written) {
+            return Ok(vec![]);
+        }
+        if let Some(running) = running {
+            return self.add_up(running, parts, workspace);
+        }
+        let (mut dispatches, parts) = self.group(parts, workspace)?;
+        dispatches.extend(self.finish(&parts, &problem.derived(tensors), Route::Whole)?);
+        Ok(dispatches)
+    }
+
+    /// The elementwise pass over channels; one that writes a mask goes in the order of the tensor.
+    pub(super) fn apply(
+        &self,
+        planes: bool,
+        layout: &Layout,
+        tensors: &Tensors,
+        applied: Applied,
+    ) -> Result<Vec<Dispatch>, Error> {
+        match (tensors.mask.is_some() && !self.body.is_gradient(), planes) {
+            (true, _) => self.flat_apply(layout, tensors, applied),
+            (false, true) => self.channels_first_apply(layout, tensors, applied),
+            (false, false) => self.channels_last_apply(layout, tensors, applied),
+        }
+    }
+
+    /// The plan, checked.
+    fn complete(
+        &self,
+        algorithm: Algorithm,
+        problem: &Problem,
+        tensors: Vec<Requirement>,
+        workspace: &Workspace,
+        mut dispatches: Vec<(Phases, Dispatch)>,
+    ) -> Result<Plan, Error> {
+        let workspace_bytes = workspace.bytes();
+        for binding in dispatches.iter_mut().flat_map(|(_, d)| &mut d.bindings) {
+            if binding.tensor == Tensor::Workspace {
+                binding.bytes = 0..workspace_bytes;
+            }
+        }
+        let plan = Plan {
+            body: self.body,
+            algorithm,
+            types: problem.types,
+            tensors,
+            workspace_bytes,
+            word_bits: self.profile.word_bits(),
+            dispatches,
+        };
+        super::check_dispatches(plan.dispatches.len() as u64)?;
+        plan.check_bindings(self.profile.max_binding)?;
+        plan.check_buffers(self.profile.max_storage_buffers)?;
+        plan.check_iterations()?;
+        Ok(plan)
+    }
+}

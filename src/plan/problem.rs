@@ -1,0 +1,215 @@
+//! What is planned: an operation by the axes of src, each with two flags, and what is computed over them.
+
+use super::Requirement;
+use super::axes::Axes;
+use super::finish::{Derived, sums_elements};
+use super::tensors::{self, Tensors, mask};
+use crate::kernels::{Body, Ending, Scalars};
+use crate::operation::{Forward, Norm, Operation, Pass, Residual};
+use crate::options::RunningVariance;
+use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Statistics, Tensor};
+
+/// What has statistics of its own, which says which algorithms there are. It follows from the norm, not from the axes: those of
+/// two norms may be alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Family {
+    Channels,
+    Groups,
+    Rows,
+}
+
+/// An operation as plans see it.
+#[derive(Clone, Debug)]
+pub(crate) struct Problem {
+    pub family: Family,
+    pub axes: Axes,
+    pub body: Body,
+    pub ending: Ending,
+    pub types: DTypes,
+    pub epsilon: f64,
+    /// What statistics are to a gradient.
+    pub through: Statistics,
+    /// How running statistics take in the batch's, if there are any.
+    pub running: Option<RunningUpdate>,
+    /// Of a batch that is spread over several devices.
+    pub shards: Shards,
+    /// Whether gamma, if it is there, counts.
+    gamma_counts: bool,
+    /// The tensors that there are.
+    slots: Vec<Slot>,
+}
+
+impl Problem {
+    /// Of an operation that was checked.
+    pub fn new(operation: &Operation) -> Self {
+        let Forward {
+            running, shards, ..
+        } = match operation.pass {
+            Pass::Forward(forward) => forward,
+            Pass::Inference | Pass::Backward(_) => Forward::default(),
+        };
+        let backward = match operation.pass {
+            Pass::Backward(backward) => Some(backward),
+            Pass::Forward(_) | Pass::Inference => None,
+        };
+        let ignores_gamma = backward.is_some_and(|b| b.param_grads == ParamGrads::Neither);
+        let epilogue = operation.epilogue;
+        let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
+        let (family, [forward, inference, gradient]) = match &operation.norm {
+            Norm::Batch(_) => (
+                Family::Channels,
+                [Body::Forward, Body::Inference, Body::Gradient],
+            ),
+            Norm::Group { .. } | Norm::Instance { .. } => (
+                Family::Groups,
+                [
+                    Body::GroupForward,
+                    Body::GroupInference,
+                    Body::GroupGradient,
+                ],
+            ),
+            // These take the statistics of src in inference, too: that is a forward pass.
+            Norm::Layer { .. } => (Family::Rows, [Body::Forward, Body::Forward, Body::Gradient]),
+            Norm::Rms { .. } => (
+                Family::Rows,
+                [Body::RmsForward, Body::RmsForward, Body::RmsGradient],
+            ),
+        };
+        Self {
+            family,
+            axes: Axes::new(operation),
+            body: match operation.pass {
+                Pass::Forward(_) => forward,
+                Pass::Inference => inference,
+                Pass::Backward(_) => gradient,
+            },
+            ending: Ending {
+                activation: epilogue.activation,
+                residual: epilogue.residual == Residual::After,
+                gamma_ignored,
+            },
+            types: operation.types,
+            epsilon: operation.epsilon,
+            through: backward.map_or(Statistics::Batch, |backward| backward.through),
+            running,
+            shards,
+            gamma_counts: !ignores_gamma || gamma_ignored,
+            slots: operation.bound().collect(),
+        }
+    }
+
+    /// The same of so many of its samples or rows.
+    pub fn of_lines(&self, lines: u64) -> Self {
+        Self {
+            axes: self.axes.of_lines(lines),
+            ..self.clone()
+        }
+    }
+
+    /// Whether statistics are given to a forward pass.
+    pub fn is_inference(&self) -> bool {
+        !self.body.is_gradient() && !self.body.statistics().is_empty()
+    }
+
+    /// Whether it may be recorded in two halves, with the sums between them.
+    fn has_halves(&self) -> bool {
+        self.family == Family::Channels && !self.is_inference()
+    }
+
+    /// Whether its statistics are constants, by which the gradient does not flow.
+    pub fn by_constants(&self) -> bool {
+        self.through == Statistics::Constant
+    }
+
+    /// What it reads and writes.
+    pub fn tensors(&self) -> Tensors {
+        let of = |tensor: Tensor| {
+            let (dtype, elements) = match tensor {
+                Tensor::Mask => return mask(self.axes.elements()),
+                param if param.is_param() => (self.types.params, self.axes.parameters()),
+                own if own.is_statistic() => (self.types.statistics, self.axes.statistics()),
+                _ => (self.types.data, self.axes.elements()),
+            };
+            Requirement {
+                tensor,
+                dtype,
+                elements,
+            }
+        };
+        let there = |tensor: Tensor| {
+            let mut slots = self.slots.iter();
+            slots.any(|slot| slot.tensor == tensor).then(|| of(tensor))
+        };
+        let all = |access, is_one: fn(Tensor) -> bool| {
+            let slots = self.slots.iter();
+            let slots = slots.filter(|slot| slot.access == access && is_one(slot.tensor));
+            slots.map(|slot| of(slot.tensor)).collect()
+        };
+        let residual = there(Tensor::Residual);
+        let is_after = self.ending.residual;
+        Tensors {
+            src: of(Tensor::Src),
+            second: there(Tensor::DiffDst).or(residual.filter(|_| !is_after)),
+            residual_after: residual.filter(|_| is_after),
+            mask: there(Tensor::Mask),
+            statistics: tensors::Statistics {
+                tensors: self.body.statistics(),
+                dtype: self.types.statistics,
+                groups: self.axes.statistics(),
+            },
+            gamma: there(Tensor::Gamma),
+            gamma_counts: self.gamma_counts,
+            beta: there(Tensor::Beta),
+            running: all(Access::InOut, |_| true),
+            result: of(self.body.result()),
+            diff_residual: there(Tensor::DiffResidual),
+            sum: there(Tensor::Sum),
+            outputs: all(Access::Out, |tensor| {
+                tensor.is_param() || tensor.is_statistic()
+            }),
+            sums: self.has_halves().then(|| Requirement {
+                tensor: Tensor::Sums,
+                dtype: self.types.data.accumulator(),
+                elements: sums_elements(self.body, self.axes.parameters(), self.shards),
+            }),
+        }
+    }
+
+    /// What kernels need beside the tensors.
+    pub fn scalars(&self) -> Scalars {
+        let unbiased = |update: RunningUpdate| update.variance == RunningVariance::Unbiased;
+        Scalars {
+            epsilon: self.epsilon,
+            running_weight: self.running.map_or(0.0, |update| update.weight),
+            running_correction: f64::from(u8::from(self.running.is_some_and(unbiased))),
+            ..Derived::of(self.axes.count()).scalars
+        }
+    }
+
+    /// What is written of each channel, group, row or column.
+    pub fn derived(&self, tensors: &Tensors) -> Derived {
+        let operands = vec![tensors.outputs.clone()];
+        match self.family == Family::Rows && self.body.is_gradient() {
+            true => Derived {
+                operands,
+                ..Derived::of(self.axes.lines())
+            },
+            false => Derived {
+                operands,
+                scalars: self.scalars(),
+                ..Derived::of(self.axes.count())
+            },
+        }
+    }
+
+    /// Why no kernel does it in one dispatch, if none does.
+    pub fn not_fusible(&self) -> Option<&'static str> {
+        match self.body.is_gradient() {
+            true => self
+                .by_constants()
+                .then_some("mean and variance are constants"),
+            false if self.is_inference() => Some("statistics are given"),
+            false => self.ending.residual.then_some("a residual is added"),
+        }
+    }
+}
