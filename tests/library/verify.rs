@@ -165,11 +165,8 @@ fn the_list_has_every_algorithm_and_type() {
             for statistics in DType::ALL {
                 let types = (data, params, statistics);
                 let any = |case: &Case| {
-                    (
-                        case.operation().types.data,
-                        case.params(),
-                        case.statistics(),
-                    ) == types
+                    let own = case.operation().types;
+                    (own.data, own.params, own.statistics) == types
                 };
                 let listed = cases.iter().any(any);
                 let wider = statistics == DType::F32 && data.accepts_params(statistics);
