@@ -51,7 +51,8 @@ pub struct Tuning {
     /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `walk_pages`
     /// allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
-    /// Workgroups that keep the adapter busy: reductions are split until there are so many.
+    /// Workgroups that keep the adapter busy: reductions are split until there are so many; channels last, half as many, of
+    /// 16 bits a quarter, but never fewer than 64 for that.
     pub busy_workgroups: u32,
     /// Elements of a workgroup's tile in an elementwise kernel; in a reduction, the elements of a workgroup below which
     /// splitting further does not pay.

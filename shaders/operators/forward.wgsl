@@ -1,6 +1,7 @@
-// Batch norm, group norm and layer norm forward, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta,
-// where x is src, or for layer norm src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon). To batch norm and
-// group norm a residual is added after that (`residual_after`), and then comes the activation, if there is one.
+// Batch norm, group norm and layer norm forward, four elements at a time: dst = x̂ · gamma + beta, where
+// x̂ = (x − shift) · r + base, x is src, or for layer norm src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon)
+// and base = −δ · r. To batch norm and group norm a residual is added after that (`residual_after`), and then comes the
+// activation, if there is one.
 // Mean and variance take one reading. Elements come in blocks of at most 32, each with a shift of its own, an element of
 // it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
 // with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
@@ -11,7 +12,7 @@
 // What an element's result depends on beside the element.
 struct Cell {
     shift: real4,
-    delta: real4,
+    base: real4, // x̂ of shift
     r: real4,
     gamma: real4,
     beta: real4,
@@ -41,46 +42,49 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
 }
 
 fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.shift, cell.delta, cell.r, params.gamma, params.beta);
+    return Cell(cell.shift, cell.base, cell.r, params.gamma, params.beta);
 }
 
-// Of records (shift, δ, r · gamma, beta).
+// Of records (shift, base · gamma + beta, r · gamma, 0).
 fn cell_of(words: Words) -> Cell {
-    return Cell(words.x, words.y, words.z, real4(1.0), words.w);
+    return Cell(words.x, words.y, words.z, real4(1.0), real4());
 }
 
 fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(cell.shift[i], cell.delta[i], cell.r[i] * cell.gamma[i], cell.beta[i]);
+    return real4(cell.shift[i], cell.base[i] * cell.gamma[i] + cell.beta[i], cell.r[i] * cell.gamma[i], 0.0);
 }
 
-// Of a row, whose record is (shift, δ, r, 0), with its last two words.
+// Of a row, whose record is (shift, base, r, 0), with its last two words.
 fn combine(cell: Cell, words: Words) -> Cell {
-    return Cell(cell.shift, cell.delta, words.x, cell.gamma, cell.beta);
+    return Cell(cell.shift, cell.base, words.x, cell.gamma, cell.beta);
 }
 
-// A cell with what follows from its sums. Before, r is 1, and in a record that is multiplied by gamma.
+// A cell with what follows from its sums. Before, it says what dst is made of x̂: r is 1 and base 0, or in a record gamma
+// and beta.
 fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
     let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
-    return Cell(sums.shift, sums.delta, r, cell.r * cell.gamma, cell.beta);
+    // Without elements nothing is written. The condition keeps a compiler from (x − (shift + δ)) · r.
+    let base = select(real4(), -sums.delta * r, sums.count > real4());
+    return Cell(sums.shift, base, r, cell.r * cell.gamma, cell.base * cell.gamma + cell.beta);
 }
 
 // The records of four cells, side by side.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
     let given = Cell(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
     let cell = with_sums(given, sums, scalars);
-    return Words(cell.shift, cell.delta, cell.r * cell.gamma, cell.beta);
+    return Words(cell.shift, cell.base * cell.gamma + cell.beta, cell.r * cell.gamma, real4());
 }
 
 // The same of cells that share statistics with others.
 fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
     let all = with_sums(cell, group, scalars);
-    return Words(all.shift, all.delta, all.r * all.gamma, all.beta);
+    return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, real4());
 }
 
 fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     return Cell(
         select(f.shift, t.shift, condition),
-        select(f.delta, t.delta, condition),
+        select(f.base, t.base, condition),
         select(f.r, t.r, condition),
         select(f.gamma, t.gamma, condition),
         select(f.beta, t.beta, condition),
@@ -101,14 +105,20 @@ fn result(element: Element, cell: Cell) -> real4 {
 }
 
 fn before_activation(element: Element, cell: Cell) -> real4 {
-    let y = ((element.x - cell.shift) - cell.delta) * (cell.r * cell.gamma) + cell.beta;
+    let y = x_hat(element, cell) * cell.gamma + cell.beta;
     if residual_after { return y + element.after; }
     return y;
 }
 
-// A record says all.
+fn x_hat(element: Element, cell: Cell) -> real4 {
+    return (element.x - cell.shift) * cell.r + cell.base;
+}
+
+// A record has gamma and beta in r and base.
 fn result_of_constants(element: Element, cell: Cell) -> real4 {
-    return result(element, cell);
+    let y = x_hat(element, cell);
+    if residual_after { return activation(y + element.after); }
+    return activation(y);
 }
 
 // What is empty has no shift: the distance from 0 to the other's is no step, and its square may overflow, which

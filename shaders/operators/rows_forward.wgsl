@@ -1,5 +1,5 @@
-// Layer norm forward over rows that registers hold, four elements at a time: dst = ((x − shift) − δ) · r · gamma + beta,
-// where x = src + residual, mean = shift + δ and r = 1 / sqrt(variance + epsilon).
+// Layer norm forward over rows that registers hold, four elements at a time: dst = x̂ · gamma + beta, where
+// x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and base = −δ · r.
 // Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
 // second ones are exact whatever the mean is, and of equal elements 0.
 //
@@ -11,6 +11,7 @@ struct Cell {
     delta: real4,
     variance: real4,
     r: real4,
+    base: real4, // x̂ of shift
     gamma: real4,
     beta: real4,
 }
@@ -34,7 +35,7 @@ fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
 }
 
 fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.shift, cell.delta, cell.variance, cell.r, params.gamma, params.beta);
+    return Cell(cell.shift, cell.delta, cell.variance, cell.r, cell.base, params.gamma, params.beta);
 }
 
 fn cell_of(words: Words) -> Cell {
@@ -66,6 +67,7 @@ fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
     // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
     known.variance = nan_unless_finite(abs(sums.e2 * scalars.inverse_count - known.delta * known.delta));
     known.r = inverse_deviation(known.variance, scalars.epsilon);
+    known.base = -known.delta * known.r;
     return known;
 }
 
@@ -89,7 +91,7 @@ fn sum_of(element: Element) -> real4 {
 }
 
 fn result(element: Element, cell: Cell) -> real4 {
-    return ((element.x - cell.shift) - cell.delta) * cell.r * cell.gamma + cell.beta;
+    return ((element.x - cell.shift) * cell.r + cell.base) * cell.gamma + cell.beta;
 }
 
 // An element's terms, those that are in the row.

@@ -3,7 +3,7 @@
 // needs of its group:
 // of a gradient (Σ diff_dst, Σ diff_dst · x̂, a, b), where the sums are the channel's own, and a and b are the means of
 // gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
-// of a forward pass (shift, δ, r · gamma, beta), where the statistics are the group's.
+// of a forward pass (shift, base · gamma + beta, r · gamma, 0), where the statistics are the group's.
 //
 // `threads` invocations, a constant of the text and a power of two, share four groups. The gradient's cell is
 // workspace[stats + c].

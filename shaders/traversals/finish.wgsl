@@ -3,7 +3,8 @@
 // workspace[means + c] = (Σ diff_dst / m, Σ diff_dst · x̂ / m, 0, 0). For rows, read "row" or "column" for "channel".
 // A forward pass merges partial statistics, (count, shift, δ, M2), in the same way. It writes mean and variance, of RMS
 // norm mean_square, and takes them into running_mean and running_variance; for the elementwise pass of batch norm and layer
-// norm workspace[means + c] = (shift, δ, r · gamma, beta), where gamma is 1 and beta 0 unless they are of channels.
+// norm workspace[means + c] = (shift, base · gamma + beta, r · gamma, 0), base = −δ · r, where gamma is 1 and beta 0 unless they
+// are of channels.
 //
 // `threads` invocations, a constant of the text and a power of two, share four channels.
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),

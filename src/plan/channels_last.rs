@@ -258,6 +258,13 @@ impl Planner<'_> {
             && (2..=MAX_SERIAL).contains(&of_channel)
     }
 
+    /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Beside these,
+    /// partial sums and the coefficients that each workgroup loads weigh more.
+    fn busy_workgroups(&self, src: &Requirement) -> u64 {
+        let all = u64::from(self.profile.tuning.busy_workgroups);
+        (all * src.dtype.size() / 8).max(all.min(64)).max(1)
+    }
+
     /// Dispatches over some of the blocks of `block` rows.
     fn shares(
         &self,
@@ -362,7 +369,7 @@ impl Planner<'_> {
             false => u64::MAX,
             true => (unit / columns.width()).max(1),
         };
-        let splits = div_ceil(u64::from(tuning.busy_workgroups), column_tiles)
+        let splits = div_ceil(self.busy_workgroups(src), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.tile)))
             .min((room / records.max(1)).max(1))
             .max(div_ceil(columns.rows, thread_rows * MAX_SERIAL))
@@ -482,7 +489,7 @@ impl Planner<'_> {
         let thread_rows = u64::from(workgroup_size) / columns.threads_per_row;
         // A tile loads its coefficients once: it grows while enough tiles are left to keep the adapter busy.
         let tile = u64::from(tuning.tile);
-        let left = layout.grid.elements() / u64::from(tuning.busy_workgroups).max(1);
+        let left = layout.grid.elements() / self.busy_workgroups(&tensors.src);
         let tile_rows = (left.clamp(tile, 8 * tile) / (columns.vector() * columns.tile()))
             .min(thread_rows * (MOST_ITERATIONS / 2 / of_a_row))
             .min(self.most_apart(apart))

@@ -212,7 +212,7 @@ batch_norm_forward/7x8x4/ncx/running/f32/two_shards/max_storage_buffers=4
 # Statistics of numbers that nearly cancel, and of equal ones.
 batch_norm_forward/4x9x50/ncx/f32/{tiny_variance,large_mean,huge_mean,vast,equal}/channels_first
 batch_norm_forward/50x9/nxc/f32/{huge_mean,equal}/channels_last
-batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last}/f32/huge_mean
+batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last}/{f32,f64}/huge_mean
 batch_norm_forward/4x9x50/ncx/f16-f32/overflow
 # Long channels: long sums, groups of partial sums, loops, sums that there is no room for at once.
 batch_norm_forward/{1x1x400017/ncx,400037x3/nxc}/f32/alternating
