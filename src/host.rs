@@ -142,7 +142,7 @@ pub(crate) async fn run(
         downloads: whole.downloads(|tensor| tensor != Tensor::Sums),
     };
     let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
-    gpu.submit_and_read(watch, &transfers, record, take).await
+    gpu.transfer(watch, &transfers, record, take).await
 }
 
 /// The one slice that is named for a tensor.
@@ -240,7 +240,7 @@ impl Operation {
             downloads: whole.downloads(wanted),
         };
         let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
-        gpu.submit_and_read(watch, &transfers, record, |tensor, bytes| {
+        gpu.transfer(watch, &transfers, record, |tensor, bytes| {
             let mut outputs = outputs.iter_mut();
             if let Some((_, to)) = outputs.find(|(name, _)| *name == tensor)
                 && to.len() == bytes.len()
@@ -339,7 +339,7 @@ impl<'a> Halves<'a> {
         let mut recorded = Ok(());
         let record =
             |encoder: &mut wgpu::CommandEncoder| recorded = whole.bound.record_reduce(encoder);
-        gpu.submit_and_read(watch, &transfers, record, take).await?;
+        gpu.transfer(watch, &transfers, record, take).await?;
         recorded?;
         Ok(Self(whole))
     }
@@ -364,7 +364,7 @@ impl<'a> Halves<'a> {
             |encoder: &mut wgpu::CommandEncoder| recorded = whole.bound.record_apply(encoder);
         let watch = watch(whole.gpu, whole.plan);
         let gpu = whole.gpu;
-        gpu.submit_and_read(watch, &transfers, record, take).await?;
+        gpu.transfer(watch, &transfers, record, take).await?;
         recorded
     }
 }

@@ -50,7 +50,7 @@
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
 //! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
-//! | verifying an adapter | [`verify`]: cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
+//! | verifying an adapter | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
 //!
 //! # Your operator
@@ -101,7 +101,6 @@
 //! | module | knows |
 //! |---|---|
 //! | `operators` | other libraries' names for the operators |
-//! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `synchronized` | batch norm's halves, and what passes between processes |
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
@@ -159,7 +158,6 @@ pub mod stream;
 pub mod synchronized;
 mod tensor;
 mod tuning;
-pub mod verify;
 
 pub use activated::{BackwardOperands, InferenceOperands};
 pub use algorithm::Algorithm;

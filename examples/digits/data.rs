@@ -12,7 +12,7 @@
 //! Recognition of Handwritten Digits, 1998, from the UCI Machine Learning Repository:
 //! <https://archive.ics.uci.edu/dataset/80/optical+recognition+of+handwritten+digits>.
 
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 
 /// Pixels of a row, and rows.
 pub const SIDE: usize = 8;

@@ -42,7 +42,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 use wgpu_norm::GpuContext;
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 
 const BATCH: usize = 64;
 const TEST: usize = 360; // a fifth of the images

@@ -1,7 +1,7 @@
 //! The layers that are no norms, in plain loops. Matrices are row-major, one row an image.
 
 use crate::data::{PIXELS, SIDE};
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 
 const RATE: f32 = 0.05;
 const MOMENTUM: f32 = 0.9;

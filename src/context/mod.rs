@@ -15,7 +15,7 @@ pub(crate) use scope::Watch;
 pub(crate) use turn::Held;
 
 use crate::kernels::Variant;
-use crate::{DType, Error, Profile, Tensor};
+use crate::{DType, Error, Profile, Tensor, memory};
 use pipelines::Pipelines;
 use poller::Poller;
 use std::future::Future;
@@ -239,6 +239,72 @@ impl GpuContext {
         self.profile.supports(dtype)
     }
 
+    /// A buffer with these bytes, up to the next multiple of 4, and the usages STORAGE, COPY_DST and COPY_SRC. It is named
+    /// `label`, in errors as well.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Limit`] for more than a buffer may have, [`Error::OutOfMemory`], [`Error::DeviceLost`]. In a browser what
+    /// the device itself finds wrong comes later, to its handler of uncaptured errors.
+    pub fn upload(&self, label: &'static str, bytes: &[u8]) -> Result<wgpu::Buffer, Error> {
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_DST
+            | wgpu::BufferUsages::COPY_SRC;
+        let size = bytes.len().next_multiple_of(4) as u64;
+        let buffer = self.create_buffer_of(label, size, usage)?;
+        self.write_buffer(label, &buffer, bytes)?;
+        Ok(buffer)
+    }
+
+    /// Submits what `record` records, and reads whole buffers, which need the usage COPY_SRC and sizes that are multiples
+    /// of 4.
+    ///
+    /// ```
+    /// # pollster::block_on(async {
+    /// # use wgpu_norm::{Error, GpuContext};
+    /// # let gpu = match GpuContext::new().await {
+    /// #     Ok(gpu) => gpu,
+    /// #     Err(Error::NoAdapter { .. }) => return Ok(()),
+    /// #     Err(error) => return Err(error),
+    /// # };
+    /// let from = gpu.upload("from", &[1, 2, 3, 4])?;
+    /// let to = gpu.upload("to", &[0; 4])?;
+    /// let copy = |encoder: &mut wgpu_norm::wgpu::CommandEncoder| {
+    ///     encoder.copy_buffer_to_buffer(&from, 0, &to, 0, 4); // or Bound::record
+    /// };
+    /// assert_eq!(gpu.submit_and_read(copy, &[to.clone()]).await?, [[1, 2, 3, 4]]);
+    /// # Ok(()) }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::HostMemory`], [`Error::OutOfMemory`], [`Error::DeviceLost`], and [`Error::Gpu`] for what wgpu finds wrong with
+    /// the commands.
+    pub async fn submit_and_read(
+        &self,
+        record: impl FnOnce(&mut wgpu::CommandEncoder),
+        buffers: &[wgpu::Buffer],
+    ) -> Result<Vec<Vec<u8>>, Error> {
+        let bytes = buffers.iter().map(wgpu::Buffer::size);
+        let watch = self.watch(bytes.fold(0, u64::saturating_add));
+        let downloads = buffers.iter();
+        let transfers = Transfers {
+            uploads: Vec::new(),
+            downloads: downloads
+                .map(|buffer| (Tensor::Workspace, buffer, buffer.size()))
+                .collect(),
+        };
+        let mut read = Vec::new();
+        let take = |_, bytes: &[u8]| {
+            let mut all = memory::room("bytes that are read", bytes.len())?;
+            all.extend_from_slice(bytes);
+            read.push(all);
+            Ok(())
+        };
+        self.transfer(watch, &transfers, record, take).await?;
+        Ok(read)
+    }
+
     /// An error if the device is known to be lost.
     pub(crate) fn check_alive(&self) -> Result<(), Error> {
         let lost = &self.inner.lost;
@@ -426,7 +492,7 @@ impl GpuContext {
     }
 
     /// Uploads, submits what `record` records, and gives the bytes of each download to `take`.
-    pub(crate) async fn submit_and_read(
+    pub(crate) async fn transfer(
         &self,
         watch: Watch,
         transfers: &Transfers<'_>,

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::operators::{directml, onednn};
 use wgpu_norm::reference::{Forward, scaled_error, through_activation};
-use wgpu_norm::verify::{Case, Outcome, Random};
 use wgpu_norm::{
     Activation, BackwardOperands, BatchNormBackwardArgs, BatchNormForwardArgs,
     BatchNormForwardOperands, BatchNormInferenceArgs, BatchNormOptions, DType, DataFormat, Error,
@@ -16,6 +15,7 @@ use wgpu_norm::{
     GroupNormForwardOperands, GroupNormInferenceArgs, GroupNormOptions, InstanceNormOptions,
     Tensor, reference,
 };
+use wgpu_norm_verify::{Case, Outcome, Random};
 
 const SHAPE: [usize; 3] = [5, 6, 13];
 const N: usize = 5 * 6 * 13;
@@ -363,7 +363,7 @@ fn random_problems_end_as_the_reference() {
             );
             let case: Case = id.parse().unwrap();
             for subject in subjects().iter().filter(|subject| !subject.checked) {
-                if !subject.gpu.supports(case.data()) {
+                if !subject.gpu.supports(case.operation().types.data) {
                     continue;
                 }
                 match block_on(case.run(&subject.gpu)).unwrap() {

@@ -8,13 +8,13 @@ use pollster::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 use wgpu_norm::reference::scaled_error;
-use wgpu_norm::verify::{Case, Outcome, Random};
 use wgpu_norm::{
     Algorithm, BufferRange, DType, DTypes, DataFormat, Error, GpuGroupNorm, GpuInstanceNorm,
     GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormForwardArgs,
     GroupNormForwardOperands, GroupNormInferenceArgs, GroupNormOptions, InstanceNormOptions,
     ParamGrads, reference,
 };
+use wgpu_norm_verify::{Case, Outcome, Random};
 
 fn options(groups: usize) -> GroupNormOptions {
     GroupNormOptions {

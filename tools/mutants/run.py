@@ -7,7 +7,7 @@ Takes every function of shaders/**/*.wgsl, and of the functions that read and wr
 each kind. In each it makes N changes (2 unless told): a + becomes a -, a < a <=, a 0u a 1u, an x a y, and so on; the last
 rule takes a statement out. For each change it runs the default `verify`, on the adapter
 that WGPU_BACKEND and WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a
-survivor: a hole in the list of cases (src/verify/list.rs), or a change that cannot be seen, which then belongs to
+survivor: a hole in the list of cases (verify/src/list.rs), or a change that cannot be seen, which then belongs to
 UNSEEN below, with the reason. Exits 1 if there is a survivor.
 
 Builds the command once, with debug assertions in this crate: such a build writes kernels' texts to the folder that

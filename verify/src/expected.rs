@@ -2,8 +2,8 @@
 
 use crate::numbers::{decode, size_of};
 use crate::reference::{Computed, SUM_ULPS, scaled_error};
-use wgpu_norm::{DType, Element, Format, Tensor, TensorUse};
 use half::{bf16, f16};
+use wgpu_norm::{DType, Element, Format, Tensor, TensorUse};
 
 /// A result of a case, by the float64 reference.
 #[derive(Clone, Debug, PartialEq)]

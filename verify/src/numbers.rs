@@ -1,7 +1,7 @@
 //! Numbers that are the same in every run and on every platform, and their bytes.
 
-use wgpu_norm::{DType, Element, Tensor};
 use half::{bf16, f16};
+use wgpu_norm::{DType, Element, Tensor};
 
 /// A small generator of random numbers (SplitMix64).
 ///
@@ -172,20 +172,4 @@ pub(crate) fn roundings(dtype: DType) -> Vec<f64> {
     numbers.extend((0..4096).map(|_| f32::from_bits(random.bits() as u32)));
     let finite = numbers.into_iter().filter(|number| number.is_finite());
     finite.map(f64::from).collect()
-}
-
-/// A tensor's values.
-pub(crate) fn of_tensor(inputs: &[Numbers], tensor: Tensor) -> &[f64] {
-    let found = inputs.iter().find(|numbers| numbers.tensor == tensor);
-    found.map_or(&[], |numbers| &numbers.values)
-}
-
-/// `2x3x5` as numbers.
-pub(crate) fn read_shape(text: &str) -> Option<Vec<usize>> {
-    text.split('x').map(|size| size.parse().ok()).collect()
-}
-
-pub(crate) fn show_shape(shape: &[usize]) -> String {
-    let sizes: Vec<_> = shape.iter().map(usize::to_string).collect();
-    sizes.join("x")
 }

@@ -1,7 +1,7 @@
 //! The profile that a case runs under.
 
-use wgpu_norm::{Profile, Tuning};
 use std::fmt;
+use wgpu_norm::{Profile, Tuning};
 
 /// Sizes to begin with.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

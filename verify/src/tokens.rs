@@ -14,7 +14,8 @@ pub(crate) fn names() -> Vec<String> {
     let each = norms.iter().flat_map(|norm| {
         ["backward", "forward", "inference"].map(|pass| format!("{norm}_norm_{pass}"))
     });
-    each.filter(|name| operation(name, &[2, 2]).is_some()).collect()
+    each.filter(|name| operation(name, &[2, 2]).is_some())
+        .collect()
 }
 
 /// An operation by its name, of f32, with nothing that is not usual.
@@ -33,7 +34,9 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
     let pass: Pass = match (pass, &norm) {
         ("forward", _) => Forward::default().into(),
         ("backward", _) => Backward::default().into(),
-        ("inference", Norm::Batch(_) | Norm::Group { .. } | Norm::Instance { .. }) => Pass::Inference,
+        ("inference", Norm::Batch(_) | Norm::Group { .. } | Norm::Instance { .. }) => {
+            Pass::Inference
+        }
         _ => return None,
     };
     Some(Operation::new(norm, pass, shape, DType::F32))
@@ -72,8 +75,12 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
         _ => None,
     };
     let params = token.strip_prefix("params_").and_then(read_shape);
-    let named_groups = token.strip_prefix("groups_").and_then(|groups| groups.parse().ok());
-    let axis = token.strip_prefix("axis_").and_then(|axis| axis.parse::<usize>().ok());
+    let named_groups = token
+        .strip_prefix("groups_")
+        .and_then(|groups| groups.parse().ok());
+    let axis = token
+        .strip_prefix("axis_")
+        .and_then(|axis| axis.parse::<usize>().ok());
     let axis = axis.filter(|&axis| axis < operation.shape.len());
     let axis = axis.and_then(|axis| i64::try_from(axis).ok());
     match &mut operation.norm {
@@ -136,7 +143,8 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
             add(true, &format!("groups_{groups}"));
         }
         Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-            let last = usize::try_from(*begin_axis).is_ok_and(|axis| axis + 1 == operation.shape.len());
+            let last =
+                usize::try_from(*begin_axis).is_ok_and(|axis| axis + 1 == operation.shape.len());
             add(!last, &format!("axis_{begin_axis}"));
         }
         _ => {}
@@ -159,7 +167,10 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
         }
     }
     let epilogue = operation.epilogue;
-    add(epilogue.activation != Activation::None, epilogue.activation.name());
+    add(
+        epilogue.activation != Activation::None,
+        epilogue.activation.name(),
+    );
     add(epilogue.residual != Residual::None, "residual");
     if let Pass::Forward(forward) = operation.pass {
         add(!forward.keep_statistics, "no_statistics");
@@ -196,7 +207,11 @@ fn show_running(update: RunningUpdate) -> String {
 /// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics. What is left out is of
 /// the type before it.
 fn read_types(token: &str) -> Option<DTypes> {
-    let dtype = |name: &str| DType::ALL.into_iter().find(|dtype| dtype.to_string() == name);
+    let dtype = |name: &str| {
+        DType::ALL
+            .into_iter()
+            .find(|dtype| dtype.to_string() == name)
+    };
     let dtypes: Option<Vec<DType>> = token.split('-').map(dtype).collect();
     let types = match *dtypes? {
         [data] => DTypes::from(data).with_statistics(data),

@@ -7,7 +7,7 @@ use crate::verify;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use wgpu_norm::GpuContext;
-use wgpu_norm::verify::cases;
+use wgpu_norm_verify::cases;
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

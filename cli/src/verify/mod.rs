@@ -14,8 +14,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
-use wgpu_norm::verify::{Case, cases};
 use wgpu_norm::{Error, GpuContext};
+use wgpu_norm_verify::{Case, cases};
 
 #[derive(Debug, Args)]
 pub struct Verify {
@@ -25,7 +25,7 @@ pub struct Verify {
     /// Run on every adapter of the backends, not only the chosen one
     #[arg(long)]
     pub all_adapters: bool,
-    /// Run this case alone; the library's documentation of `verify` lists the parts of an ID
+    /// Run this case alone; the documentation of `wgpu-norm-verify` lists the parts of an ID
     #[arg(long, value_name = "ID", conflicts_with = "full")]
     pub case: Option<Case>,
     /// Write what came of each case to a JSON file

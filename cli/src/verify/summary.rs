@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::time::Instant;
-use wgpu_norm::verify::{Case, Outcome};
 use wgpu_norm::{Algorithm, Error, GpuContext};
+use wgpu_norm_verify::{Case, Outcome};
 
 /// What came of the cases on an adapter.
 pub struct Summary {
@@ -105,11 +105,13 @@ impl Summary {
     }
 
     /// A row for each operator and algorithm.
-    fn rows(&self) -> BTreeMap<(&'static str, &'static str), Row> {
+    fn rows(&self) -> BTreeMap<(String, &'static str), Row> {
         let mut rows: BTreeMap<_, Row> = BTreeMap::new();
         for ran in &self.ran {
             let algorithm = ran.algorithm.map_or("none", Algorithm::name);
-            let row = rows.entry((ran.case.operator(), algorithm)).or_default();
+            let row = rows
+                .entry((ran.case.operation().name(), algorithm))
+                .or_default();
             row.cases += 1;
             row.failed += usize::from(ran.fault.is_some());
             row.largest = row.largest.max(ran.error);

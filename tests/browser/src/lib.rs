@@ -4,7 +4,7 @@ mod errors;
 
 use std::collections::BTreeMap;
 use wasm_bindgen::prelude::wasm_bindgen;
-use wgpu_norm::verify::{Outcome, cases};
+use wgpu_norm_verify::{Outcome, cases};
 use wgpu_norm::{Algorithm, GpuContext};
 
 /// Runs all cases. A line for each algorithm and each failure, then `passed` or `failed`.

@@ -1,6 +1,6 @@
 //! Seeded data for shapes, and the comparison with the reference.
 
-pub use wgpu_norm::verify::Random;
+pub use wgpu_norm_verify::Random;
 
 use super::Subject;
 use pollster::block_on;

@@ -14,7 +14,7 @@ use burn::store::ModuleRecord;
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use data::{Digits, SIDE, shuffled};
 use std::time::{Duration, Instant};
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 
 pub mod burns {
     use burn::nn::{BatchNorm, BatchNormConfig, LayerNorm, LayerNormConfig};

@@ -5,7 +5,7 @@ use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
 use std::path::Path;
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 
 type Case = fn() -> Result<(), String>;
 

@@ -4,7 +4,7 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
 use wgpu_norm::reference::{self, scaled_error, to_f64};
-use wgpu_norm::verify::Random;
+use wgpu_norm_verify::Random;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput, DataFormat,
     Element, GpuContext, ParamGrads, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,

@@ -1,12 +1,8 @@
 //! The tensors of a case in buffers, with room around them that nothing may touch.
 
-use super::case::Memory;
-use super::numbers::size_of;
-use crate::bound::{self, BufferRange};
-use crate::context::Transfers;
-use crate::plan::Plan;
-use crate::{Bound, Error, GpuContext, Tensor, memory};
+use crate::case::Memory;
 use std::ops::Range;
+use wgpu_norm::{Bound, BufferRange, Error, GpuContext, Plan, Tensor, TensorUse, wgpu};
 
 /// Fills what is around inputs, as numbers a NaN: what reads it shows.
 const NAN: u8 = 0xff;
@@ -26,7 +22,7 @@ struct Slot {
 }
 
 /// The buffers' contents.
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     slots: Vec<Slot>,
     images: Vec<Vec<u8>>,
 }
@@ -39,30 +35,33 @@ impl Buffers {
             slots: Vec::new(),
             images: Vec::new(),
         };
-        for required in &plan.tensors {
-            let over = memory.in_place && required.tensor == Tensor::DiffSrc;
-            if over || (required.tensor == Tensor::Sums && !with_sums) {
+        // Known by now: the operation has been planned.
+        let tensors = plan.operation().tensors().unwrap_or_default();
+        for used in plan.buffers() {
+            let tensor = used.tensor;
+            if memory.in_place && tensor == Tensor::DiffSrc {
                 continue;
             }
-            let bytes = usize::try_from(required.elements).unwrap_or(usize::MAX);
-            let bytes = bytes.saturating_mul(size_of(required.dtype));
-            let tensor = required.tensor;
-            let result = plan.writes(tensor) && !tensor.is_scratch();
+            let own = tensors.iter().find(|own| own.tensor == tensor);
+            let bytes = own.map_or(used.bytes, TensorUse::bytes);
+            let result = used.access.writes() && tensor != Tensor::Workspace;
             let written = result || (memory.in_place && tensor == Tensor::DiffDst);
             buffers.add((tensor, written), bytes, memory, alignment);
         }
-        let workspace = usize::try_from(plan.workspace_bytes).unwrap_or(usize::MAX);
-        buffers.add((Tensor::Workspace, false), workspace, memory, alignment);
+        if let Some(bytes) = plan.sums_bytes().filter(|_| with_sums) {
+            buffers.add((Tensor::Sums, false), bytes, memory, alignment);
+        }
         buffers
     }
 
     fn add(
         &mut self,
         (tensor, written): (Tensor, bool),
-        bytes: usize,
+        bytes: u64,
         memory: Memory,
         alignment: usize,
     ) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         if self.images.is_empty() || !memory.pooled {
             self.images.push(Vec::new());
         }
@@ -133,7 +132,7 @@ impl Buffers {
         for (buffer, (after, before)) in self.images.iter().zip(&before.images).enumerate() {
             let mut kept: Vec<Range<usize>> = Vec::new();
             let mut from = 0;
-            let changed = |slot: &&Slot| slot.written || slot.tensor.is_scratch();
+            let changed = |slot: &&Slot| slot.written || is_scratch(slot.tensor);
             let own = self.slots.iter().filter(|slot| slot.buffer == buffer);
             let mut own: Vec<_> = own.filter(changed).collect();
             own.sort_by_key(|slot| slot.bytes.start);
@@ -184,50 +183,28 @@ impl Buffers {
         plan: &Plan,
         record: fn(&Bound, &mut wgpu::CommandEncoder) -> Result<(), Error>,
     ) -> Result<Self, Error> {
-        let usage = wgpu::BufferUsages::STORAGE
-            | wgpu::BufferUsages::COPY_DST
-            | wgpu::BufferUsages::COPY_SRC;
-        let bytes = self.images.iter().map(|image| image.len() as u64);
-        let watch = gpu.watch(bytes.fold(plan.workspace_bytes, u64::saturating_add));
-        let mut buffers = gpu.held::<Vec<wgpu::Buffer>>();
+        let mut buffers = Vec::new();
         for image in &self.images {
-            buffers.push(gpu.create_buffer_of("a case", image.len() as u64, usage)?);
+            buffers.push(gpu.upload("a case", image)?);
         }
-        let place = |tensor: Tensor| {
-            let slot = self.slot(tensor)?;
-            Some(BufferRange {
-                buffer: buffers.get(slot.buffer)?,
-                offset: slot.bytes.start as u64,
-                size: Some(slot.bytes.len() as u64),
-            })
-        };
-        let mut given: Vec<_> = plan
-            .tensors
-            .iter()
-            .map(|required| (required.tensor, place(required.tensor)))
-            .collect();
-        given.push((Tensor::Workspace, place(Tensor::Workspace)));
-        let bound = bound::bind(gpu, plan, &given)?;
-        let whole = self.images.iter().zip(&*buffers);
-        let transfers = Transfers {
-            uploads: whole
-                .clone()
-                .map(|(image, buffer)| (Tensor::Src, buffer, &image[..]))
-                .collect(),
-            downloads: whole
-                .map(|(image, buffer)| (Tensor::DiffSrc, buffer, image.len() as u64))
-                .collect(),
-        };
-        let mut images = Vec::new();
+        let mut given = Vec::new();
+        let uses = plan.buffers().into_iter().map(|used| used.tensor);
+        for tensor in uses.chain([Tensor::Sums]) {
+            if let Some(slot) = self.slot(tensor)
+                && let Some(buffer) = buffers.get(slot.buffer)
+            {
+                let range = BufferRange {
+                    buffer,
+                    offset: slot.bytes.start as u64,
+                    size: Some(slot.bytes.len() as u64),
+                };
+                given.push((tensor, range));
+            }
+        }
+        let bound = plan.bind(gpu, &given)?;
         let mut recorded = Ok(());
         let record = |encoder: &mut wgpu::CommandEncoder| recorded = record(&bound, encoder);
-        let take = |_, bytes: &[u8]| {
-            let mut image = memory::room("a case's results", bytes.len())?;
-            image.extend_from_slice(bytes);
-            images.push(image);
-            Ok(())
-        };
-        gpu.submit_and_read(watch, &transfers, record, take).await?;
+        let images = gpu.submit_and_read(record, &buffers).await?;
         recorded?;
         let slots = self.slots.iter().map(|slot| Slot {
             bytes: slot.bytes.clone(),
@@ -239,4 +216,9 @@ impl Buffers {
             images,
         })
     }
+}
+
+/// Whether it is memory to work with.
+fn is_scratch(tensor: Tensor) -> bool {
+    matches!(tensor, Tensor::Sums | Tensor::Workspace)
 }

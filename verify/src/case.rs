@@ -1,41 +1,40 @@
 //! A case and its ID.
 
-use super::expected::Expected;
-use super::numbers::read_shape;
-use super::numbers::show_shape;
-use super::problem::Problem;
-use super::setting::Setting;
-use super::values::Values;
-use crate::{Algorithm, DType, DTypes, Error};
+use crate::expected::Expected;
+use crate::setting::Setting;
+use crate::tokens::{self, read_shape, show_shape};
+use crate::values::Values;
 use std::fmt;
 use std::str::FromStr;
+use wgpu_norm::{Algorithm, DType, Error, Operation};
 
-/// One problem with its data, the way in which it is computed, and what is asserted of the results.
+/// An operation with its data, the way in which it is computed, and what is asserted of the results.
 ///
-/// As text, its ID: the operator, the shape, and what is not as usual, in any order. The [module](super) lists the parts.
+/// As text, its ID: the operation, the shape, and what is not as usual, in any order. The [crate](crate) lists the parts.
 ///
 /// ```
-/// use wgpu_norm::{Algorithm, verify::Case};
+/// use wgpu_norm::Algorithm;
+/// use wgpu_norm_verify::Case;
 /// let case: Case = "batch_norm_backward/2x3x5x7/ncx/f16-f32/channels_last/in_place".parse()?;
 /// assert_eq!(case.algorithm(), Some(Algorithm::ChannelsLast));
+/// assert_eq!(case.operation().shape, [2, 3, 5, 7]);
 /// assert_eq!(case.to_string().parse::<Case>()?, case);
 /// # Ok::<(), wgpu_norm::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    pub(super) problem: Problem,
-    pub(super) types: DTypes,
-    pub(super) values: Values,
-    pub(super) algorithm: Option<Algorithm>,
-    pub(super) setting: Setting,
-    pub(super) memory: Memory,
-    pub(super) halves: Option<Halves>,
-    pub(super) checks: Checks,
+    pub(crate) operation: Operation,
+    pub(crate) values: Values,
+    pub(crate) algorithm: Option<Algorithm>,
+    pub(crate) setting: Setting,
+    pub(crate) memory: Memory,
+    pub(crate) halves: Option<Halves>,
+    pub(crate) checks: Checks,
 }
 
 /// Where the tensors are.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Buffers end with their tensors.
     pub exact: bool,
     /// All tensors are in one buffer.
@@ -46,7 +45,7 @@ pub(super) struct Memory {
 
 /// How an operator is recorded whose sums can be added in between.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Halves {
+pub(crate) enum Halves {
     /// One after the other.
     Both,
     /// Those of two parts of the samples, whose sums are added or whose records are put side by side.
@@ -55,7 +54,7 @@ pub(super) enum Halves {
 
 /// What is asserted beside the results' errors and that nothing else is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     /// The same bits again.
     pub repeats: bool,
     /// The same bits with shader checks.
@@ -76,9 +75,9 @@ const MOST_ELEMENTS: usize = 1 << 24;
 const MOST_ALIKE: usize = 1 << 28;
 
 impl Case {
-    /// Its operator, the first part of the ID.
-    pub fn operator(&self) -> &'static str {
-        self.problem.operator().name()
+    /// What is computed.
+    pub const fn operation(&self) -> &Operation {
+        &self.operation
     }
 
     /// The algorithm that it forces, if it does not leave the choice to the plan.
@@ -86,34 +85,13 @@ impl Case {
         self.algorithm
     }
 
-    /// The element type of src and all tensors of its shape.
-    pub const fn data(&self) -> DType {
-        self.types.data
-    }
-
-    /// The element type of the parameters.
-    pub const fn params(&self) -> DType {
-        self.types.params
-    }
-
-    /// The element type of mean, variance, mean of squares and running statistics.
-    pub const fn statistics(&self) -> DType {
-        self.types.statistics
-    }
-
-    /// The shape of src.
-    pub fn shape(&self) -> &[usize] {
-        self.problem.operator().shape()
-    }
-
-    /// epsilon.
-    pub const fn epsilon(&self) -> f64 {
-        self.values.epsilon()
-    }
-
-    /// The tensors that the operator reads, as numbers that their element types hold exactly.
-    pub fn inputs(&self) -> Vec<Input> {
-        let numbers = self.problem.operator().inputs(self.types, self.values);
+    /// The tensors that the operation reads, as numbers that their element types hold exactly.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Operation::tensors`], where there is no such operation.
+    pub fn inputs(&self) -> Result<Vec<Input>, Error> {
+        let numbers = self.values.inputs(&self.operation)?;
         let inputs = numbers.into_iter().map(|numbers| Input {
             name: numbers.tensor.name(),
             dtype: numbers.dtype,
@@ -125,21 +103,20 @@ impl Case {
                 .take(numbers.len)
                 .collect(),
         });
-        inputs.collect()
+        Ok(inputs.collect())
     }
 
     /// The tensors that it writes, by the float64 reference.
     ///
     /// # Errors
     ///
-    /// Those of the [`reference`](mod@crate::reference), for shapes that it refuses.
+    /// Those of the [`reference`](mod@crate::reference), for operations that it refuses.
     pub fn expected(&self) -> Result<Vec<Expected>, Error> {
-        let operator = self.problem.operator();
-        let inputs = operator.inputs(self.types, self.values);
-        operator.expected(&inputs, self.types, self.values)
+        let inputs = self.values.inputs(&self.operation)?;
+        self.values.expected(&self.operation, &inputs)
     }
 
-    /// Takes a part of an ID, if it is none of a problem.
+    /// Takes a part of an ID, if it is none of an operation's.
     fn set(&mut self, token: &str) -> bool {
         let values = Values::ALL
             .into_iter()
@@ -149,8 +126,6 @@ impl Case {
             self.algorithm = Some(algorithm);
         } else if let Some(values) = values {
             self.values = values;
-        } else if let Some(types) = read_types(token) {
-            self.types = types;
         } else if let Some(Ok(bytes)) = windows {
             self.checks.windows = Some(bytes);
         } else {
@@ -172,7 +147,7 @@ impl Case {
     }
 }
 
-/// A tensor that a case's operator reads.
+/// A tensor that a case's operation reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Input {
     /// Its name: `src` and so on.
@@ -183,53 +158,13 @@ pub struct Input {
     pub values: Vec<f64>,
 }
 
-/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics. What is left out is of
-/// the type before it.
-fn read_types(token: &str) -> Option<DTypes> {
-    let dtype = |name: &str| {
-        DType::ALL
-            .into_iter()
-            .find(|dtype| dtype.to_string() == name)
-    };
-    let dtypes: Option<Vec<DType>> = token.split('-').map(dtype).collect();
-    let types = match *dtypes? {
-        [data] => DTypes::from(data).with_statistics(data),
-        [data, params] => DTypes::from((data, params)).with_statistics(params),
-        [data, params, statistics] => DTypes::from((data, params)).with_statistics(statistics),
-        _ => return None,
-    };
-    let DTypes {
-        data,
-        params,
-        statistics,
-    } = types;
-    let wider = statistics == DType::F32 && data.accepts_params(statistics);
-    (data.accepts_params(params) && (statistics == params || wider)).then_some(types)
-}
-
-fn show_types(types: DTypes) -> String {
-    let DTypes {
-        data,
-        params,
-        statistics,
-    } = types;
-    if statistics != params {
-        format!("{data}-{params}-{statistics}")
-    } else if params != data {
-        format!("{data}-{params}")
-    } else {
-        data.to_string()
-    }
-}
-
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let operator = self.problem.operator();
-        write!(f, "{}/{}", operator.name(), show_shape(operator.shape()))?;
-        for token in operator.tokens() {
+        let shape = show_shape(&self.operation.shape);
+        write!(f, "{}/{shape}", self.operation.name())?;
+        for token in tokens::tokens(&self.operation) {
             write!(f, "/{token}")?;
         }
-        write!(f, "/{}", show_types(self.types))?;
         if self.values != Values::Random {
             write!(f, "/{}", self.values.name())?;
         }
@@ -274,13 +209,12 @@ impl FromStr for Case {
         let Some(shape) = read_shape(shape) else {
             return Err(refused("a shape such as 2x3x5 behind the operator", shape));
         };
-        let Some(problem) = Problem::new(name, &shape) else {
-            let names = Problem::NAMES.join(", ");
+        let Some(operation) = tokens::operation(name, &shape) else {
+            let names = tokens::names().join(", ");
             return Err(refused(&format!("an operator of {names}"), name));
         };
         let mut case = Self {
-            problem,
-            types: DType::F32.into(),
+            operation,
             values: Values::Random,
             algorithm: None,
             setting: Setting::default(),
@@ -289,10 +223,11 @@ impl FromStr for Case {
             checks: Checks::default(),
         };
         for token in tokens {
-            if !case.problem.operator_mut().set(token) && !case.set(token) {
-                return Err(refused("parts that wgpu_norm::verify lists", token));
+            if !tokens::set(&mut case.operation, token) && !case.set(token) {
+                return Err(refused("parts that wgpu_norm_verify lists", token));
             }
         }
+        case.operation.epsilon = case.values.epsilon();
         let most = match case.values {
             Values::Alike => MOST_ALIKE,
             _ => MOST_ELEMENTS,

@@ -1,13 +1,14 @@
 //! Runs a case and says what came of it.
 
-use super::case::{Case, Halves};
-use super::expected::Expected;
-use super::memory::Buffers;
-use super::numbers::{Numbers, decode, encode, size_of};
-use super::operator::Records;
-use super::problem::Problem;
-use crate::plan::Plan;
-use crate::{Algorithm, Bound, DType, DeviceOptions, Error, GpuContext, Shards, Tensor};
+use crate::buffers::Buffers;
+use crate::case::{Case, Halves};
+use crate::expected::Expected;
+use crate::numbers::{Numbers, decode, encode, size_of};
+use std::ops::Range;
+use wgpu_norm::{
+    Algorithm, Bound, Channels, DType, DeviceOptions, Error, Forward, GpuContext, Norm, Operation,
+    Pass, Plan, Ranks, Shards, Tensor, wgpu,
+};
 
 /// What came of a case.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,14 +92,12 @@ impl Case {
 
     async fn attempt(&self, gpu: &GpuContext) -> Result<Outcome, Error> {
         let gpu = self.context(gpu, None);
-        let operator = self.problem.operator();
-        let inputs = operator.inputs(self.types, self.values);
-        let is_gradient = inputs.iter().any(|input| input.tensor == Tensor::DiffDst);
-        if self.memory.in_place && !is_gradient {
+        let inputs = self.values.inputs(&self.operation)?;
+        if self.memory.in_place && !self.is_gradient() {
             return Err(self.refused("a gradient, for in_place"));
         }
         let results = self.results(&gpu, &inputs).await?;
-        let expected = operator.expected(&inputs, self.types, self.values)?;
+        let expected = self.values.expected(&self.operation, &inputs)?;
         let (error, mut fault) = self.compare(&results, &expected);
         if fault.is_none() {
             fault = self
@@ -209,16 +208,14 @@ impl Case {
         clean: &Results,
         value: f64,
     ) -> Result<Option<String>, Error> {
-        let operator = self.problem.operator();
-        let without = operator.expected(inputs, self.types, self.values)?;
-        let is_gradient = inputs.iter().any(|input| input.tensor == Tensor::DiffDst);
+        let without = self.values.expected(&self.operation, inputs)?;
         for victim in inputs.iter().filter(|input| input.tensor != Tensor::Mask) {
             if victim.tensor == Tensor::Variance && value == f64::NEG_INFINITY {
                 continue; // below −epsilon, which the operators refuse
             }
             for index in [0, victim.len / 2, victim.len.saturating_sub(1)] {
                 // A gradient multiplies such numbers by each other, and the reference is of f64 itself.
-                let value = match (value.is_finite() && !is_gradient, victim.dtype) {
+                let value = match (value.is_finite() && !self.is_gradient(), victim.dtype) {
                     (true, DType::F64) => LARGE.powi(7),
                     _ => value,
                 };
@@ -227,7 +224,7 @@ impl Case {
                     numbers.set(index, value);
                 }
                 let got = self.results(gpu, &ill).await?;
-                let with = operator.expected(&ill, self.types, self.values)?;
+                let with = self.values.expected(&self.operation, &ill)?;
                 let name = victim.tensor.name();
                 let what = |fault: &str| Some(format!("{value} in {name} at {index}: {fault}"));
                 if let Some(fault) = &got.fault {
@@ -259,11 +256,11 @@ impl Case {
 
     /// Runs it once.
     async fn results(&self, gpu: &GpuContext, inputs: &[Numbers]) -> Result<Results, Error> {
-        let samples = self.shape().first().copied().unwrap_or_default();
+        let shape = &self.operation.shape;
+        let samples = shape.first().copied().unwrap_or_default();
         let cut = match self.halves {
             None => {
-                let operator = self.problem.operator();
-                let plan = operator.plan(gpu, self.types, self.values)?;
+                let plan = self.operation.plan(gpu.profile())?;
                 let before = self.buffers(gpu, &plan, inputs, false);
                 let record = |bound: &Bound, encoder: &mut wgpu::CommandEncoder| {
                     bound.record(encoder);
@@ -281,22 +278,18 @@ impl Case {
         let count = u32::try_from(shards.len()).unwrap_or(u32::MAX);
         for (samples, index) in shards.into_iter().zip(0..) {
             let part = Shards { count, index };
-            let problem = self.problem.shard(samples.clone(), part);
-            let problem = problem
+            let operation = self.shard(&samples, part);
+            let operation = operation
                 .ok_or_else(|| self.refused("an operator that has halves, with axis 0 reduced"))?;
-            let all: usize = self.shape().iter().product();
-            let sample = all / self.shape().first().copied().unwrap_or(1).max(1);
+            let sample: usize = shape.iter().skip(1).product();
             let elements = samples.start * sample..samples.end * sample;
-            let inputs: Vec<_> = inputs
+            let inputs = inputs
                 .iter()
-                .map(
-                    |numbers| match numbers.tensor.is_data() || numbers.tensor == Tensor::Mask {
-                        true => numbers.part(elements.clone()),
-                        false => numbers.clone(),
-                    },
-                )
-                .collect();
-            parts.push((problem, inputs));
+                .map(|numbers| match self.is_split(numbers.tensor) {
+                    true => numbers.part(elements.clone()),
+                    false => numbers.clone(),
+                });
+            parts.push((operation, inputs.collect()));
         }
         self.halves(gpu, &parts).await
     }
@@ -305,18 +298,18 @@ impl Case {
     async fn halves(
         &self,
         gpu: &GpuContext,
-        parts: &[(Problem, Vec<Numbers>)],
+        parts: &[(Operation, Vec<Numbers>)],
     ) -> Result<Results, Error> {
         let mut total = Vec::new();
         let mut begun = Vec::new();
         let mut fault = None;
-        for (problem, inputs) in parts {
-            let plan = problem.operator().plan(gpu, self.types, self.values)?;
+        for (operation, inputs) in parts {
+            let plan = operation.plan(gpu.profile())?;
             let before = self.buffers(gpu, &plan, inputs, true);
             let after = before.run(gpu, &plan, Bound::record_reduce).await?;
             let sums = after.elements(Tensor::Sums).unwrap_or_default();
-            let dtype = plan.types.data.accumulator();
-            if let Some(records) = problem.operator().records() {
+            let dtype = operation.types.data.accumulator();
+            if let Some(records) = Records::of(operation) {
                 let empty = before.elements(Tensor::Sums).unwrap_or_default();
                 total.resize(sums.len(), 0);
                 fault = fault.or(put(dtype, records, &mut total, sums, empty));
@@ -335,12 +328,51 @@ impl Case {
             let own = of_run(&plan, &buffers, &after);
             results = Some(match results {
                 None => own,
-                Some(all) => joined(all, own),
+                Some(all) => self.joined(all, own),
             });
         }
         let mut results = results.ok_or_else(|| self.refused("samples"))?;
         results.fault = results.fault.or(fault);
         Ok(results)
+    }
+
+    /// The results of all samples: each part has its own elements, and what the elements of all have in common.
+    fn joined(&self, mut all: Results, part: Results) -> Results {
+        for (tensor, bytes) in part.outputs {
+            for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
+                if self.is_split(tensor) {
+                    own.extend_from_slice(&bytes);
+                } else if *own != bytes {
+                    let fault = format!("two parts have different {}", tensor.name());
+                    all.fault.get_or_insert(fault);
+                }
+            }
+        }
+        all.fault = all.fault.or(part.fault);
+        all
+    }
+
+    /// Whether each part of the samples has its own part of a tensor.
+    fn is_split(&self, tensor: Tensor) -> bool {
+        let tensors = self.operation.tensors().unwrap_or_default();
+        let mut own = tensors.iter().filter(|used| used.tensor == tensor);
+        own.any(|used| used.ranks == Ranks::Split)
+    }
+
+    fn is_gradient(&self) -> bool {
+        matches!(self.operation.pass, Pass::Backward(_))
+    }
+
+    /// The operation on some of the samples, which are this part of the batch, if it has halves.
+    fn shard(&self, samples: &Range<usize>, part: Shards) -> Option<Operation> {
+        let mut operation = self.operation.clone();
+        match (&operation.norm, &mut operation.pass) {
+            (Norm::Batch(Channels::Axis(_)), Pass::Forward(forward)) => forward.shards = part,
+            (Norm::Batch(Channels::Axis(_)), Pass::Backward(_)) => {}
+            _ => return None,
+        }
+        *operation.shape.first_mut()? = samples.len();
+        Some(operation)
     }
 
     fn refused(&self, expected: &str) -> Error {
@@ -363,6 +395,29 @@ impl Case {
             buffers.fill(numbers.tensor, &numbers.bytes());
         }
         buffers
+    }
+}
+
+/// Records of each part of a batch, one after another, of each channel four numbers.
+#[derive(Clone, Copy, Debug)]
+struct Records {
+    /// Whose are written.
+    part: Shards,
+    /// The first number of each of these: how many elements a channel has.
+    count: f64,
+}
+
+impl Records {
+    /// What is between the halves of an operation, if that is no sums which are added.
+    fn of(operation: &Operation) -> Option<Self> {
+        let Pass::Forward(Forward { shards, .. }) = operation.pass else {
+            return None;
+        };
+        let reduced = operation.axes().into_iter().filter(|axis| axis.reduced);
+        Some(Self {
+            part: shards,
+            count: reduced.map(|axis| axis.size).product::<usize>() as f64,
+        })
     }
 }
 
@@ -409,29 +464,13 @@ fn put(
 }
 
 fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
-    let outputs = plan.tensors.iter().map(|required| required.tensor);
-    let outputs = outputs.filter(|tensor| plan.writes(*tensor) && *tensor != Tensor::Sums);
+    let outputs = plan.buffers().into_iter();
+    let outputs = outputs.filter(|used| used.access.writes() && used.tensor != Tensor::Workspace);
     let elements = |tensor| (tensor, after.elements(tensor).unwrap_or_default().to_vec());
     Results {
-        algorithm: plan.algorithm,
-        dispatches: plan.dispatch_count(),
-        outputs: outputs.map(elements).collect(),
+        algorithm: plan.algorithm(),
+        dispatches: plan.kernels().len(),
+        outputs: outputs.map(|used| elements(used.tensor)).collect(),
         fault: after.damage(before),
     }
-}
-
-/// The results of all samples: each part has its own elements, and what the elements of all have in common.
-fn joined(mut all: Results, part: Results) -> Results {
-    for (tensor, bytes) in part.outputs {
-        for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
-            if tensor.is_data() {
-                own.extend_from_slice(&bytes);
-            } else if *own != bytes {
-                let fault = format!("two parts have different {}", tensor.name());
-                all.fault.get_or_insert(fault);
-            }
-        }
-    }
-    all.fault = all.fault.or(part.fault);
-    all
 }
