@@ -57,7 +57,7 @@ fn norms() -> Vec<Norm> {
 /// The gradient against central differences of the forward pass, whose statistics follow src.
 #[test]
 fn gradients_are_the_derivatives() {
-    const STEP: f64 = 1e-6;
+    const STEP: f64 = 1e-5;
     for norm in norms() {
         let rows = matches!(norm, Norm::Layer { .. } | Norm::Rms { .. });
         for activation in [Activation::None, Activation::Silu, Activation::Relu] {
@@ -65,7 +65,7 @@ fn gradients_are_the_derivatives() {
                 continue;
             }
             let forward =
-                Operation::new(norm.clone(), Forward::default(), &[3, 4, 2, 5], DType::F64)
+                Operation::new(norm.clone(), Forward::default(), &[3, 4, 2, 5], DType::F32)
                     .with_epsilon(EPSILON)
                     .with_epilogue(Epilogue::new(Residual::None, activation));
             let backward = forward.gradient(ParamGrads::Both).unwrap();
@@ -107,9 +107,10 @@ fn gradients_are_the_derivatives() {
                         loss(&inputs)
                     };
                     let found = (shifted(STEP) - shifted(-STEP)) / (2.0 * STEP);
-                    let error = (found - want.values[i]).abs() / want.scale[i].max(1e-3);
+                    // The differences have the loss's own roundings.
+                    let error = (found - want.values[i]).abs() / (1.0 + want.scale[i]);
                     assert!(
-                        error < 1e-7,
+                        error < 1e-8,
                         "{norm:?} {activation} {}: {error:e}",
                         of.name()
                     );
