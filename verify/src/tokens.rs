@@ -161,10 +161,10 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     };
     add(!operation.gamma, "no_gamma");
     add(has_beta && !operation.beta, "no_beta");
-    if let Pass::Forward(forward) = operation.pass {
-        if let Some(update) = forward.running {
-            add(true, &show_running(update));
-        }
+    if let Pass::Forward(forward) = operation.pass
+        && let Some(update) = forward.running
+    {
+        add(true, &show_running(update));
     }
     let epilogue = operation.epilogue;
     add(
