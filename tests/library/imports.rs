@@ -238,6 +238,7 @@ fn no_module_needs_what_needs_it() {
     for sources in [
         "src",
         "cli/src",
+        "verify/src",
         "integrations/burn/src",
         "integrations/mpi/src",
     ] {

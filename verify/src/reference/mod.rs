@@ -68,7 +68,10 @@ mod backward;
 mod error;
 mod forward;
 mod indices;
+mod layer;
 mod moments;
+#[cfg(test)]
+mod tests;
 mod undecided;
 
 pub use error::{SUM_ULPS, scaled_error};

@@ -1,7 +1,7 @@
 //! Elements of which rounding decides whether they pass relu, where a gradient computes the layer's output once more. Results
 //! with them and without them are right, and all between.
 
-use super::backward::{Gradients, Layer};
+use super::layer::{Gradients, Layer};
 use super::{OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, sums};
 use crate::memory;
 use wgpu_norm::{Activation, DType, Error, Operation, Statistics};

@@ -1,0 +1,104 @@
+//! A layer's gradient by its output's, without what follows the layer.
+
+use super::indices::Indices;
+use super::moments::Statistic;
+use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
+use crate::memory;
+use wgpu_norm::{Error, Statistics};
+
+/// The layer's gradient by diff_dst: what it depends on beside that.
+pub(super) struct Layer<'a> {
+    pub indices: &'a Indices,
+    pub src: &'a [f64],
+    pub statistics: &'a [Statistic],
+    /// gamma, where diff_src depends on it.
+    pub gamma: Option<&'a [f64]>,
+    pub through: Statistics,
+    pub is_rms: bool,
+}
+
+/// Of diff_src, diff_gamma and diff_beta.
+pub(super) struct Gradients {
+    pub diff_src: (Vec<f64>, Vec<f64>),
+    pub diff_gamma: (Vec<f64>, Vec<f64>),
+    pub diff_beta: (Vec<f64>, Vec<f64>),
+}
+
+impl Layer<'_> {
+    pub fn gradients(&self, diff_dst: &[f64]) -> Result<Gradients, Error> {
+        let indices = self.indices;
+        let x_hat = |at: usize, statistic: usize| self.statistics[statistic].x_hat(self.src[at]).0;
+        let d = |at: usize, parameter: usize| {
+            diff_dst[at] * self.gamma.map_or(1.0, |gamma| gamma[parameter])
+        };
+        let mut of_statistics = memory::filled(OF_CHANNELS, indices.statistics, Sums::default())?;
+        let mut of_parameters = memory::filled(OF_CHANNELS, indices.parameters, Sums::default())?;
+        for (at, (statistic, parameter)) in indices.each().enumerate() {
+            let x_hat = x_hat(at, statistic);
+            of_statistics[statistic].add(d(at, parameter), x_hat);
+            of_parameters[parameter].add(diff_dst[at], x_hat);
+        }
+        let m = indices.elements_of_a_statistic();
+        let mut values = memory::room(OF_ELEMENTS, diff_dst.len())?;
+        let mut scales = memory::room(OF_ELEMENTS, diff_dst.len())?;
+        for (at, (statistic, parameter)) in indices.each().enumerate() {
+            let (r, sums) = (self.statistics[statistic].r, &of_statistics[statistic]);
+            let (d, x_hat) = (d(at, parameter), x_hat(at, statistic));
+            let (value, scale) = match (self.through, self.is_rms) {
+                (Statistics::Constant, _) => (d, d.abs()),
+                (_, true) => (sums.along_x_hat(d, x_hat, m), sums.scale_along_x_hat(m)),
+                (_, false) => (sums.centred(d, x_hat, m), sums.scale(m)),
+            };
+            values.push(r * value);
+            scales.push(r * scale);
+        }
+        let each = |of: fn(&Sums) -> (f64, f64)| unzip(OF_CHANNELS, of_parameters.iter().map(of));
+        Ok(Gradients {
+            diff_src: (values, scales),
+            diff_gamma: each(|sums| (sums.d_x_hat, sums.abs_d_x_hat))?,
+            diff_beta: each(|sums| (sums.d, sums.abs_d))?,
+        })
+    }
+}
+
+/// Sums over some elements, of d and x̂.
+#[derive(Clone, Default)]
+struct Sums {
+    d: f64,
+    d_x_hat: f64,
+    abs_d: f64,
+    abs_d_x_hat: f64,
+    max_d: f64,
+    max_x_hat: f64,
+}
+
+impl Sums {
+    fn add(&mut self, d: f64, x_hat: f64) {
+        self.d += d;
+        self.d_x_hat += d * x_hat;
+        self.abs_d += d.abs();
+        self.abs_d_x_hat += (d * x_hat).abs();
+        self.max_d = self.max_d.max(d.abs());
+        self.max_x_hat = self.max_x_hat.max(x_hat.abs());
+    }
+
+    /// d less its projections on 1 and on x̂: the gradient through mean and variance of m elements.
+    fn centred(&self, d: f64, x_hat: f64, m: f64) -> f64 {
+        (d - self.d / m) - x_hat * (self.d_x_hat / m)
+    }
+
+    /// Upper bound of the terms of [`Self::centred`].
+    fn scale(&self, m: f64) -> f64 {
+        self.max_d + self.abs_d / m + self.max_x_hat * (self.abs_d_x_hat / m)
+    }
+
+    /// d less its projection on x̂: the gradient through the mean of squares.
+    fn along_x_hat(&self, d: f64, x_hat: f64, m: f64) -> f64 {
+        d - x_hat * (self.d_x_hat / m)
+    }
+
+    /// Upper bound of the terms of [`Self::along_x_hat`].
+    fn scale_along_x_hat(&self, m: f64) -> f64 {
+        self.max_d + self.max_x_hat * (self.abs_d_x_hat / m)
+    }
+}
