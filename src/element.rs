@@ -49,6 +49,24 @@ impl DType {
         }
     }
 
+    /// The values of elements in storage order, in the machine's byte order. Bytes of less than an element at the end are
+    /// left out.
+    ///
+    /// ```
+    /// use wgpu_norm::{DType, bytemuck};
+    /// let bytes = bytemuck::cast_slice(&[0.5_f32, -2.0]);
+    /// assert!(DType::F32.values(bytes).eq([0.5, -2.0]));
+    /// ```
+    pub fn values(self, bytes: &[u8]) -> impl ExactSizeIterator<Item = f64> {
+        let elements = bytes.chunks_exact(self.size() as usize);
+        elements.map(move |element| match self {
+            Self::F16 => bytemuck::pod_read_unaligned::<f16>(element).to_f64(),
+            Self::Bf16 => bytemuck::pod_read_unaligned::<bf16>(element).to_f64(),
+            Self::F32 => bytemuck::pod_read_unaligned::<f32>(element).into(),
+            Self::F64 => bytemuck::pod_read_unaligned(element),
+        })
+    }
+
     /// Whether parameters (mean, variance, gamma, beta) of type `params` go with data of this type:
     /// f32 with f16, bf16 and f32 data, else the data's own type.
     pub const fn accepts_params(self, params: Self) -> bool {

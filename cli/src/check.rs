@@ -1,7 +1,7 @@
 //! The comparison of results with the float64 reference.
 
 use crate::failure::Failure;
-use crate::{memory, numbers, stdout};
+use crate::{memory, stdout};
 use half::{bf16, f16};
 use wgpu_norm::{DType, Element, Error, Format, Operation, Tensor, TensorUse};
 use wgpu_norm_verify::reference::{self, Computed, SUM_ULPS, scaled_error};
@@ -63,7 +63,7 @@ pub fn compare(
 fn to_f64(used: &TensorUse, bytes: &[u8]) -> Result<Vec<f64>, Error> {
     let what = "a tensor in float64";
     match used.format {
-        Format::Elements(dtype) => memory::collected(what, numbers::values(dtype, bytes)),
+        Format::Elements(dtype) => memory::collected(what, dtype.values(bytes)),
         Format::Bits => {
             let bit = |index: usize| {
                 let byte = bytes.get(index / 8).copied().unwrap_or_default();

@@ -3,21 +3,10 @@
 use half::{bf16, f16};
 use wgpu_norm::DType;
 
-/// The values of elements.
-pub fn values(dtype: DType, bytes: &[u8]) -> impl ExactSizeIterator<Item = f64> {
-    let elements = bytes.chunks_exact(dtype.size() as usize);
-    elements.map(move |element| match dtype {
-        DType::F16 => bytemuck::pod_read_unaligned::<f16>(element).to_f64(),
-        DType::Bf16 => bytemuck::pod_read_unaligned::<bf16>(element).to_f64(),
-        DType::F32 => bytemuck::pod_read_unaligned::<f32>(element).into(),
-        DType::F64 => bytemuck::pod_read_unaligned(element),
-    })
-}
-
 /// Elements in another type, each rounded to the nearest number.
 pub fn converted(from: DType, to: DType, bytes: &[u8]) -> Vec<u8> {
     let mut converted = Vec::new();
-    for value in values(from, bytes) {
+    for value in from.values(bytes) {
         match to {
             DType::F16 => converted.extend(f16::from_f64(value).to_ne_bytes()),
             DType::Bf16 => converted.extend(bf16::from_f64(value).to_ne_bytes()),

@@ -6,8 +6,7 @@ use super::finish::{Derived, Partials, Route};
 use super::passes::{Slice, in_phases};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
-use super::tensors::Applied;
-use super::tensors::Tensors;
+use super::tensors::{Applied, Tensors};
 use super::workspace::{Part, Workspace};
 use super::{Binding, Dispatch, Phases, Planner};
 use crate::{Algorithm, Error, Tensor};
@@ -36,18 +35,18 @@ impl Planner<'_> {
     pub(super) fn backward(
         &self,
         problem: &Problem,
+        tensors: &Tensors,
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
         match problem.family {
             Family::Channels => {
-                let tensors = &problem.tensors();
                 let chosen = self.choose_halves(problem, tensors)?;
                 let split = self.split_backward(problem, chosen.halves, tensors, workspace)?;
                 self.with_fused(problem, tensors, chosen, split, workspace)
             }
-            Family::Groups => self.groups_by_own_statistics(problem, running, workspace),
-            Family::Rows => self.rows_backward(problem, running, workspace),
+            Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
+            Family::Rows => self.rows_backward(problem, tensors, running, workspace),
         }
     }
 
@@ -125,10 +124,11 @@ impl Planner<'_> {
     fn rows_backward(
         &self,
         problem: &Problem,
+        tensors: &Tensors,
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
-        let (by_row, tensors) = (problem.axes.by_row(), problem.tensors());
+        let by_row = problem.axes.by_row();
         let algorithm = self.choose_rows(&RowsOf {
             by_row,
             tensors: tensors.clone(),
@@ -141,16 +141,16 @@ impl Planner<'_> {
             Algorithm::RowsInRegisters => {
                 let scalars = problem.scalars();
                 let (dispatches, partials) =
-                    self.rows_fused(&by_row, &tensors, scalars, None, workspace)?;
+                    self.rows_fused(&by_row, tensors, scalars, None, workspace)?;
                 (dispatches, Some(partials))
             }
             _ => {
                 let direct = running.is_none();
-                self.split_rows_backward(&by_row, &tensors, problem.epsilon, direct, workspace)?
+                self.split_rows_backward(&by_row, tensors, problem.epsilon, direct, workspace)?
             }
         };
         if let Some(of_columns) = of_columns {
-            let finish = self.finish_written(of_columns, &tensors, problem, running, workspace)?;
+            let finish = self.finish_written(of_columns, tensors, problem, running, workspace)?;
             dispatches.extend(finish);
         }
         Ok(Slice::whole(algorithm, dispatches))

@@ -17,17 +17,17 @@ impl Planner<'_> {
     pub(super) fn forward(
         &self,
         problem: &Problem,
+        tensors: &Tensors,
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
         match problem.family {
             Family::Channels => {
-                let tensors = &problem.tensors();
                 let chosen = self.choose_halves(problem, tensors)?;
                 let split = self.split_forward(problem, chosen.halves, tensors, workspace)?;
                 self.with_fused(problem, tensors, chosen, split, workspace)
             }
-            Family::Groups => self.groups_by_own_statistics(problem, running, workspace),
+            Family::Groups => self.groups_by_own_statistics(problem, tensors, running, workspace),
             Family::Rows => self.rows_forward(problem, workspace),
         }
     }

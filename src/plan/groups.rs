@@ -43,10 +43,10 @@ impl Planner<'_> {
     pub(super) fn groups_by_own_statistics(
         &self,
         problem: &Problem,
+        tensors: &Tensors,
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
-        let tensors = &problem.tensors();
         let groups = &problem.axes.groups();
         let algorithm = self.choose_channels(problem, tensors)?;
         let dispatches = if problem.axes.elements() == 0 {

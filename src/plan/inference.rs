@@ -3,7 +3,7 @@
 use super::Planner;
 use super::passes::Slice;
 use super::problem::{Family, Problem};
-use super::tensors::Applied;
+use super::tensors::{Applied, Tensors};
 use super::workspace::Workspace;
 use crate::Error;
 
@@ -12,9 +12,9 @@ impl Planner<'_> {
     pub(super) fn inference(
         &self,
         problem: &Problem,
+        tensors: &Tensors,
         workspace: &mut Workspace,
     ) -> Result<Slice, Error> {
-        let tensors = &problem.tensors();
         let layout = &problem.axes.layout();
         let algorithm = self.choose_channels(problem, tensors)?;
         if problem.axes.elements() == 0 {

@@ -64,18 +64,21 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
         let mut has_halves = false;
         let mut dispatches =
             planner.each_slice(slices, &tensors, &mut workspace, |lines, workspace| {
-                let of_slice;
-                let problem = match slices.several() {
-                    true => {
-                        of_slice = problem.of_lines(lines);
-                        &of_slice
-                    }
-                    false => problem,
+                let of_slice = slices.several().then(|| {
+                    let problem = problem.of_lines(lines);
+                    let tensors = problem.tensors();
+                    (problem, tensors)
+                });
+                let (problem, tensors) = match &of_slice {
+                    Some((problem, tensors)) => (problem, tensors),
+                    None => (problem, &tensors),
                 };
                 let slice = match problem.body.is_gradient() {
-                    true => planner.backward(problem, &mut running, workspace),
-                    false if problem.is_inference() => planner.inference(problem, workspace),
-                    false => planner.forward(problem, &mut running, workspace),
+                    true => planner.backward(problem, tensors, &mut running, workspace),
+                    false if problem.is_inference() => {
+                        planner.inference(problem, tensors, workspace)
+                    }
+                    false => planner.forward(problem, tensors, &mut running, workspace),
                 }?;
                 algorithm = slice.algorithm;
                 has_halves = slice.has_halves;

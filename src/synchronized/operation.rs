@@ -169,17 +169,6 @@ fn find<'s>(outputs: &'s mut [(Tensor, &mut [u8])], tensor: Tensor) -> Option<&'
     found.map(|(_, bytes)| &mut **bytes)
 }
 
-/// The values of elements.
-fn values(dtype: DType, bytes: &[u8]) -> impl Iterator<Item = f64> {
-    let elements = bytes.chunks_exact(dtype.size() as usize);
-    elements.map(move |element| match dtype {
-        DType::F16 => bytemuck::pod_read_unaligned::<f16>(element).to_f64(),
-        DType::Bf16 => bytemuck::pod_read_unaligned::<bf16>(element).to_f64(),
-        DType::F32 => bytemuck::pod_read_unaligned::<f32>(element).into(),
-        DType::F64 => bytemuck::pod_read_unaligned(element),
-    })
-}
-
 /// Makes new elements of old ones and numbers, if the tensor is asked for.
 fn replace(
     used: &TensorUse,
@@ -221,7 +210,7 @@ async fn add_up<G: AllGather>(
     let elements = bytes / dtype.size() as usize;
     let mut sums = memory::collect("sums", std::iter::repeat_n(0.0, elements))?;
     for part in all.chunks_exact(bytes.max(1)) {
-        for (sum, value) in sums.iter_mut().zip(values(dtype, part)) {
+        for (sum, value) in sums.iter_mut().zip(dtype.values(part)) {
             *sum += value;
         }
     }

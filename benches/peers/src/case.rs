@@ -68,7 +68,7 @@ impl Op {
 
     /// onednn.cpp and pytorch.py have the same.
     fn shapes(&self) -> &'static [&'static [usize]] {
-        match groups(&self.operation(&[2, 2, 2])) {
+        match groups(&self.norm) {
             Groups::Channels => &[
                 &[32, 64, 56, 56],
                 &[32, 256, 14, 14],
@@ -163,16 +163,13 @@ impl fmt::Display for Case {
 /// Each operator, or gradient where none is named, with each shape, or its default ones.
 pub fn cases(ops: &[Op], shapes: &[Shape]) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
-    let gradients = || {
-        let all = Op::all().into_iter();
-        all.filter(|op| matches!(op.pass, Pass::Backward(_)))
-            .collect()
+    let gradients = Op::all().into_iter();
+    let gradients = gradients.filter(|op| matches!(op.pass, Pass::Backward(_)));
+    let ops = match ops {
+        [] => gradients.collect(),
+        given => given.to_vec(),
     };
-    for op in if ops.is_empty() {
-        gradients()
-    } else {
-        ops.to_vec()
-    } {
+    for op in ops {
         let shapes: Vec<Shape> = match shapes {
             [] => op.shapes().iter().map(|s| Shape(s.to_vec())).collect(),
             given => given.to_vec(),
@@ -184,8 +181,9 @@ pub fn cases(ops: &[Op], shapes: &[Shape]) -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-fn groups(operation: &Operation) -> Groups {
-    let axes = operation.axes();
+fn groups(norm: &Norm) -> Groups {
+    // Of a rank that has every kind of axis.
+    let axes = Operation::new(norm.clone(), Forward::default(), &[2, 2, 2], DType::F32).axes();
     let over_planes = axes.iter().any(|axis| axis.reduced && !axis.parameter);
     match axes.first() {
         Some(samples) if samples.reduced => Groups::Channels,
@@ -211,7 +209,7 @@ impl Case {
         Ok(Self {
             grid,
             group_count: kept.map(|axis| axis.size).product(),
-            groups: groups(&operation),
+            groups: groups(&operation.norm),
             tensors: operation.tensors()?,
             operation,
         })
