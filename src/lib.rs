@@ -38,8 +38,8 @@
 //! | instance norm | [`GpuInstanceNorm`] with [`InstanceNormOptions`], and group norm's arguments |
 //! | what follows batch, group or instance norm | [`Activation`] in their options, and a residual before it; [`BackwardOperands`] and [`InferenceOperands`] say which tensors a plan takes |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
-//! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
-//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`RmsNormBackwardArgs`]; all give [`Grads`] |
+//! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] takes [`LayerNormForwardArgs`]; [`GpuRmsNorm::forward`] takes [`ForwardArgs`] and gives [`Output`] with [`SavedStatistics`] |
+//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`BackwardArgs`], whose statistics are a [`StatisticsRef`]; all give [`Grads`] |
 //! | gradients on device buffers | [`BatchNormBackwardPlan`] tells their [`BatchNormBackwardSizes`] and binds [`BatchNormBackwardBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormBackwardPlan`] likewise, with [`LayerNormBackwardSizes`] and [`LayerNormBackwardBuffers`], and [`RmsNormBackwardPlan`] with [`RmsNormBackwardSizes`] and [`RmsNormBackwardBuffers`] |
 //! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
 //! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
@@ -103,6 +103,8 @@
 //! | `operators` | other libraries' names for the operators |
 //! | `verify` | cases of every kind, their data, and what they assert |
 //! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
+//! | `args` | the tensors of typed calls, in host memory |
+//! | `call` | an operation on host memory, by slices of its types |
 //! | `synchronized` | batch norm's halves, and what passes between processes |
 //! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
 //! | `export` | a plan's dispatches, for another framework's launcher |
@@ -133,8 +135,10 @@ struct Readme;
 
 mod activated;
 mod algorithm;
+mod args;
 mod batch_norm;
 mod bound;
+mod call;
 mod context;
 mod element;
 mod error;
@@ -163,6 +167,7 @@ pub mod verify;
 
 pub use activated::{BackwardOperands, InferenceOperands};
 pub use algorithm::Algorithm;
+pub use args::{BackwardArgs, ForwardArgs, Output, SavedStatistics, StatisticsRef};
 pub use batch_norm::{
     BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormBackwardSizes,
     BatchNormForwardArgs, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormForwardPlan,
@@ -196,9 +201,9 @@ pub use options::{
 pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
 pub use rms_norm::{
-    GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,
-    RmsNormBackwardSizes, RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands,
-    RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
+    GpuRmsNorm, RmsNormBackwardBuffers, RmsNormBackwardPlan, RmsNormBackwardSizes,
+    RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan, RmsNormForwardSizes,
+    RmsNormOptions,
 };
 pub use tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
 pub use tuning::Tuning;

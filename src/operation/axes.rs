@@ -41,11 +41,15 @@ impl Operation {
         match &self.norm {
             Norm::Batch(Channels::Axis(format)) => {
                 let channel = channel(format);
-                sizes.map(|(at, size)| one(size, at != channel, at == channel)).collect()
+                sizes
+                    .map(|(at, size)| one(size, at != channel, at == channel))
+                    .collect()
             }
             Norm::Batch(Channels::Broadcast(params)) => {
                 let pairs = self.shape.iter().zip(params);
-                pairs.map(|(&size, &param)| one(size, size != param, size == param)).collect()
+                pairs
+                    .map(|(&size, &param)| one(size, size != param, size == param))
+                    .collect()
             }
             Norm::Group { format, .. } | Norm::Instance { format } => {
                 let (channel, groups) = (channel(format), self.norm.groups(&self.shape));
@@ -61,7 +65,9 @@ impl Operation {
             }
             Norm::Layer { .. } | Norm::Rms { .. } => {
                 let rows = self.norm.rows(&self.shape).unwrap_or(0);
-                sizes.map(|(at, size)| one(size, at >= rows, at >= rows)).collect()
+                sizes
+                    .map(|(at, size)| one(size, at >= rows, at >= rows))
+                    .collect()
             }
         }
     }

@@ -99,7 +99,6 @@
 //! # Ok(()) }).unwrap();
 //! ```
 
-mod call;
 pub mod directml;
 pub mod ngraph;
 pub mod onednn;
@@ -107,6 +106,7 @@ pub mod onnx;
 pub mod pytorch;
 
 // What all documents' operators are made of: their files take it from here.
+use crate::call::{self, Call};
 use crate::element::types;
 use crate::geometry::check_length;
 use crate::{
@@ -114,7 +114,6 @@ use crate::{
     Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Residual, RunningUpdate, RunningVariance,
     Statistics, Tensor, memory,
 };
-use call::Call;
 use std::borrow::Cow;
 use std::fmt;
 

@@ -1,70 +1,25 @@
 //! The gradient of RMS normalization.
 
 use super::{GpuRmsNorm, RmsNormOptions};
-use crate::element::types;
 use crate::geometry;
 use crate::kernels::Body;
 use crate::operands::operands;
 use crate::plan::{self, LayerNormProblem};
-use crate::{DTypes, Element, Error, Grads, ParamOf, Profile, Tensor, host};
-
-/// Tensors of an RMS-norm gradient, in host memory.
-///
-/// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
-/// numbers of elements are checked.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormBackwardArgs<'a, T: Element, P, S = <T as Element>::Sum> {
-    /// Shape of src, diff_dst and diff_src: rank 1 to 8. With an axis of size 0 there are no elements, and gamma's
-    /// gradient is 0.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub src: &'a [T],
-    /// Gradient of the loss with respect to the layer's output.
-    pub diff_dst: &'a [T],
-    /// Mean of the squares of each row. From a saved rstd = 1/√(mean_square + epsilon) it is 1/rstd² − epsilon.
-    pub mean_square: &'a [S],
-    /// Scale of each normalized position; 1 where there is none.
-    pub gamma: Option<&'a [P]>,
-}
+use crate::{Backward, BackwardArgs, DTypes, Element, Error, Grads, ParamOf, Profile};
 
 impl GpuRmsNorm {
     /// Computes the gradients of tensors in host memory: uploads, runs, reads back.
     ///
     /// # Errors
     ///
-    /// As those of [`GpuLayerNorm::backward`](crate::GpuLayerNorm::backward).
+    /// As those of [`GpuLayerNorm::backward`](crate::GpuLayerNorm::backward); [`Error::Argument`] for beta.
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
-        args: RmsNormBackwardArgs<'_, T, P>,
+        args: BackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, Error> {
-        self.backward_with_statistics(args).await
-    }
-
-    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
-    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`backward`](Self::backward), and [`Error::StatisticsDType`].
-    pub async fn backward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        args: RmsNormBackwardArgs<'_, T, P, S>,
-    ) -> Result<Grads<T, P>, Error> {
-        let plan = self.plan_backward(args.shape, types::<T, P, S>(), args.gamma.is_some())?;
-        host::check_variance(
-            Tensor::MeanSquare,
-            "row",
-            args.mean_square,
-            self.options.epsilon,
-        )?;
-        let inputs = [
-            Some(host::Input::new(Tensor::Src, args.src)),
-            Some(host::Input::new(Tensor::DiffDst, args.diff_dst)),
-            Some(host::Input::new(Tensor::MeanSquare, args.mean_square)),
-            host::Input::given(Tensor::Gamma, args.gamma),
-        ];
-        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
-        host::backward(&self.gpu, &plan.plan, &inputs).await
+        let (norm, epsilon) = (self.options.norm(), self.options.epsilon);
+        let backward = Backward::default().with_param_grads(self.options.param_grads);
+        args.run(&self.gpu, norm, epsilon, backward).await
     }
 
     /// Plans the gradient of device buffers, the first of the three stages that

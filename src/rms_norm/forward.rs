@@ -1,38 +1,11 @@
 //! RMS normalization, forward.
 
 use super::{GpuRmsNorm, RmsNormOptions};
-use crate::element::types;
 use crate::geometry;
 use crate::kernels::Body;
 use crate::operands::operands;
 use crate::plan::{self, RowsForward};
-use crate::{DTypes, Element, Error, ParamOf, Profile, Tensor, host};
-
-/// Tensors of an RMS norm forward, in host memory.
-#[derive(Clone, Copy, Debug)]
-pub struct RmsNormForwardArgs<'a, T, P> {
-    /// Shape of src, residual and dst: rank 1 to 8.
-    pub shape: &'a [usize],
-    /// The layer's input.
-    pub src: &'a [T],
-    /// Added to src before the layer, as in a transformer's block. The sum is an output then.
-    pub residual: Option<&'a [T]>,
-    /// Scale of each normalized position; 1 where there is none.
-    pub gamma: Option<&'a [P]>,
-    /// Whether the rows' statistics are wanted, which the gradient takes.
-    pub keep_statistics: bool,
-}
-
-/// What RMS norm computes forward, in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct RmsNormOutput<T, S> {
-    /// The layer's output, of src's shape.
-    pub dst: Vec<T>,
-    /// src + residual, if there is a residual: what the gradient takes for src. Its diff_src is the gradient of both.
-    pub sum: Option<Vec<T>>,
-    /// Mean of the squares of each row; empty unless statistics are kept.
-    pub mean_square: Vec<S>,
-}
+use crate::{DTypes, Element, Error, ForwardArgs, Output, ParamOf, Profile};
 
 /// What a plan of RMS norm forward reads and writes beside src and dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,75 +28,30 @@ impl GpuRmsNorm {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{Error, GpuContext, GpuRmsNorm, RmsNormForwardArgs, RmsNormOptions};
+    /// use wgpu_norm::{Error, ForwardArgs, GpuContext, GpuRmsNorm, RmsNormOptions};
     ///
-    /// let gpu = match GpuContext::new().await {
-    ///     Ok(gpu) => gpu,
-    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-    ///     Err(error) => return Err(error),
-    /// };
+    /// # let gpu = match GpuContext::new().await {
+    /// #     Ok(gpu) => gpu,
+    /// #     Err(Error::NoAdapter { .. }) => return Ok(()),
+    /// #     Err(error) => return Err(error),
+    /// # };
     /// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
-    /// let output = layer
-    ///     .forward(RmsNormForwardArgs {
-    ///         shape: &[2, 2], // two rows
-    ///         src: &[1.0_f32, 1.0, 2.0, -2.0],
-    ///         residual: None,
-    ///         gamma: Some(&[1.0, 1.0]),
-    ///         keep_statistics: true,
-    ///     })
-    ///     .await?;
-    /// assert_eq!(output.mean_square, [1.0, 4.0]);
+    /// let (shape, src, gamma) = ([2, 2], [1.0_f32, 1.0, 2.0, -2.0], [1.0_f32, 1.0]); // two rows
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), None)).await?;
+    /// assert_eq!(output.statistics.mean_square, [1.0, 4.0]);
     /// assert!((output.dst[0] - 1.0).abs() < 1e-4 && (output.dst[3] + 1.0).abs() < 1e-4);
-    /// # Ok(()) }).unwrap();
+    /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors
     ///
-    /// As those of [`backward`](Self::backward).
+    /// As those of [`backward`](Self::backward); [`Error::Argument`] for beta.
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
-        args: RmsNormForwardArgs<'_, T, P>,
-    ) -> Result<RmsNormOutput<T, T::Sum>, Error> {
-        self.forward_with_statistics(args).await
-    }
-
-    /// The same with statistics of another type: of 16 bits, as parameters of that type. They hold less, as
-    /// [`DTypes::statistics`](crate::DTypes::statistics) says.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`forward`](Self::forward).
-    pub async fn forward_with_statistics<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
-        &self,
-        args: RmsNormForwardArgs<'_, T, P>,
-    ) -> Result<RmsNormOutput<T, S>, Error> {
-        let operands = RmsNormForwardOperands {
-            residual: args.residual.is_some(),
-            gamma: args.gamma.is_some(),
-            keep_statistics: args.keep_statistics,
-        };
-        let plan = self.plan_forward(args.shape, types::<T, P, S>(), operands)?;
-        let inputs = [
-            Some(host::Input::new(Tensor::Src, args.src)),
-            host::Input::given(Tensor::Residual, args.residual),
-            host::Input::given(Tensor::Gamma, args.gamma),
-        ];
-        let inputs: Vec<_> = inputs.into_iter().flatten().collect();
-        let mut output = RmsNormOutput {
-            dst: Vec::new(),
-            sum: None,
-            mean_square: Vec::new(),
-        };
-        host::run(&self.gpu, &plan.plan, &inputs, |tensor, bytes| {
-            match tensor {
-                Tensor::Dst => output.dst = host::elements(tensor, bytes)?,
-                Tensor::MeanSquare => output.mean_square = host::elements(tensor, bytes)?,
-                _ => output.sum = Some(host::elements(tensor, bytes)?),
-            }
-            Ok(())
-        })
-        .await?;
-        Ok(output)
+        args: ForwardArgs<'_, T, P>,
+    ) -> Result<Output<T, T::Sum>, Error> {
+        let (norm, epsilon) = (self.options.norm(), self.options.epsilon);
+        args.run(&self.gpu, norm, epsilon).await
     }
 
     /// Plans the layer's output on device buffers: the first of the three stages that

@@ -3,16 +3,13 @@
 mod backward;
 mod forward;
 
-pub use backward::{
-    RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan, RmsNormBackwardSizes,
-};
+pub use backward::{RmsNormBackwardBuffers, RmsNormBackwardPlan, RmsNormBackwardSizes};
 pub use forward::{
-    RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan,
-    RmsNormForwardSizes, RmsNormOutput,
+    RmsNormForwardBuffers, RmsNormForwardOperands, RmsNormForwardPlan, RmsNormForwardSizes,
 };
 
 use crate::options::check_epsilon;
-use crate::{DType, Error, GpuContext, ParamGrads};
+use crate::{DType, Error, GpuContext, Norm, ParamGrads};
 
 /// What a [`GpuRmsNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +35,14 @@ impl Default for RmsNormOptions {
     }
 }
 
+impl RmsNormOptions {
+    fn norm(&self) -> Norm {
+        Norm::Rms {
+            begin_axis: self.begin_norm_axis,
+        }
+    }
+}
+
 /// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
 /// [`backward`](Self::backward).
 ///
@@ -54,26 +59,21 @@ impl Default for RmsNormOptions {
 ///
 /// ```
 /// # pollster::block_on(async {
-/// use wgpu_norm::{Error, GpuContext, GpuRmsNorm, RmsNormBackwardArgs, RmsNormOptions};
+/// use wgpu_norm::{BackwardArgs, Error, GpuContext, GpuRmsNorm, RmsNormOptions};
 ///
-/// let gpu = match GpuContext::new().await {
-///     Ok(gpu) => gpu,
-///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-///     Err(error) => return Err(error),
-/// };
+/// # let gpu = match GpuContext::new().await {
+/// #     Ok(gpu) => gpu,
+/// #     Err(Error::NoAdapter { .. }) => return Ok(()),
+/// #     Err(error) => return Err(error),
+/// # };
 /// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
-/// let grads = layer
-///     .backward(RmsNormBackwardArgs {
-///         shape: &[2, 2], // two rows
-///         src: &[1.0_f32, 1.0, 2.0, -2.0],
-///         diff_dst: &[1.0, 0.0, 0.0, 1.0],
-///         mean_square: &[1.0, 4.0],
-///         gamma: Some(&[1.0, 1.0]),
-///     })
-///     .await?;
+/// let (shape, src, gamma) = ([2, 2], [1.0_f32, 1.0, 2.0, -2.0], [1.0_f32, 1.0]); // two rows
+/// let (diff_dst, mean_square) = ([1.0, 0.0, 0.0, 1.0], [1.0, 4.0]);
+/// let args = BackwardArgs::new(&shape, &src, &diff_dst, &mean_square).params(Some(&gamma), None);
+/// let grads = layer.backward(args).await?;
 /// let diff_gamma = grads.diff_gamma.unwrap_or_default();
 /// assert!((diff_gamma[0] - 1.0).abs() < 1e-4 && (diff_gamma[1] + 1.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 pub struct GpuRmsNorm {

@@ -6,7 +6,7 @@ use crate::{
 use bytemuck::Pod;
 
 /// An operation, and the tensors that are given to it.
-pub(super) struct Call<'a> {
+pub(crate) struct Call<'a> {
     operation: Operation,
     given: Vec<(Tensor, &'a [u8])>,
 }
@@ -93,7 +93,7 @@ impl<'a> Call<'a> {
 type Named<E> = Vec<(Tensor, Vec<E>)>;
 
 /// What an operation computed.
-pub(super) struct Results<T, P, S> {
+pub(crate) struct Results<T, P, S> {
     data: Named<T>,
     params: Named<P>,
     statistics: Named<S>,
@@ -104,6 +104,11 @@ impl<T, P, S> Results<T, P, S> {
     /// The layer's output.
     pub fn dst(&mut self) -> Vec<T> {
         take(&mut self.data, Tensor::Dst).unwrap_or_default()
+    }
+
+    /// src and a residual before the layer, added, if that is a result.
+    pub fn sum(&mut self) -> Option<Vec<T>> {
+        take(&mut self.data, Tensor::Sum)
     }
 
     /// A statistic, if there is one among the results.
