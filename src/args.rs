@@ -15,7 +15,7 @@ use crate::{
 /// let (src, residual, gamma) = (vec![1.0_f32; 6], vec![0.5; 6], vec![2.0; 3]);
 /// let args = ForwardArgs::new(&[2, 3], &src)
 ///     .params(Some(&gamma), None)
-///     .residual(&residual);
+///     .residual(Some(&residual));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardArgs<'a, T, P = T> {
@@ -59,11 +59,8 @@ impl<'a, T, P> ForwardArgs<'a, T, P> {
     /// The same with a tensor of src's shape that is added to src before the layer, as in a transformer's block.
     /// [`Output::sum`] is a result then.
     #[must_use]
-    pub fn residual(self, residual: impl Into<Option<&'a [T]>>) -> Self {
-        Self {
-            residual: residual.into(),
-            ..self
-        }
+    pub fn residual(self, residual: Option<&'a [T]>) -> Self {
+        Self { residual, ..self }
     }
 
     /// The same without statistics among the results, which only the gradient needs.
