@@ -4,21 +4,12 @@ use crate::bound::{self, BufferRange};
 use crate::context::{Held, Transfers, Watch};
 use crate::plan::Plan;
 use crate::{
-    Access, Bound, DType, Element, Error, GpuContext, Operation, ParamOf, Tensor, TensorUse,
-    geometry, memory,
+    Access, Bound, DType, Element, Error, GpuContext, Operation, Tensor, TensorUse, geometry,
+    memory,
 };
 
 /// variance + epsilon must be above 0 and finite in every channel (or row), as the kernels add them. NaN passes: it
 /// stays in its channel. By an infinite variance gradients would be 0, as if there were nothing to learn.
-pub(crate) fn check_variance<P: Element>(
-    tensor: Tensor,
-    group: &'static str,
-    variance: &[P],
-    epsilon: f64,
-) -> Result<(), Error> {
-    check_variances(tensor, group, variance.iter().copied(), epsilon)
-}
-
 fn check_variances<P: Element>(
     tensor: Tensor,
     group: &'static str,
@@ -41,108 +32,6 @@ fn check_variances<P: Element>(
         }
     }
     Ok(())
-}
-
-/// A tensor that the caller gives.
-pub(crate) struct Input<'a> {
-    tensor: Tensor,
-    bytes: &'a [u8],
-    len: usize,
-}
-
-impl<'a> Input<'a> {
-    pub fn new<T: Element>(tensor: Tensor, values: &'a [T]) -> Self {
-        Self {
-            tensor,
-            bytes: bytemuck::cast_slice(values),
-            len: values.len(),
-        }
-    }
-
-    /// Of a mask.
-    pub fn mask(words: &'a [u32]) -> Self {
-        Self {
-            tensor: Tensor::Mask,
-            bytes: bytemuck::cast_slice(words),
-            len: words.len(),
-        }
-    }
-
-    /// Of a tensor of an operation, whose length was checked.
-    pub fn of_bytes(used: &TensorUse, bytes: &'a [u8]) -> Self {
-        Self {
-            tensor: used.tensor,
-            bytes,
-            len: usize::try_from(used.len()).unwrap_or(usize::MAX),
-        }
-    }
-
-    /// An error if a plan's tensor has another length.
-    pub fn check(&self, plan: &Plan) -> Result<(), Error> {
-        plan.check_length(self.tensor, self.tensor.name(), self.len)
-    }
-
-    /// Of one that may not be given.
-    pub fn given<T: Element>(tensor: Tensor, values: Option<&'a [T]>) -> Option<Self> {
-        values.map(|values| Self::new(tensor, values))
-    }
-}
-
-/// The gradients that an operator computes, in host memory.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Grads<T, P> {
-    /// Gradient with respect to src, of src's shape.
-    pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, as long as gamma; with [`ParamGrads::Both`](crate::ParamGrads::Both),
-    /// of layer norm if the layer is affine.
-    pub diff_gamma: Option<Vec<P>>,
-    /// Gradient with respect to beta, likewise.
-    pub diff_beta: Option<Vec<P>>,
-    /// Gradient with respect to the residual that was added before an activation, where a mask was given. A residual without
-    /// an activation has diff_dst for its gradient.
-    pub diff_residual: Option<Vec<T>>,
-}
-
-/// Runs a plan of a gradient.
-pub(crate) async fn backward<T: Element, P: ParamOf<T>>(
-    gpu: &GpuContext,
-    plan: &Plan,
-    inputs: &[Input<'_>],
-) -> Result<Grads<T, P>, Error> {
-    let mut grads = Grads {
-        diff_src: Vec::new(),
-        diff_gamma: None,
-        diff_beta: None,
-        diff_residual: None,
-    };
-    run(gpu, plan, inputs, |tensor, bytes| {
-        match tensor {
-            Tensor::DiffSrc => grads.diff_src = elements(tensor, bytes)?,
-            Tensor::DiffResidual => grads.diff_residual = Some(elements(tensor, bytes)?),
-            Tensor::DiffGamma => grads.diff_gamma = Some(elements(tensor, bytes)?),
-            _ => grads.diff_beta = Some(elements(tensor, bytes)?),
-        }
-        Ok(())
-    })
-    .await?;
-    Ok(grads)
-}
-
-/// Checks inputs against a plan, runs it on them, and hands over what it writes. diff_src is written over diff_dst.
-pub(crate) async fn run(
-    gpu: &GpuContext,
-    plan: &Plan,
-    inputs: &[Input<'_>],
-    take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
-) -> Result<(), Error> {
-    let watch = watch(gpu, plan);
-    let whole = OnDevice::new(gpu, plan, inputs, false)?;
-    let transfers = Transfers {
-        uploads: whole.uploads(inputs),
-        downloads: whole.downloads(|tensor| tensor != Tensor::Sums),
-    };
-    let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
-    gpu.transfer(watch, &transfers, record, take).await
 }
 
 /// The one slice that is named for a tensor.
@@ -196,11 +85,8 @@ impl Operation {
     /// # pollster::block_on(async {
     /// use wgpu_norm::{DType, Error, Forward, GpuContext, Norm, Operation, Tensor, bytemuck};
     ///
-    /// # let gpu = match GpuContext::new().await {
-    /// #     Ok(gpu) => gpu,
-    /// #     Err(Error::NoAdapter { .. }) => return Ok(()),
-    /// #     Err(error) => return Err(error),
-    /// # };
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
     /// let norm = Norm::Rms { begin_axis: -1 };
     /// let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32).with_params(false, false);
     /// let src = [3.0_f32, 3.0, 4.0, -4.0];
@@ -230,13 +116,10 @@ impl Operation {
         let inputs: Vec<_> = inputs.chain(in_place).collect();
         let plan = plan.inner();
         let watch = watch(gpu, plan);
-        let whole = OnDevice::new(gpu, plan, &[], false)?;
+        let whole = OnDevice::new(gpu, plan, false)?;
         let wanted = |tensor| outputs.iter().any(|(name, _)| *name == tensor);
         let transfers = Transfers {
-            uploads: inputs
-                .iter()
-                .filter_map(|(tensor, bytes)| Some((*tensor, whole.buffer_of(*tensor)?, *bytes)))
-                .collect(),
+            uploads: whole.uploads(&inputs),
             downloads: whole.downloads(wanted),
         };
         let record = |encoder: &mut wgpu::CommandEncoder| whole.bound.record(encoder);
@@ -323,15 +206,15 @@ impl Operation {
 pub(crate) struct Halves<'a>(OnDevice<'a>);
 
 impl<'a> Halves<'a> {
-    /// Checks inputs against a plan, and runs the first half on them; `take` is given the sums.
+    /// Runs the first half on inputs that were checked; `take` is given the sums.
     pub async fn first(
         gpu: &'a GpuContext,
         plan: &'a Plan,
-        inputs: &[Input<'_>],
+        inputs: &[(Tensor, &[u8])],
         take: impl FnMut(Tensor, &[u8]) -> Result<(), Error>,
     ) -> Result<Self, Error> {
         let watch = watch(gpu, plan);
-        let whole = OnDevice::new(gpu, plan, inputs, true)?;
+        let whole = OnDevice::new(gpu, plan, true)?;
         let transfers = Transfers {
             uploads: whole.uploads(inputs),
             downloads: whole.downloads(|tensor| tensor == Tensor::Sums),
@@ -378,16 +261,8 @@ struct OnDevice<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// Checks inputs against a plan, and binds it; with the buffer `sums` where there are to be two halves.
-    fn new(
-        gpu: &'a GpuContext,
-        plan: &'a Plan,
-        inputs: &[Input<'_>],
-        with_sums: bool,
-    ) -> Result<Self, Error> {
-        for input in inputs {
-            input.check(plan)?;
-        }
+    /// Binds a plan; with the buffer `sums` where there are to be two halves.
+    fn new(gpu: &'a GpuContext, plan: &'a Plan, with_sums: bool) -> Result<Self, Error> {
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_DST
             | wgpu::BufferUsages::COPY_SRC;
@@ -418,10 +293,13 @@ impl<'a> OnDevice<'a> {
         find(&self.buffers, tensor)
     }
 
-    fn uploads<'i>(&'i self, inputs: &[Input<'i>]) -> Vec<(Tensor, &'i wgpu::Buffer, &'i [u8])> {
+    fn uploads<'i>(
+        &'i self,
+        inputs: &[(Tensor, &'i [u8])],
+    ) -> Vec<(Tensor, &'i wgpu::Buffer, &'i [u8])> {
         let uploads = inputs.iter();
-        let uploads = uploads
-            .filter_map(|input| Some((input.tensor, self.buffer_of(input.tensor)?, input.bytes)));
+        let uploads =
+            uploads.filter_map(|(tensor, bytes)| Some((*tensor, self.buffer_of(*tensor)?, *bytes)));
         uploads.collect()
     }
 
@@ -455,45 +333,4 @@ fn find(buffers: &[(Tensor, wgpu::Buffer)], tensor: Tensor) -> Option<&wgpu::Buf
     };
     let found = buffers.iter().find(|(known, _)| *known == stored);
     found.map(|(_, buffer)| buffer)
-}
-
-/// A tensor's elements, from bytes that may lie anywhere.
-pub(crate) fn elements<T: Element>(tensor: Tensor, bytes: &[u8]) -> Result<Vec<T>, Error> {
-    let what = tensor.name();
-    match bytemuck::try_cast_slice(bytes) {
-        Ok(aligned) => {
-            let mut values = memory::room(what, aligned.len())?;
-            values.extend_from_slice(aligned);
-            Ok(values)
-        }
-        Err(_) => {
-            let each = bytes.chunks_exact(size_of::<T>());
-            memory::collect(what, each.map(bytemuck::pod_read_unaligned))
-        }
-    }
-}
-
-/// A mask's words.
-pub(crate) fn words(tensor: Tensor, bytes: &[u8]) -> Result<Vec<u32>, Error> {
-    let each = bytes.chunks_exact(size_of::<u32>());
-    memory::collect(tensor.name(), each.map(bytemuck::pod_read_unaligned))
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-
-    /// In a browser, what is read back lies anywhere.
-    #[test]
-    fn elements_at_any_address() {
-        let numbers = [1.5_f64, -2.0, 3.25];
-        let mut bytes = vec![0; 8];
-        bytes.extend(bytemuck::cast_slice::<_, u8>(&numbers));
-        for shift in 0..8 {
-            bytes.rotate_left(usize::from(shift > 0));
-            let at = bytes.get(8 - shift..32 - shift).unwrap();
-            assert_eq!(elements::<f64>(Tensor::DiffSrc, at).unwrap(), numbers);
-        }
-    }
 }

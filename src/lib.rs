@@ -1,29 +1,24 @@
 //! Normalization layers and their gradients, computed by WGSL kernels through [`wgpu`] on any GPU.
 //!
 //! ```
-//! use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext};
+//! use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};
 //!
-//! # fn main() -> Result<(), Error> { pollster::block_on(async {
-//! let gpu = match GpuContext::new().await {
-//!     Ok(gpu) => gpu,
-//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-//!     Err(error) => return Err(error),
-//! };
-//! let layer = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?;
-//! let grads = layer
-//!     .backward(BatchNormBackwardArgs {
-//!         shape: &[3, 2], // three samples of two channels
-//!         src: &[1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0],
-//!         diff_dst: &[0.0, 1.0, 1.0, 0.0, 0.0, 1.0],
-//!         mean: &[2.0, 20.0],
-//!         variance: &[2.0 / 3.0, 200.0 / 3.0],
-//!         gamma: Some(&[1.0, 1.0]),
-//!         beta: None,
-//!         mask: None,
-//!     })
-//!     .await?;
+//! # pollster::block_on(async {
+//! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+//! let gpu = GpuContext::new().await?;
+//! let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+//! let layer = GpuBatchNorm::new(&gpu, options)?;
+//! let shape = [3, 2]; // three samples of two channels
+//! let src = [1.0_f32, 10.0, 2.0, 20.0, 3.0, 30.0];
+//! let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
+//! let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+//! assert_eq!(output.statistics.mean, [2.0, 20.0]);
+//!
+//! let diff_dst = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
+//! let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+//! let grads = layer.backward(args).await?;
 //! assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
-//! # Ok(()) }) }
+//! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 //!
 //! # What there is
@@ -31,21 +26,13 @@
 //! | | |
 //! |---|---|
 //! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is, [`unfit`] says why one cannot be used |
-//! | batch norm | [`GpuBatchNorm`] with [`BatchNormOptions`]: [`DataFormat`], [`Statistics`], [`ParamGrads`] |
-//! | layer norm | [`GpuLayerNorm`] with [`LayerNormOptions`] |
-//! | RMS norm | [`GpuRmsNorm`] with [`RmsNormOptions`] |
-//! | group norm | [`GpuGroupNorm`] with [`GroupNormOptions`]: `forward` takes [`GroupNormForwardArgs`] and gives [`GroupNormOutput`], `infer` takes [`GroupNormInferenceArgs`], `backward` [`GroupNormBackwardArgs`]; on device buffers [`GroupNormForwardPlan`], [`GroupNormInferencePlan`] and [`GroupNormBackwardPlan`] |
-//! | instance norm | [`GpuInstanceNorm`] with [`InstanceNormOptions`], and group norm's arguments |
-//! | what follows batch, group or instance norm | [`Activation`] in their options, and a residual before it; [`BackwardOperands`] and [`InferenceOperands`] say which tensors a plan takes |
+//! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], each with its options; `forward` takes [`ForwardArgs`] and gives [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and gives [`Grads`] |
+//! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], shape and [`DTypes`]; [`Operation::tensors`] says what it reads and writes, [`Operation::run_into`] runs it on bytes |
+//! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see below |
 //! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
-//! | forward on host memory | [`GpuBatchNorm::forward`] takes [`BatchNormForwardArgs`] and gives [`BatchNormOutput`], [`GpuBatchNorm::infer`] takes [`BatchNormInferenceArgs`]; [`GpuLayerNorm::forward`] and [`GpuRmsNorm::forward`] take [`LayerNormForwardArgs`] and [`RmsNormForwardArgs`] |
-//! | gradients on host memory | [`GpuBatchNorm::backward`] takes [`BatchNormBackwardArgs`], [`GpuBatchNorm::backward_broadcast`] reduces any set of axes, [`GpuLayerNorm::backward`] takes [`LayerNormBackwardArgs`], [`GpuRmsNorm::backward`] [`RmsNormBackwardArgs`]; all give [`Grads`] |
-//! | gradients on device buffers | [`BatchNormBackwardPlan`] tells their [`BatchNormBackwardSizes`] and binds [`BatchNormBackwardBuffers`], each a [`BufferRange`], to a [`Bound`] that records into any encoder; [`LayerNormBackwardPlan`] likewise, with [`LayerNormBackwardSizes`] and [`LayerNormBackwardBuffers`], and [`RmsNormBackwardPlan`] with [`RmsNormBackwardSizes`] and [`RmsNormBackwardBuffers`] |
-//! | forward on device buffers | [`GpuBatchNorm::plan_forward`], [`GpuBatchNorm::plan_inference`], [`GpuLayerNorm::plan_forward`] and [`GpuRmsNorm::plan_forward`] give plans likewise, for what [`BatchNormForwardOperands`], [`LayerNormForwardOperands`] and [`RmsNormForwardOperands`] say |
-//! | running statistics | [`RunningStatistics`] in host memory, [`RunningUpdate`] and [`RunningVariance`]: how they take in the batch's |
 //! | a batch spread over processes | [`synchronized`]: batch norm by the statistics of all of them |
-//! | a batch spread over devices | [`Shards`], [`ChannelStatistics`], and the halves of [`Bound`] (below) |
-//! | tensors larger than memory | [`stream`]: an operator over pieces that a caller reads and writes |
+//! | a batch spread over devices | the two halves of [`Bound`], between them [`SumsLayout::merge`]; [`Shards`] |
+//! | tensors larger than memory | [`stream`]: an operation over pieces that a caller reads and writes |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
@@ -86,13 +73,11 @@
 //!
 //! # On device buffers
 //!
-//! Three stages. [`GpuBatchNorm::plan_backward`] (forward: [`GpuBatchNorm::plan_forward`]) is pure and needed once for a shape;
-//! [`BatchNormBackwardPlan::bind`] checks a set of buffers and makes all wgpu objects;
-//! [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and
-//! reads nothing back; [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
-//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices;
-//! [`Bound::record_statistics`] and [`Bound::record_normalize`] are those of a forward plan. Between them gradients' sums are
-//! added up over the devices, and statistics are put side by side.
+//! Three stages. [`Operation::plan`] is pure and needed once for an operation; [`Plan::bind`] checks a set of buffers and makes
+//! all wgpu objects; [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and reads
+//! nothing back, and [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
+//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices: [`Plan::sums`] says what passes
+//! between them, and [`SumsLayout::merge`] merges what the devices have.
 //!
 //! # How the crate is made
 //!
@@ -101,21 +86,24 @@
 //! | module | knows |
 //! |---|---|
 //! | `operators` | other libraries' names for the operators |
-//! | `batch_norm`, `layer_norm`, `rms_norm`, `group_norm`, `instance_norm` | an operator's arguments; from them to geometry, plan, buffers |
 //! | `synchronized` | batch norm's halves, and what passes between processes |
-//! | `operands` | a plan, its buffers and their sizes, declared from one list of tensors |
+//! | `layers` | options and arguments of typed calls |
+//! | `call` | an operation on host memory, by slices of its types |
+//! | `stream` | an operation piece by piece, of tensors that a caller reads and writes |
+//! | `host` | uploads, runs an operation, reads back |
+//! | `planned` | a plan: what to bind, and what to dispatch |
+//! | `sums` | what the two halves meet at |
 //! | `export` | a plan's dispatches, for another framework's launcher |
-//! | `host` | uploads, runs a plan, reads back |
-//! | `stream` | the same piece by piece, of tensors that a caller reads and writes |
 //! | `bound` | checks buffers and binds a plan to them |
 //! | `context` | adapter, device, queue, compiled pipelines, read-back |
-//! | `plan` | from geometry, types and [`Profile`] to dispatches; a pure function |
+//! | `plan` | from an operation's axes and [`Profile`] to dispatches; a pure function |
+//! | `operation` | what is computed: the norm, the pass, and the tensors that follow from them |
 //! | `kernels` | the WGSL in `shaders/`, its bindings, uniforms and variants |
 //! | `profile` | an adapter's limits, as wgpu tells them |
 //! | `tuning` | the sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
 //! | `memory` | vectors as large as tensors |
-//! | `algorithm`, `element`, `options`, `error`, `reference` | nothing of wgpu's objects |
+//! | `algorithm`, `element`, `options`, `tensor`, `error`, `reference` | nothing of wgpu's objects |
 //!
 //! # Features
 //!
@@ -130,22 +118,18 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-mod activated;
 mod algorithm;
-mod batch_norm;
 mod bound;
+mod call;
 mod context;
 mod element;
 mod error;
 pub mod export;
 mod geometry;
-mod group_norm;
 mod host;
-mod instance_norm;
 mod kernels;
-mod layer_norm;
+mod layers;
 mod memory;
-mod operands;
 mod operation;
 pub mod operators;
 mod options;
@@ -153,51 +137,30 @@ mod plan;
 mod planned;
 mod profile;
 pub mod reference;
-mod rms_norm;
 pub mod stream;
+mod sums;
 pub mod synchronized;
 mod tensor;
 mod tuning;
 
-pub use activated::{BackwardOperands, InferenceOperands};
 pub use algorithm::Algorithm;
-pub use batch_norm::{
-    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormBackwardSizes,
-    BatchNormForwardArgs, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormForwardPlan,
-    BatchNormForwardSizes, BatchNormInferenceArgs, BatchNormInferenceBuffers,
-    BatchNormInferencePlan, BatchNormInferenceSizes, BatchNormOptions, BatchNormOutput,
-    ChannelStatistics, GpuBatchNorm, RunningStatistics,
-};
 pub use bound::{Bound, BufferRange};
+pub use call::Grads;
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
-pub use group_norm::{
-    GpuGroupNorm, GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormBackwardPlan,
-    GroupNormBackwardSizes, GroupNormForwardArgs, GroupNormForwardBuffers,
-    GroupNormForwardOperands, GroupNormForwardPlan, GroupNormForwardSizes, GroupNormInferenceArgs,
-    GroupNormInferenceBuffers, GroupNormInferencePlan, GroupNormInferenceSizes, GroupNormOptions,
-    GroupNormOutput,
-};
-pub use host::Grads;
-pub use instance_norm::{GpuInstanceNorm, InstanceNormOptions};
-pub use layer_norm::{
-    GpuLayerNorm, LayerNormBackwardArgs, LayerNormBackwardBuffers, LayerNormBackwardPlan,
-    LayerNormBackwardSizes, LayerNormForwardArgs, LayerNormForwardBuffers,
-    LayerNormForwardOperands, LayerNormForwardPlan, LayerNormForwardSizes, LayerNormOptions,
-    LayerNormOutput,
+pub use layers::{
+    BackwardArgs, BatchNormOptions, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm,
+    GpuLayerNorm, GpuRmsNorm, GroupNormOptions, InferenceArgs, InstanceNormOptions,
+    LayerNormOptions, Output, RmsNormOptions, RunningStatistics, Statistics, StatisticsRef,
 };
 pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
 pub use options::{
-    Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Statistics,
+    Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Through,
 };
 pub use planned::{BufferUse, Plan};
 pub use profile::Profile;
-pub use rms_norm::{
-    GpuRmsNorm, RmsNormBackwardArgs, RmsNormBackwardBuffers, RmsNormBackwardPlan,
-    RmsNormBackwardSizes, RmsNormForwardArgs, RmsNormForwardBuffers, RmsNormForwardOperands,
-    RmsNormForwardPlan, RmsNormForwardSizes, RmsNormOptions, RmsNormOutput,
-};
+pub use sums::SumsLayout;
 pub use tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
 pub use tuning::Tuning;
 

@@ -25,7 +25,7 @@ impl fmt::Display for DataFormat {
 
 /// What mean and variance are to the gradient. No forward pass depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Statistics {
+pub enum Through {
     /// They were computed from `src`, so the gradient flows through them (training).
     #[default]
     Batch,
@@ -165,6 +165,11 @@ impl Hash for RunningUpdate {
 }
 
 impl RunningUpdate {
+    /// With the batch's weight, and which variance of the batch.
+    pub const fn new(weight: f64, variance: RunningVariance) -> Self {
+        Self { weight, variance }
+    }
+
     /// An error if it cannot be, of channels with so many elements, if that is known.
     pub(crate) fn check(&self, count: Option<u64>) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&self.weight) {

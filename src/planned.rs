@@ -1,8 +1,10 @@
 //! An operation's plan: what to bind, and what to dispatch.
 
 use crate::export::{self, Dispatch};
-use crate::plan;
-use crate::{Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation, Profile, Tensor};
+use crate::{
+    Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation, Profile, SumsLayout,
+    Tensor, bound, plan,
+};
 
 /// What to dispatch for an operation on an adapter: the first of three stages.
 ///
@@ -17,11 +19,8 @@ use crate::{Access, Algorithm, Bound, BufferRange, Error, GpuContext, Operation,
 /// # pollster::block_on(async {
 /// use wgpu_norm::{Backward, DType, Error, GpuContext, Norm, Operation, Tensor, wgpu};
 ///
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()),
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// let norm = Norm::Layer { begin_axis: -1 };
 /// let operation = Operation::new(norm, Backward::default(), &[64, 30], DType::F32);
 /// let plan = operation.plan(gpu.profile())?;
@@ -109,13 +108,12 @@ impl Plan {
         self.plan.workspace_bytes
     }
 
-    /// Bytes of the buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`];
-    /// none where there are no halves: of other layers than batch norm, of inference, and where there are so many channels
-    /// that a plan has no room for halves.
-    pub fn sums_bytes(&self) -> Option<u64> {
-        self.plan
-            .requirement(Tensor::Sums)
-            .map(plan::Requirement::bytes)
+    /// The buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`]; none where
+    /// there are no halves: of other layers than batch norm, of inference, and where there are so many channels that a plan has
+    /// no room for halves.
+    pub fn sums(&self) -> Option<SumsLayout> {
+        let sums = self.plan.requirement(Tensor::Sums);
+        sums.map(|_| SumsLayout::new(&self.operation))
     }
 
     /// The dispatches of the whole operation, in order. `room` says how many bytes may be bound of a tensor's buffer from
@@ -126,7 +124,24 @@ impl Plan {
     ///
     /// [`Error::BufferPresence`] and [`Error::BufferSize`], naming a tensor without a buffer, or with too small a one.
     pub fn dispatches(&self, room: impl Fn(Tensor) -> Option<u64>) -> Result<Vec<Dispatch>, Error> {
-        export::Plan::new(self.plan.clone()).dispatches(room)
+        for BufferUse { tensor, bytes, .. } in self.buffers() {
+            let got = room(tensor).ok_or(Error::BufferPresence {
+                tensor: tensor.name(),
+                expected: true,
+            })?;
+            if got < bytes {
+                return Err(Error::BufferSize {
+                    tensor: tensor.name(),
+                    expected: bytes,
+                    got,
+                });
+            }
+        }
+        let room = |tensor| room(tensor).unwrap_or(0);
+        let whole = self.plan.whole();
+        Ok(whole
+            .map(|part| export::export(&self.plan, part, room))
+            .collect())
     }
 
     /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. A workspace that is not given
@@ -145,17 +160,22 @@ impl Plan {
         gpu: &GpuContext,
         buffers: &[(Tensor, BufferRange<'_>)],
     ) -> Result<Bound, Error> {
-        export::Plan::new(self.plan.clone()).bind(gpu, buffers)
+        let mut given: Vec<(Tensor, Option<BufferRange<'_>>)> = Vec::new();
+        for &(tensor, range) in buffers {
+            if given.iter().any(|&(known, _)| known == tensor) {
+                return Err(Error::Argument {
+                    argument: tensor.name(),
+                    expected: "one buffer".to_owned(),
+                    got: "two".to_owned(),
+                });
+            }
+            given.push((tensor, Some(range)));
+        }
+        bound::bind(gpu, &self.plan, &given)
     }
 
     pub(crate) fn inner(&self) -> &plan::Plan {
         &self.plan
-    }
-}
-
-impl From<Plan> for export::Plan {
-    fn from(plan: Plan) -> Self {
-        Self::new(plan.plan)
     }
 }
 

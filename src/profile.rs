@@ -26,11 +26,8 @@ const WINDOW_UNIT: u32 = 1 << 23;
 /// # pollster::block_on(async {
 /// use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile};
 ///
-/// let adapter = match ContextOptions::default().adapter().await {
-///     Ok(adapter) => adapter,
-///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-///     Err(error) => return Err(error),
-/// };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let adapter = ContextOptions::default().adapter().await?;
 /// let mut profile = Profile::for_adapter(&adapter);
 /// profile.tuning = profile.tuning.overridden("busy_workgroups=512")?;
 /// let options = DeviceOptions {
@@ -88,13 +85,13 @@ impl Profile {
     /// [`Tuning::GPU`]. For a framework that plans by itself ([`export`](crate::export)) and fills in what it knows:
     ///
     /// ```
-    /// use wgpu_norm::{BatchNormOptions, DType, Profile};
+    /// use wgpu_norm::{Backward, DType, DataFormat, Norm, Operation, Profile};
     ///
     /// let mut profile = Profile::webgpu("a GPU");
     /// profile.max_binding = 1 << 30;
-    /// let options = BatchNormOptions::new(1e-5);
-    /// let plan = options.plan_backward(&profile, &[32, 56, 56, 64], (DType::F32, DType::F32), true)?;
-    /// assert!(plan.workspace_size() > 0);
+    /// let norm = Norm::batch(DataFormat::Nxc);
+    /// let operation = Operation::new(norm, Backward::default(), &[32, 56, 56, 64], DType::F32);
+    /// assert!(operation.plan(&profile)?.workspace_bytes() > 0);
     /// # Ok::<(), wgpu_norm::Error>(())
     /// ```
     pub fn webgpu(adapter: impl Into<String>) -> Self {

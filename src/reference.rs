@@ -4,8 +4,8 @@
 //! With m elements per group, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and g = gamma or 1:
 //!
 //! * diff_beta = S1 = Σ diff_dst, diff_gamma = S2 = Σ diff_dst·x̂
-//! * batch norm, [`Statistics::Batch`]: diff_src = g·r·((diff_dst − S1/m) − x̂·(S2/m))
-//! * batch norm, [`Statistics::Constant`]: diff_src = g·r·diff_dst
+//! * batch norm, [`Through::Batch`]: diff_src = g·r·((diff_dst − S1/m) − x̂·(S2/m))
+//! * batch norm, [`Through::Constant`]: diff_src = g·r·diff_dst
 //! * layer norm, per row, and group norm, per group, d = diff_dst·gamma: diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m))
 //!
 //! The gradients take mean and variance (biased) as given, and never recompute them. Nothing but sizes is
@@ -72,7 +72,7 @@ pub use forward::{BatchNormForward, Forward, LayerNormForward, RmsNormForward, r
 pub use group_norm::{GroupNorm, GroupNormForward};
 pub use rms_norm::RmsNorm;
 
-use crate::{DType, DataFormat, Element, Error, ParamGrads, Statistics, memory};
+use crate::{DType, DataFormat, Element, Error, ParamGrads, Through, memory};
 
 /// The error of the arithmetic that [`scaled_error`] allows, in unit roundoffs of the sums' type.
 ///
@@ -125,7 +125,7 @@ pub struct Gradients {
 ///     variance: &[1.0, 100.0],
 ///     gamma: Some(&[1.0, 2.0]),
 ///     epsilon: 1e-5,
-///     statistics: Statistics::Batch,
+///     statistics: Through::Batch,
 ///     param_grads: ParamGrads::Both,
 /// }
 /// .backward()?;
@@ -156,7 +156,7 @@ pub struct BatchNorm<'a> {
     /// Added to the variance.
     pub epsilon: f64,
     /// What mean and variance are to the gradient.
-    pub statistics: Statistics,
+    pub statistics: Through,
     /// [`ParamGrads::Neither`] makes `diff_src` ignore gamma.
     pub param_grads: ParamGrads,
 }
@@ -193,8 +193,8 @@ impl BatchNorm<'_> {
         for (i, &c) in channel_of.iter().enumerate() {
             let dy = self.diff_dst[i];
             let (bracket, scale) = match self.statistics {
-                Statistics::Batch => (sums[c].centred(dy, x_hat(i, c), m), sums[c].scale(m)),
-                Statistics::Constant => (dy, dy.abs()),
+                Through::Batch => (sums[c].centred(dy, x_hat(i, c), m), sums[c].scale(m)),
+                Through::Constant => (dy, dy.abs()),
             };
             diff_src.push(g(c) * r[c] * bracket);
             diff_src_scale.push(g(c).abs() * r[c] * scale);

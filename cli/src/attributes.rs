@@ -5,7 +5,7 @@ use crate::input::Input;
 use clap::ArgMatches;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::str::FromStr;
-use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Statistics};
+use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Through};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
 pub trait Choice: Copy + Send + Sync + 'static {
@@ -55,7 +55,7 @@ impl Choice for DataFormat {
     const VALUES: &'static [(&'static str, Self)] = &[("NCX", Self::Ncx), ("NXC", Self::Nxc)];
 }
 
-impl Choice for Statistics {
+impl Choice for Through {
     const VALUE_NAME: &'static str = "KIND";
     const VALUES: &'static [(&'static str, Self)] =
         &[("batch", Self::Batch), ("constant", Self::Constant)];

@@ -87,7 +87,7 @@ impl Layer {
             variance: &f64s(&self.variance),
             gamma: Some(&f64s(&self.gamma)),
             epsilon: options.epsilon,
-            statistics: Statistics::Batch,
+            statistics: Through::Batch,
             param_grads: ParamGrads::Both,
         }
         .backward()

@@ -102,7 +102,7 @@ pub fn batch_norm(
         variance: &f64s(&output.variance),
         gamma: Some(&gamma),
         epsilon: EPSILON,
-        statistics: Statistics::Batch,
+        statistics: Through::Batch,
         param_grads: ParamGrads::Both,
     }
     .backward()?;

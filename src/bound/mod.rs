@@ -27,7 +27,7 @@ enum Halves {
     Bound,
     /// They have no buffer `sums` to meet at.
     WithoutSums,
-    /// The operator has none: layer and RMS norm's sums are taken over rows and over columns.
+    /// The operation has none: layer and RMS norm's sums are taken over rows and over columns.
     None,
 }
 
@@ -35,15 +35,15 @@ enum Halves {
 /// into a pass of the caller's, with the same results to the bit: for many layers in one pass, or a pass with
 /// `timestamp_writes`.
 impl Bound {
-    /// Records the whole operator. No wgpu object but the compute pass is created, nothing is submitted.
+    /// Records the whole operation. No wgpu object but the compute pass is created, nothing is submitted.
     ///
-    /// What it leaves in a bound buffer `sums` or `statistics` is not specified. Its results agree with those of the two
+    /// What it leaves in a bound buffer [`Tensor::Sums`] is not specified. Its results agree with those of the two
     /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         self.record_in(&mut begin_pass(encoder));
     }
 
-    /// Records the whole operator into a compute pass, beside whatever else is in it.
+    /// Records the whole operation into a compute pass, beside whatever else is in it.
     ///
     /// wgpu orders dispatches of one pass by the buffers that they share, as it orders passes: what a
     /// dispatch writes the next ones see, so that one layer may feed another and layers may share a
@@ -52,52 +52,35 @@ impl Bound {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{BatchNormBackwardBuffers, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
-    /// use wgpu_norm::{ParamGrads, wgpu};
+    /// use wgpu_norm::{Backward, DType, DataFormat, Error, GpuContext, Norm, Operation, ParamGrads, Tensor, wgpu};
     ///
-    /// let gpu = match GpuContext::new().await {
-    ///     Ok(gpu) => gpu,
-    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-    ///     Err(error) => return Err(error),
-    /// };
-    /// let device = gpu.device();
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
     /// let buffer = || {
-    ///     device.create_buffer(&wgpu::BufferDescriptor {
+    ///     gpu.device().create_buffer(&wgpu::BufferDescriptor {
     ///         label: None,
     ///         size: 48, // the largest tensor's: three samples of four channels
     ///         usage: wgpu::BufferUsages::STORAGE,
     ///         mapped_at_creation: false,
     ///     })
     /// };
-    /// let options = BatchNormOptions {
-    ///     param_grads: ParamGrads::Frozen,
-    ///     ..BatchNormOptions::new(1e-5)
-    /// };
-    /// let plan = GpuBatchNorm::new(&gpu, options)?.plan_backward(&[3, 4], (DType::F32, DType::F32), false)?;
+    /// let pass = Backward::default().with_param_grads(ParamGrads::Frozen);
+    /// let operation = Operation::new(Norm::batch(DataFormat::Nxc), pass, &[3, 4], DType::F32);
+    /// let plan = operation.with_params(false, false).plan(gpu.profile())?;
     /// let gradients = [buffer(), buffer(), buffer()];
     /// let mut layers = Vec::new();
     /// for between in gradients.windows(2) {
     ///     let (src, mean, variance) = (buffer(), buffer(), buffer());
-    ///     layers.push(plan.bind(
-    ///         &gpu,
-    ///         &BatchNormBackwardBuffers {
-    ///             src: (&src).into(),
-    ///             diff_dst: (&between[0]).into(),
-    ///             mean: (&mean).into(),
-    ///             variance: (&variance).into(),
-    ///             gamma: None,
-    ///             diff_src: (&between[1]).into(), // the diff_dst of the layer before
-    ///             diff_gamma: None,
-    ///             diff_beta: None,
-    ///             sums: None,
-    ///             workspace: None,
-    ///             beta: None,
-    ///             mask: None,
-    ///             diff_residual: None,
-    ///         },
-    ///     )?);
+    ///     let buffers = [
+    ///         (Tensor::Src, (&src).into()),
+    ///         (Tensor::DiffDst, (&between[0]).into()),
+    ///         (Tensor::Mean, (&mean).into()),
+    ///         (Tensor::Variance, (&variance).into()),
+    ///         (Tensor::DiffSrc, (&between[1]).into()), // the next layer's diff_dst
+    ///     ];
+    ///     layers.push(plan.bind(&gpu, &buffers)?);
     /// }
-    /// let mut encoder = device.create_command_encoder(&Default::default());
+    /// let mut encoder = gpu.device().create_command_encoder(&Default::default());
     /// let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
     ///     label: Some("backward"),
     ///     timestamp_writes: None, // of the whole backward pass, where the device has them
@@ -107,13 +90,15 @@ impl Bound {
     /// }
     /// drop(pass);
     /// gpu.queue().submit([encoder.finish()]);
-    /// # Ok(()) }).unwrap();
+    /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     pub fn record_in(&self, pass: &mut wgpu::ComputePass<'_>) {
         self.dispatch(pass, Phases::WHOLE);
     }
 
-    /// Records the first half of a gradient: the sums, into the buffer `sums`. Batch norm alone has halves.
+    /// Records the first half: of a gradient the sums, of a forward pass the statistics of this device's part of the batch, into
+    /// its place of the buffer [`Tensor::Sums`]. Only batch norm has halves; [`Plan::sums`](crate::Plan::sums) says what is
+    /// there.
     ///
     /// # Errors
     ///
@@ -134,7 +119,7 @@ impl Bound {
         Ok(())
     }
 
-    /// Records the second half of a gradient: its results, from what is in `sums` by then. Batch norm alone has halves.
+    /// Records the second half: the results, by what is in [`Tensor::Sums`] by then.
     ///
     /// # Errors
     ///
@@ -153,27 +138,6 @@ impl Bound {
         self.check_halves()?;
         self.dispatch(pass, Phases::APPLY);
         Ok(())
-    }
-
-    /// Records the first half of batch norm in training: the statistics of this device's part of the batch, into its place
-    /// of the buffer `sums`. In a compute pass of the caller's it is [`record_reduce_in`](Self::record_reduce_in).
-    ///
-    /// # Errors
-    ///
-    /// As those of [`record_reduce`](Self::record_reduce).
-    pub fn record_statistics(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        self.record_reduce(encoder)
-    }
-
-    /// Records the second half of batch norm in training: merges what is in `sums` by then, of all parts of the
-    /// batch in order, and writes mean, variance, running statistics and dst. In a compute pass of the caller's it is
-    /// [`record_apply_in`](Self::record_apply_in).
-    ///
-    /// # Errors
-    ///
-    /// As those of [`record_apply`](Self::record_apply).
-    pub fn record_normalize(&self, encoder: &mut wgpu::CommandEncoder) -> Result<(), Error> {
-        self.record_apply(encoder)
     }
 
     fn check_halves(&self) -> Result<(), Error> {
@@ -222,12 +186,10 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
     let places = Places::new(gpu, plan, given, own_workspace.as_ref())?;
     let mut buffers = gpu.held();
     let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
-    // An operator with halves takes the sums as an argument, given or not.
-    let sums = given.iter().find(|(tensor, _)| *tensor == Tensor::Sums);
-    let halves = match sums.filter(|_| plan.requirement(Tensor::Sums).is_some()) {
-        Some((_, Some(_))) => Halves::Bound,
-        Some((_, None)) => Halves::WithoutSums,
-        None => Halves::None,
+    let halves = match (plan.requirement(Tensor::Sums), find(given, Tensor::Sums)) {
+        (None, _) => Halves::None,
+        (Some(_), None) => Halves::WithoutSums,
+        (Some(_), Some(_)) => Halves::Bound,
     };
     let recorded = match halves {
         Halves::Bound => Phases::WHOLE.with(Phases::REDUCE).with(Phases::APPLY),

@@ -7,7 +7,7 @@ use crate::{Error, GpuContext, Tensor};
 ///
 /// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
 /// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
-/// elements, as [`BatchNormBackwardPlan::padded_sizes`](crate::BatchNormBackwardPlan::padded_sizes) has it: it keeps its
+/// elements, as [`BufferUse::padded_bytes`](crate::BufferUse::padded_bytes) has it: it keeps its
 /// bytes, and lets the kernels load four elements at a time to the end.
 ///
 /// A whole buffer, or a slice of one, is a range: `(&buffer).into()`, `buffer.slice(256..1024).into()`.

@@ -191,20 +191,17 @@ impl GpuContext {
     ///
     /// ```
     /// # pollster::block_on(async {
-    /// use wgpu_norm::{Algorithm, BatchNormOptions, DType, Error, GpuBatchNorm, GpuContext};
+    /// use wgpu_norm::{Algorithm, Backward, DType, DataFormat, Error, GpuContext, Norm, Operation};
     ///
-    /// let gpu = match GpuContext::new().await {
-    ///     Ok(gpu) => gpu,
-    ///     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-    ///     Err(error) => return Err(error),
-    /// };
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
     /// let mut profile = gpu.profile().clone();
     /// profile.algorithm = Some(Algorithm::ChannelsLast);
     /// let gpu = gpu.with_profile(profile);
-    /// let plan = GpuBatchNorm::new(&gpu, BatchNormOptions::new(1e-5))?
-    ///     .plan_backward(&[64, 128], (DType::F32, DType::F32), true)?;
-    /// assert_eq!(plan.algorithm(), Algorithm::ChannelsLast);
-    /// # Ok(()) }).unwrap();
+    /// let norm = Norm::batch(DataFormat::Nxc);
+    /// let operation = Operation::new(norm, Backward::default(), &[64, 128], DType::F32);
+    /// assert_eq!(operation.plan(gpu.profile())?.algorithm(), Algorithm::ChannelsLast);
+    /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     #[must_use]
     pub fn with_profile(&self, profile: Profile) -> Self {
@@ -262,11 +259,8 @@ impl GpuContext {
     /// ```
     /// # pollster::block_on(async {
     /// # use wgpu_norm::{Error, GpuContext};
-    /// # let gpu = match GpuContext::new().await {
-    /// #     Ok(gpu) => gpu,
-    /// #     Err(Error::NoAdapter { .. }) => return Ok(()),
-    /// #     Err(error) => return Err(error),
-    /// # };
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
     /// let from = gpu.upload("from", &[1, 2, 3, 4])?;
     /// let to = gpu.upload("to", &[0; 4])?;
     /// let copy = |encoder: &mut wgpu_norm::wgpu::CommandEncoder| {

@@ -12,8 +12,8 @@ pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
 use crate::options::{check_epsilon, check_types};
 use crate::{
-    Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Statistics,
-    Tensor, TensorUse,
+    Access, Activation, DTypes, Error, Format, Need, ParamGrads, Ranks, Shards, Slot, Tensor,
+    TensorUse, Through,
 };
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -270,12 +270,12 @@ impl Operation {
     pub fn gradient(&self, param_grads: ParamGrads) -> Result<Self, Error> {
         self.check()?;
         let through = match &self.pass {
-            Pass::Forward(forward) if forward.keep_statistics => Statistics::Batch,
+            Pass::Forward(forward) if forward.keep_statistics => Through::Batch,
             Pass::Forward(_) => {
                 let expected = "true, for a gradient takes the statistics";
                 return Err(refused("keep_statistics", expected, false));
             }
-            Pass::Inference => Statistics::Constant,
+            Pass::Inference => Through::Constant,
             Pass::Backward(_) => return Err(refused("pass", "a forward pass", "a gradient")),
         };
         let backward = Backward {
@@ -313,7 +313,7 @@ impl Operation {
             )),
             Pass::Inference => Ok(()),
             Pass::Backward(backward) => match (&self.norm, backward.through) {
-                (Norm::Batch(_), _) | (_, Statistics::Batch) => Ok(()),
+                (Norm::Batch(_), _) | (_, Through::Batch) => Ok(()),
                 _ => Err(refused(
                     "statistics",
                     "those of src, for batch norm alone takes constant ones",

@@ -54,6 +54,11 @@ fn channel_axis(rank: usize, format: DataFormat) -> usize {
 }
 
 impl Norm {
+    /// Batch norm of channels along one axis.
+    pub const fn batch(format: DataFormat) -> Self {
+        Self::Batch(Channels::Axis(format))
+    }
+
     /// Its name: `batch_norm`, `group_norm`, `instance_norm`, `layer_norm` or `rms_norm`.
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,6 +1,6 @@
 //! The passes of a layer, and what comes with it.
 
-use crate::{Activation, ParamGrads, RunningUpdate, Shards, Statistics};
+use crate::{Activation, ParamGrads, RunningUpdate, Shards, Through};
 
 /// What is computed of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,7 +68,7 @@ impl Forward {
 #[non_exhaustive]
 pub struct Backward {
     /// What the statistics are to it: of batch norm they may be constants.
-    pub through: Statistics,
+    pub through: Through,
     /// Which parameters' gradients are computed. Without gamma, batch, group and instance norm compute both; layer and RMS
     /// norm none.
     pub param_grads: ParamGrads,
@@ -77,7 +77,7 @@ pub struct Backward {
 impl Backward {
     /// The same with statistics that are constants, or not.
     #[must_use]
-    pub fn with_through(self, through: Statistics) -> Self {
+    pub fn with_through(self, through: Through) -> Self {
         Self { through, ..self }
     }
 

@@ -60,11 +60,8 @@
 //! use wgpu_norm::operators::onednn::BatchNormTrainingBackward;
 //! use wgpu_norm::{BufferRange, DataFormat, Error, GpuContext, Tensor};
 //!
-//! # let gpu = match GpuContext::new().await {
-//! #     Ok(gpu) => gpu,
-//! #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-//! #     Err(error) => return Err(error),
-//! # };
+//! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+//! let gpu = GpuContext::new().await?;
 //! let op = BatchNormTrainingBackward {
 //!     data_format: DataFormat::Ncx,
 //!     ..BatchNormTrainingBackward::new(1e-5)
@@ -99,7 +96,6 @@
 //! # Ok(()) }).unwrap();
 //! ```
 
-mod call;
 pub mod directml;
 pub mod ngraph;
 pub mod onednn;
@@ -107,14 +103,14 @@ pub mod onnx;
 pub mod pytorch;
 
 // What all documents' operators are made of: their files take it from here.
+use crate::call::{self, Call};
 use crate::element::types;
 use crate::geometry::check_length;
 use crate::{
     Activation, Backward, Channels, DataFormat, Element, Epilogue, Error, Forward, GpuContext,
     Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Residual, RunningUpdate, RunningVariance,
-    Statistics, Tensor, memory,
+    Tensor, Through, memory,
 };
-use call::Call;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -155,10 +151,10 @@ fn backward(param_grads: bool) -> Backward {
 }
 
 /// What statistics are to a gradient.
-const fn through(constants: bool) -> Statistics {
+const fn through(constants: bool) -> Through {
     match constants {
-        true => Statistics::Constant,
-        false => Statistics::Batch,
+        true => Through::Constant,
+        false => Through::Batch,
     }
 }
 

@@ -228,26 +228,6 @@ impl Plan {
         self.tensors.iter().find(|r| r.tensor == tensor)
     }
 
-    /// Bytes of a tensor that the caller may leave out: the workspace, or the sums between two halves, if there are
-    /// halves.
-    pub fn scratch_bytes(&self, tensor: Tensor) -> u64 {
-        match tensor {
-            Tensor::Workspace => self.workspace_bytes,
-            _ => self.requirement(tensor).map_or(0, Requirement::bytes),
-        }
-    }
-
-    /// An error if an argument that stands for a tensor has another number of elements.
-    pub fn check_length(
-        &self,
-        tensor: Tensor,
-        argument: &'static str,
-        got: usize,
-    ) -> Result<(), Error> {
-        let expected = self.requirement(tensor).map_or(0, |r| r.elements);
-        geometry::check_length(argument, expected, got)
-    }
-
     /// How kernels read and write the tensors.
     pub fn access(&self) -> Access {
         match self.word_bits {
@@ -259,11 +239,6 @@ impl Plan {
     /// Whether a tensor is written.
     pub fn writes(&self, tensor: Tensor) -> bool {
         tensor.is_scratch() || self.body.writes(tensor)
-    }
-
-    /// Dispatches of the whole operator.
-    pub fn dispatch_count(&self) -> usize {
-        self.whole().count()
     }
 
     /// Names of the kernels that these run, in order.

@@ -7,7 +7,7 @@ use super::tensors::{self, Tensors, mask};
 use crate::kernels::{Body, Ending, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::RunningVariance;
-use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Statistics, Tensor};
+use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Tensor, Through};
 
 /// What has statistics of its own, which says which algorithms there are. It follows from the norm, not from the axes: those of
 /// two norms may be alike.
@@ -28,7 +28,7 @@ pub(crate) struct Problem {
     pub types: DTypes,
     pub epsilon: f64,
     /// What statistics are to a gradient.
-    pub through: Statistics,
+    pub through: Through,
     /// How running statistics take in the batch's, if there are any.
     pub running: Option<RunningUpdate>,
     /// Of a batch that is spread over several devices.
@@ -90,7 +90,7 @@ impl Problem {
             },
             types: operation.types,
             epsilon: operation.epsilon,
-            through: backward.map_or(Statistics::Batch, |backward| backward.through),
+            through: backward.map_or(Through::Batch, |backward| backward.through),
             running,
             shards,
             gamma_counts: !ignores_gamma || gamma_ignored,
@@ -118,7 +118,7 @@ impl Problem {
 
     /// Whether its statistics are constants, by which the gradient does not flow.
     pub fn by_constants(&self) -> bool {
-        self.through == Statistics::Constant
+        self.through == Through::Constant
     }
 
     /// What it reads and writes.

@@ -11,7 +11,7 @@ use crate::kernels::{Body, Value};
 use crate::options::{RunningUpdate, RunningVariance};
 use crate::{
     Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
-    Pass, Residual, Shards, Statistics, Tuning,
+    Pass, Residual, Shards, Through, Tuning,
 };
 use std::collections::HashMap;
 
@@ -102,7 +102,7 @@ impl Random {
         let shape = [grid.outer, grid.channels, grid.inner].map(|size| size as usize);
         let types = self.types();
         let gamma = self.flag();
-        let through = self.of(&[Statistics::Batch, Statistics::Constant]);
+        let through = self.of(&[Through::Batch, Through::Constant]);
         let pass = self.backward().with_through(through);
         let (epilogue, beta) = (self.activated(types), self.flag());
         let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));

@@ -133,21 +133,20 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
     use super::*;
     use crate::{
-        BackwardOperands, DType, DataFormat, GroupNormOptions, LayerNormForwardOperands,
-        LayerNormOptions, Profile, RmsNormOptions, Tuning, export,
+        Activation, Backward, DType, DataFormat, Epilogue, Forward, Norm, Operation, Profile,
+        Residual, Tuning,
     };
 
     /// The budget that an error names, which is enough, as are all larger ones, and 1 % less is not.
-    fn named<P: Into<export::Plan>>(plan: impl Fn(&Profile) -> Result<P, Error>) -> u64 {
+    fn named(operation: &Operation) -> u64 {
         let plan = |max_window| {
-            let profile = Profile {
+            operation.planned(&Profile {
                 max_window,
                 long_words: true,
                 subgroup_size: 8,
                 tuning: Tuning::SOFTWARE,
                 ..Profile::usual()
-            };
-            Ok(plan(&profile)?.into().into_plan())
+            })
         };
         let started = std::time::Instant::now();
         let Err(Error::Budget { expected, .. }) = within(0, plan) else {
@@ -168,31 +167,32 @@ mod tests {
         expected
     }
 
-    const F32: (DType, DType) = (DType::F32, DType::F32);
-
     #[test]
     fn what_an_error_names_is_enough_and_not_much_more() {
         // One row: whole, it takes less than the sums of its pieces do.
-        let rms = RmsNormOptions::default();
-        let row = named(|profile| rms.plan_backward(profile, &[1, 1_813_050], F32, true));
+        let rms = Norm::Rms { begin_axis: -1 };
+        let shape = [1, 1_813_050];
+        let row = named(&Operation::new(
+            rms,
+            Backward::default(),
+            &shape,
+            DType::F32,
+        ));
         assert!(row <= 91_692_837, "{row}");
-        let group = GroupNormOptions {
-            data_format: DataFormat::Ncx,
-            ..GroupNormOptions::new(32)
-        };
-        let operands = BackwardOperands {
-            gamma: true,
-            beta: false,
-            mask: false,
+        let group = Norm::Group {
+            groups: 32,
+            format: DataFormat::Ncx,
         };
         let shape = [2048, 1024, 1024];
-        named(|profile| group.plan_backward(profile, &shape, F32, operands));
-        let layer = LayerNormOptions::default();
-        let operands = LayerNormForwardOperands {
-            residual: true,
-            beta: true,
-            keep_statistics: true,
-        };
-        named(|profile| layer.plan_forward(profile, &[1 << 20, 1024], F32, operands));
+        named(&Operation::new(
+            group,
+            Backward::default(),
+            &shape,
+            DType::F32,
+        ));
+        let layer = Norm::Layer { begin_axis: -1 };
+        let shape = [1 << 20, 1024];
+        let forward = Operation::new(layer, Forward::default(), &shape, DType::F32);
+        named(&forward.with_epilogue(Epilogue::new(Residual::Before, Activation::None)));
     }
 }

@@ -1,9 +1,9 @@
-//! Tensors that are larger than memory: an operator over pieces of them, which a caller reads and writes.
+//! Tensors that are larger than memory: an operation over pieces of them, which a caller reads and writes.
 //!
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::stream::{Storage, Stream};
-//! use wgpu_norm::{BatchNormOptions, DType, Error, GpuContext, Tensor};
+//! use wgpu_norm::{Backward, DType, DataFormat, Error, GpuContext, Norm, Operation, Tensor};
 //!
 //! /// Tensors in host memory, to be short; files are alike.
 //! struct Tensors {
@@ -34,11 +34,8 @@
 //!     }
 //! }
 //!
-//! let gpu = match GpuContext::new().await {
-//!     Ok(gpu) => gpu,
-//!     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-//!     Err(error) => return Err(error),
-//! };
+//! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+//! let gpu = GpuContext::new().await?;
 //! let (shape, channels) = ([8, 16, 16, 4], 4);
 //! let bytes = shape.iter().product::<usize>() * 4;
 //! let mut tensors = Tensors {
@@ -47,22 +44,20 @@
 //!     statistics: vec![0; channels * 4],
 //!     diff_src: vec![1; bytes],
 //! };
-//! let options = BatchNormOptions::new(1e-5);
-//! let stream = Stream::new(&gpu, 512 << 20, |profile| {
-//!     options.plan_backward(profile, &shape, (DType::F32, DType::F32), false)
-//! })?;
+//! let norm = Norm::batch(DataFormat::Nxc);
+//! let operation = Operation::new(norm, Backward::default(), &shape, DType::F32).with_params(false, false);
+//! let stream = Stream::new(&gpu, &operation, 512 << 20)?;
 //! stream.run(&mut tensors).await?;
 //! assert_eq!(tensors.diff_src, vec![0; bytes]);
-//! # Ok(()) }).unwrap();
+//! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 
 mod budget;
 mod pieces;
 mod run;
 
-use crate::export;
 use crate::plan::Plan;
-use crate::{Error, GpuContext, Profile, Tensor};
+use crate::{Error, GpuContext, Operation, Profile, Tensor};
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 
@@ -92,7 +87,7 @@ pub trait Storage {
     ) -> impl Future<Output = Result<(), Self::Error>>;
 }
 
-/// An operator over tensors that pass through memory in pieces.
+/// An operation over tensors that pass through memory in pieces.
 ///
 /// Tensors of src's shape are read and written piece by piece; all others (statistics, gamma and beta, their gradients) and
 /// the sums stay on the device. While the device works on a piece, the one before it is written and the next one is read.
@@ -111,23 +106,18 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Plans within a budget: bytes that buffers of the device and of the host take together at most. `plan` makes any
-    /// layer's plan for the profile that it is given, by its options.
+    /// Plans an operation within a budget: bytes that buffers of the device and of the host take together at most.
     ///
     /// # Errors
     ///
-    /// Those of `plan`; [`Error::Budget`], which says how large the budget has to be.
-    pub fn new<P: Into<export::Plan>>(
-        gpu: &GpuContext,
-        budget: u64,
-        plan: impl Fn(&Profile) -> Result<P, Error>,
-    ) -> Result<Self, Error> {
+    /// Those of [`Operation::plan`]; [`Error::Budget`], which says how large the budget has to be.
+    pub fn new(gpu: &GpuContext, operation: &Operation, budget: u64) -> Result<Self, Error> {
         let planned = budget::within(budget, |max_window| {
             let profile = Profile {
                 max_window,
                 ..gpu.profile().clone()
             };
-            Ok(plan(&profile)?.into().into_plan())
+            operation.planned(&profile)
         })?;
         if let Some(tensor) = pieces::out_of_order(&planned.plan, &planned.pieces) {
             return Err(Error::Gpu {
@@ -156,13 +146,6 @@ impl Stream {
     /// Bytes of buffers that it takes, of the device and of the host together.
     pub fn memory(&self) -> u64 {
         self.memory
-    }
-
-    /// The tensors that it reads and writes.
-    pub fn tensors(&self) -> Vec<export::TensorUse> {
-        let all = export::Plan::new(self.plan.clone()).tensors().into_iter();
-        all.filter(|used| used.tensor != Tensor::Workspace)
-            .collect()
     }
 
     /// Bytes that it reads and writes, those that are read twice counted twice.

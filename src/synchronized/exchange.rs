@@ -1,102 +1,54 @@
 //! What ranks tell each other beside numbers: which call they make, and whether they can.
 
 use super::AllGather;
-use crate::{DTypes, Error, RunningUpdate, memory};
+use crate::{Error, memory};
 use std::fmt::Write;
 
-/// Bytes of text that describe a rank's call or layer.
-const TEXT: usize = 256;
+/// Bytes of text that describe a rank's call.
+const TEXT: usize = 512;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Call {
-    Forward(Option<RunningUpdate>),
-    Backward,
-}
-
-/// The calls of one layer, in order.
-#[derive(Debug)]
+/// A call that all ranks make.
 pub(super) struct Exchange<G> {
     all_gather: G,
-    calls: u64,
 }
 
 impl<G: AllGather> Exchange<G> {
     pub fn new(all_gather: G) -> Self {
-        Self {
-            all_gather,
-            calls: 0,
-        }
+        Self { all_gather }
     }
 
-    /// Compares what describes a layer. What went wrong here is known to all after it.
-    pub async fn agree<T>(
+    /// Begins it: an error on all ranks where one has one, or where they describe it differently. Gives everyone's count.
+    pub async fn begin<T>(
         &mut self,
         made: Result<T, Error>,
-        describe: impl FnOnce(&T) -> Vec<(&'static str, String)>,
-    ) -> Result<T, G::Error> {
+        describe: impl FnOnce(&T) -> (u64, Vec<(&'static str, String)>),
+    ) -> Result<(T, Vec<u64>), G::Error> {
+        let mut names = vec![];
         let described = made.map(|made| {
-            let lines = describe(&made);
-            (made, lines)
+            let (count, lines) = describe(&made);
+            let (of_lines, values): (Vec<_>, Vec<_>) = lines.into_iter().unzip();
+            names = of_lines;
+            let message = [&count.to_le_bytes(), &*text(&values.join("\n"))].concat();
+            (made, message)
         });
-        let names: Vec<_> = match &described {
-            Ok((_, lines)) => lines.iter().map(|(name, _)| *name).collect(),
-            Err(_) => vec![],
-        };
-        let described = described.map(|(made, lines)| {
-            let values = lines.into_iter().map(|(_, value)| value);
-            (made, text(&values.collect::<Vec<_>>().join("\n")))
-        });
-        let (made, all) = self.share(described, TEXT).await?;
-        let texts: Vec<String> = all.chunks(TEXT).map(from_text).collect();
+        let (made, all) = self.share(described, 8 + TEXT).await?;
+        let (mut counts, mut texts) = (Vec::new(), Vec::new());
+        for message in all.chunks(8 + TEXT) {
+            if let Some((count, text)) = message.split_first_chunk() {
+                counts.push(u64::from_le_bytes(*count));
+                texts.push(from_text(text));
+            }
+        }
         for (line, name) in names.into_iter().enumerate() {
             let values = texts
                 .iter()
                 .map(|text| text.lines().nth(line).unwrap_or("nothing"));
             compare(name, &values.collect::<Vec<_>>())?;
         }
-        Ok(made)
+        Ok((made, counts))
     }
 
-    /// Begins a call: all ranks learn of each other's, and how many elements of a channel each has.
-    pub async fn begin<T>(
-        &mut self,
-        call: Call,
-        types: DTypes,
-        count: u64,
-        made: Result<T, Error>,
-    ) -> Result<(T, Vec<u64>), G::Error> {
-        self.calls += 1;
-        let (name, running) = match call {
-            Call::Forward(None) => ("forward", String::new()),
-            Call::Forward(Some(RunningUpdate { weight, variance })) => {
-                let running = format!(" with running statistics, weight {weight}, {variance:?}");
-                ("forward", running)
-            }
-            Call::Backward => ("backward", String::new()),
-        };
-        let DTypes {
-            data,
-            params,
-            statistics,
-        } = types;
-        let number = self.calls;
-        let own = format!("{name} {number} of {data}, {params}, {statistics}{running}\n{count}");
-        let (made, all) = self
-            .share(made.map(|made| (made, text(&own))), TEXT)
-            .await?;
-        let texts: Vec<String> = all.chunks(TEXT).map(from_text).collect();
-        let calls = texts
-            .iter()
-            .map(|text| text.lines().next().unwrap_or("nothing"));
-        compare("call", &calls.collect::<Vec<_>>())?;
-        let counts = texts.iter().map(|text| {
-            let count = text.lines().nth(1);
-            count.and_then(|count| count.parse().ok()).unwrap_or(0)
-        });
-        Ok((made, counts.collect()))
-    }
-
-    /// Ends a call: an error on all ranks where one has one.
+    /// Ends it: an error on all ranks where one has one.
     pub async fn end(&mut self, done: Result<(), Error>) -> Result<(), G::Error> {
         let ended = self.share(done.map(|()| ((), vec![])), 0).await?;
         drop(ended);
@@ -212,7 +164,7 @@ mod tests {
     #[test]
     fn texts_come_back() {
         let long = "x".repeat(TEXT + 9);
-        assert_eq!(from_text(&text("forward 3\n17")), "forward 3\n17");
+        assert_eq!(from_text(&text("forward\n17")), "forward\n17");
         assert_eq!(from_text(&text(&long)).len(), TEXT);
     }
 }

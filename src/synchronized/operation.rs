@@ -1,12 +1,12 @@
 //! Any operation over the samples of all ranks.
 
-use super::exchange::{Call, Exchange};
-use super::records::{Merged, Sums};
-use super::{AllGather, first_half};
-use crate::host::Input;
+use super::AllGather;
+use super::exchange::Exchange;
+use crate::host::Halves;
+use crate::sums::SumsLayout;
 use crate::{
-    Access, Channels, DType, Element, Error, Format, Forward, GpuContext, Norm, Operation,
-    ParamGrads, Pass, Plan, Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
+    Channels, DType, Element, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan,
+    Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
 };
 use half::{bf16, f16};
 
@@ -38,11 +38,8 @@ use half::{bf16, f16};
 /// #         Ok(bytes.to_vec())
 /// #     }
 /// # }
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()),
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// # let ranks = Alone;
 /// let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
 /// let operation = Operation::new(norm, Forward::default(), &[2, 2], DType::F32).with_params(false, false);
@@ -71,38 +68,43 @@ pub async fn run_into<G: AllGather>(
     outputs: &mut [(Tensor, &mut [u8])],
 ) -> Result<(), G::Error> {
     let mut exchange = Exchange::new(all_gather);
-    let tensors = checked(operation, inputs, outputs);
-    let tensors = exchange
-        .agree(tensors, |_| description(operation, outputs))
-        .await?;
-    match (&operation.norm, &operation.pass) {
-        (Norm::Batch(_), Pass::Forward(forward)) => {
-            let work = Work::new(operation, gpu, &tensors, inputs);
-            work.forward(&mut exchange, *forward, outputs).await
+    let work = Work::new(operation, gpu, inputs, outputs);
+    let begun = exchange.begin(work, |work| (work.count, description(operation, outputs)));
+    let (work, counts) = begun.await?;
+    if work.plan.is_some() {
+        return work.in_halves(&mut exchange, &counts, outputs).await;
+    }
+    let done = operation.run_into(gpu, inputs, outputs).await;
+    exchange.end(done).await?;
+    for used in work
+        .tensors
+        .iter()
+        .filter(|used| used.ranks == Ranks::Added)
+    {
+        add_up(&mut exchange, used, outputs).await?;
+    }
+    Ok(())
+}
+
+/// Makes the call fail on all ranks, as it does on this one.
+pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error {
+    let mut exchange = Exchange::new(all_gather);
+    match exchange.begin(Err(error), |()| (0, vec![])).await {
+        Err(error) => error,
+        Ok(_) => Error::Ranks {
+            what: "call",
+            got: "one that failed".to_owned(),
         }
-        (Norm::Batch(_), Pass::Backward(backward)) => {
-            let work = Work::new(operation, gpu, &tensors, inputs);
-            work.backward(&mut exchange, backward.param_grads, outputs)
-                .await
-        }
-        _ => {
-            let done = operation.run_into(gpu, inputs, outputs).await;
-            exchange.end(done).await?;
-            for used in tensors.iter().filter(|used| used.ranks == Ranks::Added) {
-                add_up(&mut exchange, used, outputs).await?;
-            }
-            Ok(())
-        }
+        .into(),
     }
 }
 
-/// The tensors; an error if ranks cannot share the samples, or slices are none of these.
-fn checked(
-    operation: &Operation,
-    inputs: &[(Tensor, &[u8])],
-    outputs: &[(Tensor, &mut [u8])],
-) -> Result<Vec<TensorUse>, Error> {
-    // How many elements a channel has is not for this rank to say.
+/// The tensors. How many elements a channel has is not for this rank to say, so there may be one.
+pub(super) fn tensors(operation: &Operation) -> Result<Vec<TensorUse>, Error> {
+    biased(operation).tensors()
+}
+
+fn biased(operation: &Operation) -> Operation {
     let mut alone = operation.clone();
     if let Pass::Forward(Forward {
         running: Some(update),
@@ -111,10 +113,7 @@ fn checked(
     {
         update.variance = RunningVariance::Biased;
     }
-    let tensors = alone.tensors()?;
-    check_samples(operation)?;
-    alone.check_slices(&tensors, inputs, outputs)?;
-    Ok(tensors)
+    alone
 }
 
 /// An error if ranks cannot share the samples of src, its first axis.
@@ -149,15 +148,22 @@ fn description(
 ) -> Vec<(&'static str, String)> {
     let results = outputs.iter().map(|(tensor, _)| tensor.name());
     let sample = operation.shape.get(1..).unwrap_or_default();
+    let types = operation.types;
     vec![
         ("operation", operation.name()),
+        (
+            "types",
+            format!("{}, {}, {}", types.data, types.params, types.statistics),
+        ),
         ("shape of a sample", format!("{sample:?}")),
         ("epsilon", format!("{:e}", operation.epsilon)),
+        ("norm", format!("{:?}", operation.norm)),
+        ("pass", format!("{:?}", operation.pass)),
         (
             "gamma and beta",
             format!("{}, {}", operation.gamma, operation.beta),
         ),
-        ("activation", operation.epilogue.activation.to_string()),
+        ("epilogue", format!("{:?}", operation.epilogue)),
         ("results", results.collect::<Vec<_>>().join(", ")),
     ]
 }
@@ -218,162 +224,175 @@ async fn add_up<G: AllGather>(
     Ok(())
 }
 
-/// Batch norm's passes by sums of all samples.
+/// What one rank does.
 struct Work<'a> {
     operation: &'a Operation,
     gpu: &'a GpuContext,
-    tensors: &'a [TensorUse],
-    inputs: Vec<Input<'a>>,
-    channels: usize,
+    tensors: Vec<TensorUse>,
+    inputs: &'a [(Tensor, &'a [u8])],
+    /// With halves, where ranks meet between them.
+    plan: Option<Plan>,
+    layout: SumsLayout,
     /// Elements of a channel on this rank.
     count: u64,
 }
 
 impl<'a> Work<'a> {
+    /// Checks all that is this rank's alone.
     fn new(
         operation: &'a Operation,
         gpu: &'a GpuContext,
-        tensors: &'a [TensorUse],
-        inputs: &[(Tensor, &'a [u8])],
-    ) -> Self {
-        let given = tensors.iter().filter_map(|used| {
-            let found = inputs.iter().find(|(tensor, _)| *tensor == used.tensor);
-            found.map(|(_, bytes)| Input::of_bytes(used, bytes))
-        });
+        inputs: &'a [(Tensor, &'a [u8])],
+        outputs: &[(Tensor, &mut [u8])],
+    ) -> Result<Self, Error> {
+        let tensors = tensors(operation)?;
+        check_samples(operation)?;
+        biased(operation).check_slices(&tensors, inputs, outputs)?;
+        let is_in_halves = matches!(
+            (&operation.norm, &operation.pass),
+            (Norm::Batch(_), Pass::Forward(_) | Pass::Backward(_))
+        );
         let channels = operation.norm.params_shape(&operation.shape);
-        let channels = channels.iter().product::<usize>();
+        let channels = channels
+            .iter()
+            .fold(1, |all: u64, &size| all.saturating_mul(size as u64));
         let elements = operation.shape.iter().map(|&size| size as u64);
         let elements = elements.fold(1, u64::saturating_mul);
-        Self {
+        Ok(Self {
             operation,
             gpu,
             tensors,
-            inputs: given.collect(),
-            channels,
-            count: elements / (channels as u64).max(1),
-        }
+            inputs,
+            plan: match is_in_halves {
+                true => Some(in_halves(operation, gpu, channels)?),
+                false => None,
+            },
+            layout: SumsLayout::new(operation),
+            count: elements / channels.max(1),
+        })
     }
 
-    /// A plan with halves.
-    fn plan(&self, operation: &Operation) -> Result<Plan, Error> {
-        let plan = operation.plan(self.gpu.profile())?;
-        match plan.sums_bytes() {
-            // Without channels there is nothing to add up.
-            None if self.channels > 0 => Err(Error::Argument {
-                argument: "channels",
-                expected: format!(
-                    "as many as have room for the sums of both halves in a binding of {} bytes",
-                    self.gpu.profile().max_binding
-                ),
-                got: self.channels.to_string(),
-            }),
-            _ => Ok(plan),
-        }
-    }
-
-    async fn forward<G: AllGather>(
+    async fn in_halves<G: AllGather>(
         &self,
         exchange: &mut Exchange<G>,
-        forward: Forward,
+        counts: &[u64],
         outputs: &mut [(Tensor, &mut [u8])],
     ) -> Result<(), G::Error> {
-        // Running statistics take in those of all ranks, on the host.
-        let alone = Operation {
-            pass: Forward {
-                running: None,
-                ..forward
-            }
-            .into(),
-            ..self.operation.clone()
-        };
-        let types = self.operation.types;
-        let call = Call::Forward(forward.running);
-        let plan = self.plan(&alone);
-        let (plan, counts) = exchange.begin(call, types, self.count, plan).await?;
-        let bytes = Merged::bytes(types.data, self.channels);
-        let some = (self.count > 0).then_some(plan.inner());
-        let (first, all) = first_half(exchange, self.gpu, some, &self.inputs, bytes).await?;
-        let merged = Merged::of(types.data, &all, self.channels, &counts)?;
+        let count = counts.iter().fold(0, |sum: u64, &n| sum.saturating_add(n));
+        let bytes = usize::try_from(self.layout.part_bytes()).unwrap_or(usize::MAX);
+        let (first, all) = exchange.share(self.first_half().await, bytes).await?;
+        let parts: Vec<_> = all.chunks_exact(bytes.max(1)).collect();
+        let merged = self.layout.merge(&parts)?;
         let second = match first {
             Some(first) => {
-                first
-                    .second(&merged.record(), |tensor, bytes| {
-                        take(outputs, tensor, bytes)
-                    })
-                    .await
+                let take = |tensor, bytes: &[u8]| take(outputs, tensor, bytes);
+                first.second(&merged, take).await
             }
             None => Ok(()),
         };
-        let second = second.and_then(|()| match forward.running {
-            Some(update) => merged.check_update(update),
-            None => Ok(()),
+        let second = second.and_then(|()| match &self.operation.pass {
+            Pass::Forward(Forward {
+                running: Some(update),
+                ..
+            }) => check_update(*update, count),
+            _ => Ok(()),
         });
         exchange.end(second).await?;
-        let count = counts.iter().fold(0, |sum: u64, &n| sum.saturating_add(n));
-        let (mean, variance) = (merged.mean::<f64>()?, merged.variance::<f64>()?);
-        for used in self.tensors {
-            let numbers = match used.tensor {
-                Tensor::Mean | Tensor::RunningMean => &mean,
-                Tensor::Variance | Tensor::RunningVariance => &variance,
-                _ => continue,
-            };
-            match forward.running.filter(|_| used.access == Access::InOut) {
-                None => replace(used, outputs, numbers, |_, batch| batch),
-                // None of no elements.
-                Some(_) if count == 0 => {}
-                Some(RunningUpdate { weight, variance }) => {
-                    let factor = match (used.tensor, variance) {
-                        (Tensor::RunningVariance, RunningVariance::Unbiased) => {
-                            count as f64 / (count - 1) as f64
-                        }
-                        _ => 1.0,
-                    };
-                    let merge = |old, batch| (1.0 - weight) * old + weight * (factor * batch);
-                    replace(used, outputs, numbers, merge);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    async fn backward<G: AllGather>(
-        &self,
-        exchange: &mut Exchange<G>,
-        param_grads: ParamGrads,
-        outputs: &mut [(Tensor, &mut [u8])],
-    ) -> Result<(), G::Error> {
-        let types = self.operation.types;
-        let plan = self.plan(self.operation);
-        let call = Call::Backward;
-        let (plan, counts) = exchange.begin(call, types, self.count, plan).await?;
-        let bytes = Sums::bytes(types.data, self.channels);
-        let some = (self.count > 0).then_some(plan.inner());
-        let (first, all) = first_half(exchange, self.gpu, some, &self.inputs, bytes).await?;
-        let sums = Sums::of(types.data, &all, self.channels, &counts)?;
-        let second = match first {
-            Some(first) => {
-                first
-                    .second(&sums.to_bytes(), |tensor, bytes| {
-                        take(outputs, tensor, bytes)
-                    })
-                    .await
-            }
-            None => Ok(()),
-        };
-        exchange.end(second).await?;
-        if param_grads != ParamGrads::Both {
-            return Ok(());
-        }
-        for used in self.tensors {
+        let [first, second] = self.layout.of_channels(&merged)?;
+        for used in &self.tensors {
             match used.tensor {
-                Tensor::DiffGamma => {
-                    replace(used, outputs, &sums.diff_gamma::<f64>()?, |_, sum| sum)
+                Tensor::Mean | Tensor::DiffBeta if used.access.writes() => {
+                    replace(used, outputs, &first, |_, new| new);
                 }
-                Tensor::DiffBeta => replace(used, outputs, &sums.diff_beta::<f64>()?, |_, sum| sum),
+                Tensor::Variance | Tensor::DiffGamma if used.access.writes() => {
+                    replace(used, outputs, &second, |_, new| new);
+                }
+                Tensor::RunningMean | Tensor::RunningVariance => {
+                    self.update(used, outputs, [&first, &second], count);
+                }
                 _ => {}
             }
         }
         Ok(())
+    }
+
+    /// Runs the first half, if this rank has elements, and gives its sums.
+    async fn first_half(&self) -> Result<(Option<Halves<'_>>, Vec<u8>), Error> {
+        let plan = self.plan.as_ref().filter(|_| self.count > 0);
+        let Some(plan) = plan else {
+            return Ok((None, Vec::new()));
+        };
+        let mut sums = Vec::new();
+        let take = |_: Tensor, bytes: &[u8]| {
+            sums = memory::collect("sums", bytes.iter().copied())?;
+            Ok(())
+        };
+        let first = Halves::first(self.gpu, plan.inner(), self.inputs, take).await?;
+        Ok((Some(first), sums))
+    }
+
+    /// Takes mean and variance of a batch into running ones; none of no elements.
+    fn update(
+        &self,
+        used: &TensorUse,
+        outputs: &mut [(Tensor, &mut [u8])],
+        [mean, variance]: [&[f64]; 2],
+        count: u64,
+    ) {
+        let Pass::Forward(Forward {
+            running: Some(update),
+            ..
+        }) = &self.operation.pass
+        else {
+            return;
+        };
+        let RunningUpdate { weight, .. } = *update;
+        let (numbers, factor) = match (used.tensor, update.variance) {
+            (Tensor::RunningMean, _) => (mean, 1.0),
+            (_, RunningVariance::Biased) => (variance, 1.0),
+            (_, RunningVariance::Unbiased) => {
+                (variance, count as f64 / count.saturating_sub(1) as f64)
+            }
+        };
+        if count > 0 {
+            let merge = |old, batch: f64| (1.0 - weight) * old + weight * (factor * batch);
+            replace(used, outputs, numbers, merge);
+        }
+    }
+}
+
+/// A plan with halves, of this device's part of the batch alone. Running statistics take in those of all ranks, on the host.
+fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<Plan, Error> {
+    let mut alone = operation.clone();
+    if let Pass::Forward(forward) = &mut alone.pass {
+        forward.running = None;
+    }
+    let plan = alone.plan(gpu.profile())?;
+    match plan.sums() {
+        // Without channels there is nothing to add up.
+        None if channels > 0 => Err(Error::Argument {
+            argument: "channels",
+            expected: format!(
+                "as many as have room for the sums of both halves in a binding of {} bytes",
+                gpu.profile().max_binding
+            ),
+            got: channels.to_string(),
+        }),
+        _ => Ok(plan),
+    }
+}
+
+/// An error if there is no such variance.
+fn check_update(update: RunningUpdate, count: u64) -> Result<(), Error> {
+    match (update.variance, count) {
+        (RunningVariance::Unbiased, 1) => Err(Error::Argument {
+            argument: "running variance",
+            expected:
+                "channels of two elements at least on all ranks together, for the unbiased variance"
+                    .to_owned(),
+            got: "channels of one".to_owned(),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -84,7 +84,7 @@ impl Tensors {
             variance: &statistics.variance,
             gamma: Some(&wide(&self.gamma)),
             epsilon: 1e-5,
-            statistics: wgpu_norm::Statistics::Batch,
+            statistics: wgpu_norm::Through::Batch,
             param_grads: wgpu_norm::ParamGrads::Both,
         }
         .backward()
@@ -290,7 +290,7 @@ fn not_a_number_passes() {
         let dst = block_on(dst).unwrap();
         assert!(dst[0].is_nan() && dst[1] == 0.0 && dst[2].is_nan() && dst[3].is_nan());
         let options = BatchNormOptions {
-            statistics: wgpu_norm::Statistics::Constant,
+            statistics: wgpu_norm::Through::Constant,
             ..with_relu()
         };
         let op = GpuBatchNorm::new(&subject.gpu, options).unwrap();
@@ -626,7 +626,7 @@ fn silu_keeps_its_tail() {
     // Beside epsilon a deviation of 1, so that y is src.
     let (mean, variance): (&[f32], &[f32]) = (&[0.0], &[0.5]);
     let options = BatchNormOptions {
-        statistics: wgpu_norm::Statistics::Constant,
+        statistics: wgpu_norm::Through::Constant,
         activation: Activation::Silu,
         ..BatchNormOptions::new(0.5)
     };

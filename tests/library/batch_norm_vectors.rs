@@ -33,8 +33,8 @@ fn check<T: Element, P: ParamOf<T>>(vector: &Vector) -> usize {
     let options = BatchNormOptions {
         data_format,
         statistics: match vector.metadata["statistics"].as_str() {
-            "batch" => Statistics::Batch,
-            "constant" => Statistics::Constant,
+            "batch" => Through::Batch,
+            "constant" => Through::Constant,
             other => panic!("{other}"),
         },
         ..BatchNormOptions::new(vector.epsilon())

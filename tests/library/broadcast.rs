@@ -126,8 +126,8 @@ fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
         param_shape: vector.shape("mean"),
         options: BatchNormOptions {
             statistics: match vector.metadata["statistics"].as_str() {
-                "batch" => Statistics::Batch,
-                "constant" => Statistics::Constant,
+                "batch" => Through::Batch,
+                "constant" => Through::Constant,
                 other => panic!("{other}"),
             },
             ..BatchNormOptions::new(vector.epsilon())

@@ -121,8 +121,8 @@ impl Windows {
         for (seed, shape) in shapes.iter().enumerate() {
             for data_format in FORMATS {
                 for (statistics, param_grads) in [
-                    (Statistics::Batch, ParamGrads::Both),
-                    (Statistics::Constant, ParamGrads::Frozen),
+                    (Through::Batch, ParamGrads::Both),
+                    (Through::Constant, ParamGrads::Frozen),
                 ] {
                     let options = BatchNormOptions {
                         statistics,

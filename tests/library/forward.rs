@@ -7,13 +7,13 @@ use half::{bf16, f16};
 use pollster::block_on;
 use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::{
-    Algorithm, BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs,
-    BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm,
-    GpuLayerNorm, GpuRmsNorm, Grads, GroupNormBackwardArgs, GroupNormForwardArgs,
-    GroupNormInferenceArgs, GroupNormOptions, InstanceNormOptions, LayerNormBackwardArgs,
-    LayerNormForwardArgs, LayerNormOptions, ParamGrads, ParamOf, RmsNormBackwardArgs,
-    RmsNormForwardArgs, RmsNormOptions, RunningStatistics, RunningUpdate, RunningVariance,
-    Statistics, Tuning,
+    Activation, Algorithm, BackwardArgs, BatchNormBackwardArgs, BatchNormForwardArgs,
+    BatchNormInferenceArgs, BatchNormOptions, DTypes, DataFormat, Element, Epilogue, Error,
+    Forward, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm, GpuLayerNorm, GpuRmsNorm,
+    Grads, GroupNormBackwardArgs, GroupNormForwardArgs, GroupNormInferenceArgs, GroupNormOptions,
+    InstanceNormOptions, LayerNormBackwardArgs, LayerNormForwardArgs, LayerNormOptions, Norm,
+    Operation, ParamGrads, ParamOf, Residual, RmsNormOptions, RunningStatistics, RunningUpdate,
+    RunningVariance, SavedStatistics, Statistics, Tensor, Tuning, bytemuck,
 };
 
 const EPSILON: f64 = 1e-3;
@@ -300,36 +300,64 @@ fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: 
         epsilon: EPSILON,
     };
     let want = want.forward().unwrap();
-    let options = RmsNormOptions {
-        epsilon: EPSILON,
-        ..RmsNormOptions::default()
+    let pass = match keep_statistics {
+        true => Forward::default(),
+        false => Forward::default().without_statistics(),
     };
-    let layer = GpuRmsNorm::new(&subject.gpu, options).unwrap();
-    let got = block_on(
-        layer.forward_with_statistics::<T, P, S>(RmsNormForwardArgs {
-            shape: &shape,
-            src: &src,
-            residual: residual.as_deref(),
-            gamma,
-            keep_statistics,
-        }),
-    );
-    let Some(got) = result(got, &format!("RMS {what}")) else {
+    let placed = match added {
+        true => Residual::Before,
+        false => Residual::None,
+    };
+    let types = DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE);
+    let operation = Operation::new(Norm::Rms { begin_axis: 1 }, pass, &shape, types)
+        .with_epsilon(EPSILON)
+        .with_params(affine, false)
+        .with_epilogue(Epilogue::new(placed, Activation::None));
+    let mut inputs: Vec<(Tensor, &[u8])> = vec![(Tensor::Src, bytemuck::cast_slice(&src))];
+    inputs.extend(gamma.map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))));
+    let residual = residual.as_deref();
+    inputs.extend(residual.map(|added| (Tensor::Residual, bytemuck::cast_slice(added))));
+    let (mut dst, mut sum) = (src.clone(), src.clone());
+    let mut mean_square = vec![S::from_f64(0.0); rows];
+    let mut outputs = vec![(Tensor::Dst, bytemuck::cast_slice_mut(&mut dst))];
+    if keep_statistics {
+        let bytes = bytemuck::cast_slice_mut(&mut mean_square);
+        outputs.push((Tensor::MeanSquare, bytes));
+    }
+    if added {
+        outputs.push((Tensor::Sum, bytemuck::cast_slice_mut(&mut sum)));
+    }
+    let got = block_on(operation.run_into(&subject.gpu, &inputs, &mut outputs));
+    if result(got, &format!("RMS {what}")).is_none() {
         return false;
-    };
-    close("RMS dst", &got.dst, &want.dst, &want.dst_scale, &what);
+    }
+    close("RMS dst", &dst, &want.dst, &want.dst_scale, &what);
     if keep_statistics {
         let scale = &want.mean_square_scale;
-        close(
-            "mean_square",
-            &got.mean_square,
-            &want.mean_square,
-            scale,
-            &what,
-        );
+        close("mean_square", &mean_square, &want.mean_square, scale, &what);
     }
-    if let Some(sum) = &got.sum {
-        close("RMS sum", sum, &want.sum, &want.sum_scale, &what);
+    if added {
+        close("RMS sum", &sum, &want.sum, &want.sum_scale, &what);
+    }
+    if S::DTYPE == T::Sum::DTYPE {
+        // The typed call is the same operation.
+        let options = RmsNormOptions {
+            epsilon: EPSILON,
+            ..RmsNormOptions::default()
+        };
+        let layer = GpuRmsNorm::new(&subject.gpu, options).unwrap();
+        let args = ForwardArgs::new(&shape, &src)
+            .params(gamma, None)
+            .residual(residual);
+        let args = match keep_statistics {
+            true => args,
+            false => args.without_statistics(),
+        };
+        let got = block_on(layer.forward(args)).unwrap();
+        assert!(got.dst == dst && got.sum == added.then_some(sum), "{what}");
+        let kept = got.statistics.mean_square;
+        let want = keep_statistics.then_some(to_f64(&mean_square));
+        assert_eq!(to_f64(&kept), want.unwrap_or_default(), "{what}");
     }
     true
 }
@@ -476,7 +504,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         variance: &variance64,
         gamma: Some(&gamma64),
         epsilon: EPSILON,
-        statistics: Statistics::Batch,
+        statistics: Through::Batch,
         param_grads: ParamGrads::Both,
     };
     grads_close(&block_on(grads).unwrap(), &want.backward().unwrap(), &what);
@@ -609,14 +637,8 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         ..RmsNormOptions::default()
     };
     let layer = GpuRmsNorm::new(&subject.gpu, options).unwrap();
-    let got = block_on(layer.forward(RmsNormForwardArgs {
-        shape,
-        src: &src,
-        residual: None,
-        gamma: Some(&gamma_of_rows),
-        keep_statistics: true,
-    }));
-    let mut mean_square = got.unwrap().mean_square;
+    let args = ForwardArgs::new(shape, &src).params(Some(&gamma_of_rows), None);
+    let mut statistics = block_on(layer.forward(args)).unwrap().statistics;
     let want = reference::RmsNormForward {
         shape,
         begin_norm_axis: 2,
@@ -627,30 +649,26 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
     };
     let want = want.forward().unwrap();
     let scale = &want.mean_square_scale;
-    close("mean_square", &mean_square, &want.mean_square, scale, &what);
-    let backward = |mean_square: &[T::Sum]| {
-        block_on(layer.backward(RmsNormBackwardArgs {
-            shape,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean_square,
-            gamma: Some(&gamma_of_rows),
-        }))
+    let mean_square = &statistics.mean_square;
+    close("mean_square", mean_square, &want.mean_square, scale, &what);
+    let backward = |statistics: &SavedStatistics<T::Sum>| {
+        let args = BackwardArgs::new(shape, &src, &diff_dst, statistics);
+        block_on(layer.backward(args.params(Some(&gamma_of_rows), None)))
     };
     let want = reference::RmsNorm {
         shape,
         begin_norm_axis: 2,
         src: &src64,
         diff_dst: &diff_dst64,
-        mean_square: &to_f64(&mean_square),
+        mean_square: &to_f64(mean_square),
         gamma: Some(&gamma_of_rows64),
         epsilon: EPSILON,
         param_grads: ParamGrads::Both,
     };
-    let grads = backward(&mean_square).unwrap();
+    let grads = backward(&statistics).unwrap();
     grads_close(&grads, &want.backward().unwrap(), &what);
-    mean_square[1] = T::Sum::from_f64(f64::INFINITY);
-    let error = backward(&mean_square).unwrap_err();
+    statistics.mean_square[1] = T::Sum::from_f64(f64::INFINITY);
+    let error = backward(&statistics).unwrap_err();
     assert!(
         matches!(error, Error::Variance { channel: 1, .. }),
         "{what}: {error}"

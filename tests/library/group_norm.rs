@@ -139,7 +139,7 @@ fn special_cases_are_other_norms() {
             variance: &want.variance,
             gamma: Some(&gamma),
             epsilon: 1e-5,
-            statistics: wgpu_norm::Statistics::Batch,
+            statistics: wgpu_norm::Through::Batch,
             param_grads: ParamGrads::Both,
         };
         let wanted = gradient.backward().unwrap();

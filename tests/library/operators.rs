@@ -130,7 +130,7 @@ mod onednn {
     use super::*;
 
     fn op(options: BatchNormOptions) -> BatchNormTrainingBackward {
-        assert_eq!(options.statistics, Statistics::Batch);
+        assert_eq!(options.statistics, Through::Batch);
         BatchNormTrainingBackward {
             epsilon: options.epsilon as f32,
             data_format: options.data_format,
@@ -493,10 +493,8 @@ mod directml {
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
         match statistics {
-            Statistics::Constant => {
-                block_on(BatchNormalizationGrad { epsilon }.backward(gpu, inputs))
-            }
-            Statistics::Batch => {
+            Through::Constant => block_on(BatchNormalizationGrad { epsilon }.backward(gpu, inputs)),
+            Through::Batch => {
                 block_on(BatchNormalizationTrainingGrad { epsilon }.backward(gpu, inputs))
             }
         }
@@ -509,8 +507,8 @@ mod directml {
         mean: &[usize],
     ) -> Result<Operation, Error> {
         match statistics {
-            Statistics::Constant => BatchNormalizationGrad { epsilon }.operation::<T>(input, mean),
-            Statistics::Batch => {
+            Through::Constant => BatchNormalizationGrad { epsilon }.operation::<T>(input, mean),
+            Through::Batch => {
                 BatchNormalizationTrainingGrad { epsilon }.operation::<T>(input, mean)
             }
         }
@@ -544,8 +542,8 @@ mod directml {
 
     fn check<T: DataType>(vector: &Vector) {
         let statistics = match vector.metadata["statistics"].as_str() {
-            "batch" => Statistics::Batch,
-            "constant" => Statistics::Constant,
+            "batch" => Through::Batch,
+            "constant" => Through::Constant,
             other => panic!("{other}"),
         };
         let [input, gradient, mean, variance, scale] =
@@ -586,7 +584,7 @@ mod directml {
 
     /// Parameters that vary along axis 1 alone are those of NCX.
     fn check_against_ncx<T: DataType>() {
-        for statistics in [Statistics::Constant, Statistics::Batch] {
+        for statistics in [Through::Constant, Through::Batch] {
             let options = BatchNormOptions {
                 statistics,
                 ..options_in(DataFormat::Ncx)
@@ -638,10 +636,10 @@ mod directml {
         for subject in subjects() {
             let what = &subject.name;
             let run = |statistics| backward(&subject.gpu, statistics, 0.25, inputs).unwrap();
-            let constant = run(Statistics::Constant);
+            let constant = run(Through::Constant);
             let output = [12.0, 1.0, 0.0, 1.0];
             assert_near(&constant.output_gradient_tensor, &output, 1e-6, 0.0, what);
-            let batch = run(Statistics::Batch);
+            let batch = run(Through::Batch);
             assert_near(&batch.output_gradient_tensor, &[0.0; 4], 0.0, 1e-5, what);
             for outputs in [constant, batch] {
                 let scale = outputs.output_scale_gradient_tensor;
@@ -653,7 +651,7 @@ mod directml {
 
     #[test]
     fn a_size_that_does_not_broadcast_is_named() {
-        for statistics in [Statistics::Constant, Statistics::Batch] {
+        for statistics in [Through::Constant, Through::Batch] {
             let error = operation::<f32>(statistics, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
             assert_eq!(
                 error.to_string(),

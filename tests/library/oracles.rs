@@ -305,7 +305,7 @@ fn plain<T: Element, P: ParamOf<T>>(
     gamma: Option<Vec<P>>,
 ) -> Case<T, P> {
     let options = BatchNormOptions {
-        statistics: Statistics::Constant,
+        statistics: Through::Constant,
         param_grads: ParamGrads::Frozen,
         epsilon: 0.5,
         data_format,

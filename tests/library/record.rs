@@ -47,9 +47,9 @@ fn options_of(data_format: DataFormat) -> [BatchNormOptions; 3] {
         ..options_in(data_format)
     };
     [
-        with(Statistics::Batch, ParamGrads::Both),
-        with(Statistics::Batch, ParamGrads::Neither),
-        with(Statistics::Constant, ParamGrads::Frozen),
+        with(Through::Batch, ParamGrads::Both),
+        with(Through::Batch, ParamGrads::Neither),
+        with(Through::Constant, ParamGrads::Frozen),
     ]
 }
 
@@ -432,7 +432,7 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
     };
     assert_eq!(count, (whole.src.len() / channels) as f64);
     let options = &whole.options;
-    if options.statistics == Statistics::Constant && options.param_grads != ParamGrads::Both {
+    if options.statistics == Through::Constant && options.param_grads != ParamGrads::Both {
         let sums = &sum[..2 * channels * T::DTYPE.accumulator().size() as usize];
         assert!(
             sums.iter().all(|&byte| byte == 0),
@@ -531,9 +531,9 @@ fn layers_in_one_pass() {
     let devices = OwnDevices::new();
     for subject in &devices.subjects {
         for (data_format, statistics) in [
-            (DataFormat::Ncx, Statistics::Batch),
-            (DataFormat::Nxc, Statistics::Batch),
-            (DataFormat::Ncx, Statistics::Constant),
+            (DataFormat::Ncx, Through::Batch),
+            (DataFormat::Nxc, Through::Batch),
+            (DataFormat::Ncx, Through::Constant),
         ] {
             let (split, fused) = match data_format {
                 DataFormat::Ncx => (Algorithm::ChannelsFirst, Algorithm::FusedChannelsFirst),
@@ -541,8 +541,8 @@ fn layers_in_one_pass() {
             };
             // Split, fused by whole blocks, and fused in turns.
             for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 800)] {
-                let fits = statistics == Statistics::Batch
-                    && subject.gpu.profile().max_storage_buffers >= 8;
+                let fits =
+                    statistics == Through::Batch && subject.gpu.profile().max_storage_buffers >= 8;
                 if algorithm == fused && !fits {
                     println!("{algorithm} is not for {statistics:?} on {}", subject.name);
                     continue;

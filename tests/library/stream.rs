@@ -367,7 +367,7 @@ fn constant_statistics() {
         ] {
             let options = BatchNormOptions {
                 data_format,
-                statistics: Statistics::Constant,
+                statistics: Through::Constant,
                 ..BatchNormOptions::new(1e-3)
             };
             let of = (types, Some(algorithm));

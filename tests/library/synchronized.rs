@@ -295,8 +295,8 @@ fn ranks_agree_with_the_whole_batch() {
 fn constant_statistics_and_frozen_parameters() {
     for subject in subjects() {
         for (statistics, param_grads) in [
-            (Statistics::Constant, ParamGrads::Both),
-            (Statistics::Batch, ParamGrads::Frozen),
+            (Through::Constant, ParamGrads::Both),
+            (Through::Batch, ParamGrads::Frozen),
         ] {
             let mut batch = Batch::<f32, f32>::random(&[8, 5, 7, 3], DataFormat::Ncx);
             batch.options.statistics = statistics;

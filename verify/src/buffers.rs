@@ -48,8 +48,8 @@ impl Buffers {
             let written = result || (memory.in_place && tensor == Tensor::DiffDst);
             buffers.add((tensor, written), bytes, memory, alignment);
         }
-        if let Some(bytes) = plan.sums_bytes().filter(|_| with_sums) {
-            buffers.add((Tensor::Sums, false), bytes, memory, alignment);
+        if let Some(sums) = plan.sums().filter(|_| with_sums) {
+            buffers.add((Tensor::Sums, false), sums.bytes(), memory, alignment);
         }
         buffers
     }

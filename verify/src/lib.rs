@@ -36,7 +36,7 @@
 //! | `group_norm_forward`, `group_norm_inference`, `instance_norm_forward`, `instance_norm_inference` | the operator: by the statistics of src, or by given ones |
 //! | `groups_4` | group norm: groups of a sample's channels, one where it is left out; with `ncx` or `nxc` |
 //! | `ncx`, `nxc`, `params_4x1x6` | batch norm: the layout, or the shape of parameters of src's rank |
-//! | `constant` | gradient of batch norm: [`Statistics::Constant`](wgpu_norm::Statistics::Constant) |
+//! | `constant` | gradient of batch norm: [`Through::Constant`](wgpu_norm::Through::Constant) |
 //! | `running`, `running_unbiased=0.1` | batch norm in training: running statistics, of which variance, and the batch's weight, 0.25 where it is left out |
 //! | `axis_1` | layer and RMS norm: the first normalized axis, if it is not the last one |
 //! | `residual`, `no_statistics` | layer and RMS norm forward: something is added before the layer; the rows' statistics are not kept |

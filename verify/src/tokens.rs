@@ -2,7 +2,7 @@
 
 use wgpu_norm::{
     Activation, Backward, Channels, DType, DTypes, DataFormat, Forward, Norm, Operation,
-    ParamGrads, Pass, Residual, RunningUpdate, RunningVariance, Statistics,
+    ParamGrads, Pass, Residual, RunningUpdate, RunningVariance, Through,
 };
 
 /// A batch's weight that IDs do not name.
@@ -114,7 +114,7 @@ fn set_pass(operation: &mut Operation, token: &str) -> bool {
         (Pass::Forward(forward), _, Some(update)) if is_batch => forward.running = Some(update),
         (Pass::Forward(forward), "no_statistics", _) if rows => forward.keep_statistics = false,
         (Pass::Backward(backward), "constant", _) if is_batch => {
-            backward.through = Statistics::Constant;
+            backward.through = Through::Constant;
         }
         (Pass::Backward(backward), "frozen", _) => backward.param_grads = ParamGrads::Frozen,
         (Pass::Backward(backward), "neither", _) => backward.param_grads = ParamGrads::Neither,
@@ -150,7 +150,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
         _ => {}
     }
     if let Pass::Backward(backward) = operation.pass {
-        add(backward.through == Statistics::Constant, "constant");
+        add(backward.through == Through::Constant, "constant");
         add(backward.param_grads == ParamGrads::Frozen, "frozen");
         add(backward.param_grads == ParamGrads::Neither, "neither");
     }

@@ -5,7 +5,7 @@ use super::sets::{Case, Set, Shape};
 use crate::attributes::{Choice, choice};
 use crate::failure::Failure;
 use clap::Args;
-use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Statistics};
+use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Through};
 
 #[derive(Debug, Args)]
 pub struct Selection {
@@ -22,9 +22,9 @@ pub struct Selection {
     #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
     pub shape: Vec<Shape>,
     /// Of batch norm's gradient: whether the gradient flows through mean and variance
-    #[arg(long, value_name = Statistics::VALUE_NAME, value_parser = choice::<Statistics>(), ignore_case = true,
+    #[arg(long, value_name = Through::VALUE_NAME, value_parser = choice::<Through>(), ignore_case = true,
         default_value = "batch")]
-    pub statistics: Statistics,
+    pub statistics: Through,
     /// The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src;
     /// neither: none, and gamma is ignored
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
@@ -106,7 +106,7 @@ impl Selection {
                             data_format,
                             statistics: match op {
                                 Op::BatchNorm => self.statistics,
-                                _ => Statistics::Batch,
+                                _ => Through::Batch,
                             },
                             param_grads: match op.is_gradient() {
                                 true => self.param_grads,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use wgpu_norm::{
     Activation, Backward, Channels, DType, DataFormat, Epilogue, Forward, GpuContext, Norm,
-    Operation, ParamGrads, Pass, Residual, Statistics,
+    Operation, ParamGrads, Pass, Residual, Through,
 };
 
 /// A named set of shapes.
@@ -187,7 +187,7 @@ pub struct Case {
     pub dtype: DType,
     /// Where the channels are; none of an operator over rows.
     pub data_format: Option<DataFormat>,
-    pub statistics: Statistics,
+    pub statistics: Through,
     pub param_grads: ParamGrads,
     pub activation: Activation,
 }
@@ -253,11 +253,11 @@ impl Case {
         match (self.op, self.statistics, self.param_grads) {
             (Op::BatchNormInference, ..) => &[2],
             (op, ..) if !op.is_gradient() => &[3, 2],
-            (_, Statistics::Batch, _) => &[5, 3],
-            (_, Statistics::Constant, ParamGrads::Both) => &[3],
+            (_, Through::Batch, _) => &[5, 3],
+            (_, Through::Constant, ParamGrads::Both) => &[3],
             // src is not needed, but to find again what an activation is applied to.
-            (_, Statistics::Constant, _) if self.activation == Activation::None => &[2],
-            (_, Statistics::Constant, _) => &[3],
+            (_, Through::Constant, _) if self.activation == Activation::None => &[2],
+            (_, Through::Constant, _) => &[3],
         }
     }
 
@@ -316,7 +316,7 @@ mod tests {
             shape: Shape(vec![2, 3, 4, 5]),
             dtype: DType::Bf16,
             data_format: Some(data_format),
-            statistics: Statistics::Batch,
+            statistics: Through::Batch,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         };
@@ -338,7 +338,7 @@ mod tests {
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         };
-        let (batch, constant) = (Statistics::Batch, Statistics::Constant);
+        let (batch, constant) = (Through::Batch, Through::Constant);
         for (op, statistics, times) in [
             (Op::BatchNorm, batch, 5),
             (Op::BatchNorm, constant, 3),

@@ -27,7 +27,7 @@ use clap::{Arg, ArgMatches, Args, FromArgMatches};
 use tensors::{Arguments, Work};
 use wgpu_norm::{
     Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, Operation, ParamGrads,
-    Pass, Residual, RunningUpdate, RunningVariance, Statistics, Tensor,
+    Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
 };
 
 /// A pass of a layer, before its attributes are known.
@@ -192,7 +192,7 @@ impl Operator {
             ]),
             Pass::Backward(_) => {
                 if is_batch {
-                    flags.push(named::<Statistics>(
+                    flags.push(named::<Through>(
                         "statistics",
                         "Whether mean and variance were computed from src (batch) or are constants of the gradient [default: \
                          the file's metadata, else batch]",
@@ -240,7 +240,7 @@ impl Operator {
         };
         let through = match (&self.norm, &self.pass) {
             (Norm::Batch(_), Pass::Backward(_)) => given.named("statistics")?.unwrap_or_default(),
-            _ => Statistics::Batch,
+            _ => Through::Batch,
         };
         let param_grads = given.flag(PARAM_GRADS).unwrap_or_default();
         if matches!((&self.norm, &self.pass), (Norm::Batch(_), Pass::Inference)) {

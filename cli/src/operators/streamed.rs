@@ -13,7 +13,7 @@ use wgpu_norm::{DType, Format, GpuContext, Tensor};
 
 /// Computes and writes.
 pub fn run(job: Job, gpu: &GpuContext, work: &Work, budget: u64) -> Result<(), Failure> {
-    let stream = Stream::new(gpu, budget, |profile| work.operation.plan(profile))?;
+    let stream = Stream::new(gpu, &work.operation, budget)?;
     log::info!(
         "{} pieces by {}, {} bytes of memory",
         stream.pieces(),

@@ -61,7 +61,7 @@ fn plans(profile: &Profile, data: DType) -> Vec<(String, Plan)> {
     let backward = Pass::from(Backward::default());
     let batch_norm = |(shape, format): ([usize; 3], DataFormat)| {
         let norm = Norm::Batch(Channels::Axis(format));
-        let by_constants = Backward::default().with_through(Statistics::Constant);
+        let by_constants = Backward::default().with_through(Through::Constant);
         let forward = Pass::from(Forward::default().with_running(RunningUpdate {
             weight: 0.1,
             variance: RunningVariance::Unbiased,

@@ -66,11 +66,8 @@ pub struct GradOutputs<T> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::directml::{BatchNormalizationGrad, GradInputs};
 ///
 /// let op = BatchNormalizationGrad { epsilon: 1e-5 };
@@ -104,7 +101,7 @@ impl BatchNormalizationGrad {
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
     ) -> Result<Operation, Error> {
-        let pass = Backward::default().with_through(Statistics::Constant);
+        let pass = Backward::default().with_through(Through::Constant);
         of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 
@@ -145,11 +142,8 @@ impl BatchNormalizationGrad {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::directml::{BatchNormalizationTrainingGrad, GradInputs};
 ///
 /// let op = BatchNormalizationTrainingGrad { epsilon: 1e-5 };
@@ -183,7 +177,7 @@ impl BatchNormalizationTrainingGrad {
         input_dimensions: &[usize],
         mean_dimensions: &[usize],
     ) -> Result<Operation, Error> {
-        let pass = Backward::default().with_through(Statistics::Batch);
+        let pass = Backward::default().with_through(Through::Batch);
         of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 

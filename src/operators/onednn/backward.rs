@@ -52,11 +52,8 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{BatchNormTrainingBackward, BatchNormTrainingBackwardInputs};
 ///
 /// let op = BatchNormTrainingBackward::new(1e-5); // NXC, all three outputs
@@ -194,11 +191,8 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{LayerNormBackward, LayerNormBackwardInputs};
 ///
 /// let op = LayerNormBackward::default(); // the last axis, affine, epsilon 1e-5

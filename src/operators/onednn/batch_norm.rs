@@ -82,11 +82,8 @@ pub struct BatchNormalizationOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{BatchNormalization, BatchNormalizationInputs, FuseNorm};
 ///
 /// let op = BatchNormalization {
@@ -222,7 +219,7 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// What [`FuseNorm`] says is undone first: diff_dst becomes 0 where the forward pass's sum was at most 0, and with
 /// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of
 /// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), with use_global_stats those of
-/// [`Statistics::Constant`].
+/// [`Through::Constant`].
 ///
 /// | argument | shape | in plans and errors |
 /// |---|---|---|
@@ -243,11 +240,8 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{
 ///     BatchNormalizationBackward, BatchNormalizationBackwardInputs, FuseNorm,
 /// };

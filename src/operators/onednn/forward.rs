@@ -66,11 +66,8 @@ pub struct BatchNormForwardTrainingOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{BatchNormForwardTraining, BatchNormForwardTrainingInputs};
 ///
 /// let op = BatchNormForwardTraining {
@@ -209,11 +206,8 @@ pub struct BatchNormInferenceInputs<'a, T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{BatchNormInference, BatchNormInferenceInputs};
 ///
 /// let op = BatchNormInference::new(1e-5); // NXC
@@ -326,11 +320,8 @@ pub struct LayerNormForwardOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{LayerNorm, LayerNormInputs};
 ///
 /// let op = LayerNorm::default(); // the last axis, affine, with statistics, epsilon 1e-5

@@ -54,11 +54,8 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{GroupNormalization, GroupNormalizationInputs};
 ///
 /// let op = GroupNormalization::new(2, 1e-5);
@@ -191,11 +188,8 @@ pub struct GroupNormalizationBackwardOutputs<T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onednn::{GroupNormalizationBackward, GroupNormalizationBackwardInputs};
 ///
 /// let op = GroupNormalizationBackward::new(2, 1e-5);

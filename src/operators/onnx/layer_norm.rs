@@ -58,11 +58,8 @@ pub struct LayerNormalizationOutputs<T, U> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onnx::{LayerNormalization, LayerNormalizationInputs};
 ///
 /// let op = LayerNormalization::default(); // the last axis, epsilon 1e-5
@@ -167,11 +164,8 @@ pub struct RmsNormalizationInputs<'a, T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::onnx::{RmsNormalization, RmsNormalizationInputs};
 ///
 /// let op = RmsNormalization::default(); // the last axis, epsilon 1e-5

@@ -70,11 +70,8 @@ pub struct NativeBatchNormOutputs<T, S> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::pytorch::{NativeBatchNorm, NativeBatchNormInputs};
 ///
 /// let (mut running_mean, mut running_var) = ([0.0], [1.0]);
@@ -267,11 +264,8 @@ pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::pytorch::{NativeBatchNormBackward, NativeBatchNormBackwardInputs};
 ///
 /// let op = NativeBatchNormBackward::default(); // train, eps 1e-5, all outputs

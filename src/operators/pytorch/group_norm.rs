@@ -43,11 +43,8 @@ pub struct NativeGroupNormInputs<'a, T, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::pytorch::{NativeGroupNorm, NativeGroupNormInputs};
 ///
 /// let op = NativeGroupNorm { group: 2, eps: 1e-5 };
@@ -155,11 +152,8 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 /// ```
 /// # pollster::block_on(async {
 /// # use wgpu_norm::{Error, GpuContext};
-/// # let gpu = match GpuContext::new().await {
-/// #     Ok(gpu) => gpu,
-/// #     Err(Error::NoAdapter { .. }) => return Ok(()), // a machine without any driver
-/// #     Err(error) => return Err(error),
-/// # };
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
 /// use wgpu_norm::operators::pytorch::{NativeGroupNormBackward, NativeGroupNormBackwardInputs};
 ///
 /// let op = NativeGroupNormBackward {

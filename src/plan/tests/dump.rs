@@ -6,7 +6,7 @@ use crate::kernels::tests::spirv;
 use crate::plan::Dispatch;
 use crate::{
     Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm,
-    Operation, ParamGrads, Pass, Profile, Residual, RunningUpdate, RunningVariance, Statistics,
+    Operation, ParamGrads, Pass, Profile, Residual, RunningUpdate, RunningVariance, Through,
     Tuning,
 };
 use std::collections::HashMap;
@@ -55,7 +55,7 @@ impl Random {
                 let grads = [ParamGrads::Both, ParamGrads::Frozen, ParamGrads::Neither];
                 let mut backward = Backward::default().with_param_grads(self.of(&grads));
                 if is_batch && self.flag() {
-                    backward.through = Statistics::Constant;
+                    backward.through = Through::Constant;
                 }
                 backward.into()
             }

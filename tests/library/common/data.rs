@@ -154,7 +154,7 @@ pub fn assert_close<T: Element, P: Element>(
 /// Every combination of the choices that change what is computed.
 pub fn all_choices() -> Vec<(Statistics, ParamGrads)> {
     let mut choices = Vec::new();
-    for statistics in [Statistics::Batch, Statistics::Constant] {
+    for statistics in [Through::Batch, Through::Constant] {
         for param_grads in [ParamGrads::Both, ParamGrads::Neither, ParamGrads::Frozen] {
             choices.push((statistics, param_grads));
         }

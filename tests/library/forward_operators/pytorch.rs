@@ -132,8 +132,8 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
                 gamma: Some(&to_f64(&layer.gamma)),
                 epsilon,
                 statistics: match train {
-                    true => Statistics::Batch,
-                    false => Statistics::Constant,
+                    true => Through::Batch,
+                    false => Through::Constant,
                 },
                 param_grads: ParamGrads::Both,
             };

@@ -4,7 +4,7 @@ use super::indices::Indices;
 use super::moments::Statistic;
 use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
 use crate::memory;
-use wgpu_norm::{Error, Statistics};
+use wgpu_norm::{Error, Through};
 
 /// The layer's gradient by diff_dst: what it depends on beside that.
 pub(super) struct Layer<'a> {
@@ -13,7 +13,7 @@ pub(super) struct Layer<'a> {
     pub statistics: &'a [Statistic],
     /// gamma, where diff_src depends on it.
     pub gamma: Option<&'a [f64]>,
-    pub through: Statistics,
+    pub through: Through,
     pub is_rms: bool,
 }
 
@@ -45,7 +45,7 @@ impl Layer<'_> {
             let (r, sums) = (self.statistics[statistic].r, &of_statistics[statistic]);
             let (d, x_hat) = (d(at, parameter), x_hat(at, statistic));
             let (value, scale) = match (self.through, self.is_rms) {
-                (Statistics::Constant, _) => (d, d.abs()),
+                (Through::Constant, _) => (d, d.abs()),
                 (_, true) => (sums.along_x_hat(d, x_hat, m), sums.scale_along_x_hat(m)),
                 (_, false) => (sums.centred(d, x_hat, m), sums.scale(m)),
             };

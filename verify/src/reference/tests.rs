@@ -126,7 +126,7 @@ fn gradients_are_the_derivatives() {
 fn options_of_gradients() {
     let norm = Norm::Batch(Channels::Axis(DataFormat::Nxc));
     let pass = Backward::default()
-        .with_through(Statistics::Constant)
+        .with_through(Through::Constant)
         .with_param_grads(ParamGrads::Frozen);
     let operation = Operation::new(norm, pass, &[2, 2], DType::F32)
         .with_epsilon(0.5)

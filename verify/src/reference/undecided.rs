@@ -4,7 +4,7 @@
 use super::layer::{Gradients, Layer};
 use super::{OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, sums};
 use crate::memory;
-use wgpu_norm::{Activation, DType, Error, Operation, Statistics};
+use wgpu_norm::{Activation, DType, Error, Operation, Through};
 
 /// These elements.
 pub(super) struct Undecided {
@@ -75,7 +75,7 @@ impl Undecided {
             let gamma = layer.gamma.map_or(1.0, |gamma| gamma[parameter]);
             *own = (*own * gamma * layer.statistics[statistic].r).abs();
         }
-        if layer.through == Statistics::Constant {
+        if layer.through == Through::Constant {
             return Ok(own);
         }
         // Of own, and of own · |x̂|.

@@ -113,7 +113,7 @@ pub fn batch_norm(case: &Case) -> Exact {
         variance: &forward.variance,
         gamma: Some(&gamma),
         epsilon: EPSILON,
-        statistics: Statistics::Batch,
+        statistics: Through::Batch,
         param_grads: ParamGrads::Both,
     };
     let gradients = gradients.backward().unwrap();

@@ -188,7 +188,7 @@ fn check<T: Element, P: ParamOf<T>>(
         variance: &to_f64("variance", &output.variance).unwrap(),
         gamma: Some(&gamma),
         epsilon: options.epsilon,
-        statistics: Statistics::Batch,
+        statistics: Through::Batch,
         param_grads: ParamGrads::Both,
     };
     let gradients = gradients.backward().unwrap();

@@ -1,14 +1,14 @@
 //! A call on host memory: an operation, the tensors given to it, and its results.
 
 use crate::{
-    Access, Element, Error, Format, GpuContext, Grads, Operation, Pass, Tensor, TensorUse, memory,
+    Access, Element, Error, Format, GpuContext, Operation, Pass, Tensor, TensorUse, memory,
 };
 use bytemuck::Pod;
 
 /// An operation, and the tensors that are given to it.
-pub(super) struct Call<'a> {
-    operation: Operation,
-    given: Vec<(Tensor, &'a [u8])>,
+pub(crate) struct Call<'a> {
+    pub operation: Operation,
+    pub given: Vec<(Tensor, &'a [u8])>,
 }
 
 impl<'a> Call<'a> {
@@ -48,62 +48,98 @@ impl<'a> Call<'a> {
         self.with(mean_name, mean).with(variance_name, variance)
     }
 
-    /// Runs it on tensors of the types T, P and S: of the data, of the parameters, and of the statistics. What is read and
-    /// written is copied first.
+    /// Runs it on tensors of the types T, P and S: of the data, of the parameters, and of the statistics.
     pub async fn run<T: Element, P: Element, S: Element>(
-        self,
+        mut self,
         gpu: &GpuContext,
     ) -> Result<Results<T, P, S>, Error> {
-        let Self {
-            operation,
-            mut given,
-        } = self;
+        let tensors = self.operation.tensors()?;
+        let mut results = self.take_results(&tensors)?;
+        let Self { operation, given } = self;
+        operation
+            .run_into(gpu, &given, &mut results.slices())
+            .await?;
+        Ok(results)
+    }
+
+    /// Room for all results. A tensor that is read and written is one of them, and no longer given.
+    pub fn take_results<T: Element, P: Element, S: Element>(
+        &mut self,
+        tensors: &[TensorUse],
+    ) -> Result<Results<T, P, S>, Error> {
         let mut results = Results::<T, P, S> {
             data: Vec::new(),
             params: Vec::new(),
             statistics: Vec::new(),
             masks: Vec::new(),
         };
-        for used in operation.tensors()? {
+        for used in tensors {
             let old = match used.access {
                 Access::In => continue,
                 Access::Out => None,
                 Access::InOut => {
-                    let at = given.iter().position(|(tensor, _)| *tensor == used.tensor);
-                    at.map(|at| given.swap_remove(at).1)
+                    let mut given = self.given.iter();
+                    let at = given.position(|(tensor, _)| *tensor == used.tensor);
+                    at.map(|at| self.given.swap_remove(at).1)
                 }
             };
             match used.tensor {
-                _ if used.format == Format::Bits => add(&mut results.masks, &used, old)?,
-                tensor if tensor.is_param() => add(&mut results.params, &used, old)?,
-                tensor if tensor.is_statistic() => add(&mut results.statistics, &used, old)?,
-                _ => add(&mut results.data, &used, old)?,
+                _ if used.format == Format::Bits => add(&mut results.masks, used, old)?,
+                tensor if tensor.is_param() => add(&mut results.params, used, old)?,
+                tensor if tensor.is_statistic() => add(&mut results.statistics, used, old)?,
+                _ => add(&mut results.data, used, old)?,
             }
         }
-        let mut outputs: Vec<_> = bytes(&mut results.data)
-            .chain(bytes(&mut results.params))
-            .chain(bytes(&mut results.statistics))
-            .chain(bytes(&mut results.masks))
-            .collect();
-        operation.run_into(gpu, &given, &mut outputs).await?;
         Ok(results)
     }
+}
+
+/// The gradients that a layer computes.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Grads<T, P> {
+    /// Gradient with respect to src, of src's shape.
+    pub diff_src: Vec<T>,
+    /// Gradient with respect to gamma, as long as gamma, with [`ParamGrads::Both`](crate::ParamGrads::Both); of layer and
+    /// RMS norm where gamma is given.
+    pub diff_gamma: Option<Vec<P>>,
+    /// Gradient with respect to beta, likewise; RMS norm has none.
+    pub diff_beta: Option<Vec<P>>,
+    /// Gradient with respect to the residual that was added before an activation, where a mask was given. The gradient of a
+    /// residual without an activation is diff_dst.
+    pub diff_residual: Option<Vec<T>>,
 }
 
 type Named<E> = Vec<(Tensor, Vec<E>)>;
 
 /// What an operation computed.
-pub(super) struct Results<T, P, S> {
+pub(crate) struct Results<T, P, S> {
     data: Named<T>,
     params: Named<P>,
     statistics: Named<S>,
     masks: Named<u32>,
 }
 
+impl<T: Pod, P: Pod, S: Pod> Results<T, P, S> {
+    /// The bytes of all of them.
+    pub fn slices(&mut self) -> Vec<(Tensor, &mut [u8])> {
+        bytes(&mut self.data)
+            .chain(bytes(&mut self.params))
+            .chain(bytes(&mut self.statistics))
+            .chain(bytes(&mut self.masks))
+            .collect()
+    }
+}
+
 impl<T, P, S> Results<T, P, S> {
     /// The layer's output.
     pub fn dst(&mut self) -> Vec<T> {
         take(&mut self.data, Tensor::Dst).unwrap_or_default()
+    }
+
+    /// src and a residual before the layer, added, if that is a result.
+    pub fn sum(&mut self) -> Option<Vec<T>> {
+        take(&mut self.data, Tensor::Sum)
     }
 
     /// A statistic, if there is one among the results.

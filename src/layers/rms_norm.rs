@@ -1,0 +1,156 @@
+//! RMS normalization.
+
+use super::Layer;
+use crate::{
+    Activation, Backward, BackwardArgs, Element, Error, ForwardArgs, GpuContext, Grads, Norm,
+    Output, ParamGrads, ParamOf,
+};
+
+/// What a [`GpuRmsNorm`] computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RmsNormOptions {
+    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
+    /// it on are normalized together.
+    pub begin_norm_axis: i64,
+    /// Added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
+    pub epsilon: f64,
+    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src.
+    pub param_grads: ParamGrads,
+}
+
+impl Default for RmsNormOptions {
+    /// ONNX's defaults, the last axis and epsilon 1e-5, with gamma's gradient.
+    fn default() -> Self {
+        Self {
+            begin_norm_axis: -1,
+            epsilon: 1e-5,
+            param_grads: ParamGrads::Both,
+        }
+    }
+}
+
+impl RmsNormOptions {
+    /// Sets the first normalized axis.
+    #[must_use]
+    pub fn begin_norm_axis(self, begin_norm_axis: i64) -> Self {
+        Self {
+            begin_norm_axis,
+            ..self
+        }
+    }
+
+    /// Sets what is added to the mean of squares.
+    #[must_use]
+    pub fn epsilon(self, epsilon: f64) -> Self {
+        Self { epsilon, ..self }
+    }
+
+    /// Sets whether gamma's gradient is computed.
+    #[must_use]
+    pub fn param_grads(self, param_grads: ParamGrads) -> Self {
+        Self {
+            param_grads,
+            ..self
+        }
+    }
+
+    fn layer(&self) -> Layer {
+        Layer {
+            norm: Norm::Rms {
+                begin_axis: self.begin_norm_axis,
+            },
+            epsilon: self.epsilon,
+            activation: Activation::None,
+            backward: Backward::default().with_param_grads(self.param_grads),
+        }
+    }
+}
+
+/// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
+/// [`backward`](Self::backward).
+///
+/// A row is made of the elements that share the leading axes. The gradient, with r = 1/√(mean_square + epsilon) and
+/// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean
+/// taken over the row:
+///
+/// * diff_src = r · (d − x̂ · mean(d · x̂))
+/// * diff_gamma = Σ diff_dst · x̂, over the rows
+///
+/// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
+/// numbers of elements are checked. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
+///
+/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
+/// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean_square as given, and never
+/// recomputes it.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuRmsNorm, RmsNormOptions};
+///
+/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+/// let gpu = GpuContext::new().await?;
+/// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
+/// let (shape, src, gamma) = ([2, 2], [1.0_f32, 1.0, 2.0, -2.0], [1.0_f32, 1.0]); // two rows
+/// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), None)).await?;
+/// assert_eq!(output.statistics.mean_square, [1.0, 4.0]);
+/// let diff_dst = [1.0, 0.0, 0.0, 1.0];
+/// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+/// let diff_gamma = layer.backward(args).await?.diff_gamma.unwrap_or_default();
+/// assert!((diff_gamma[0] - 1.0).abs() < 1e-4 && (diff_gamma[1] + 1.0).abs() < 1e-4);
+/// # Ok::<(), Error>(()) }).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct GpuRmsNorm {
+    gpu: GpuContext,
+    options: RmsNormOptions,
+}
+
+impl GpuRmsNorm {
+    /// The layer on a context.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
+    /// the element type is known.
+    pub fn new(gpu: &GpuContext, options: RmsNormOptions) -> Result<Self, Error> {
+        options.layer().check()?;
+        Ok(Self {
+            gpu: gpu.clone(),
+            options,
+        })
+    }
+
+    /// What it computes.
+    pub const fn options(&self) -> &RmsNormOptions {
+        &self.options
+    }
+
+    /// Computes the layer's output: uploads, runs, reads back.
+    ///
+    /// With x = src, or src + residual, and mean_square = mean(x²) of each row,
+    /// dst = gamma · x / √(mean_square + epsilon).
+    ///
+    /// # Errors
+    ///
+    /// As those of [`backward`](Self::backward).
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: ForwardArgs<'_, T, P>,
+    ) -> Result<Output<T, T::Sum>, Error> {
+        self.options.layer().forward(&self.gpu, args).await
+    }
+
+    /// Computes the gradients: uploads, runs, reads back.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
+    /// [`Error::Argument`] for `begin_norm_axis` out of range, or beta.
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        self.options.layer().backward(&self.gpu, args).await
+    }
+}
