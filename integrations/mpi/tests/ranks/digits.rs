@@ -4,12 +4,12 @@ use crate::data::{Digits, PIXELS, SIDE, shuffled};
 use crate::plain::{Convolution, Param, cross_entropy, relu, relu_backward};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
-use wgpu_norm_verify::Random;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput, DataFormat,
     Error as NormError, GpuBatchNorm, GpuContext, Grads,
 };
 use wgpu_norm_mpi::{Communicator, Options, SyncBatchNorm};
+use wgpu_norm_verify::Random;
 
 const CHANNELS: usize = 8;
 const CLASSES: usize = 10;

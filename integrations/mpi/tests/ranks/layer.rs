@@ -4,13 +4,13 @@ use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
 use wgpu_norm::reference::{self, scaled_error, to_f64};
-use wgpu_norm_verify::Random;
 use wgpu_norm::{
     BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput, DataFormat,
     Element, GpuContext, ParamGrads, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
     Statistics, bytemuck, half,
 };
 use wgpu_norm_mpi::{Communicator, Error, Options, SyncBatchNorm};
+use wgpu_norm_verify::Random;
 
 /// The same random numbers on every rank.
 fn random(shapes: u64) -> Random {
