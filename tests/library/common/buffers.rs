@@ -1,11 +1,8 @@
-//! A case's tensors in buffers of a device.
+//! A problem's tensors in buffers of a device.
 
 use super::Subject;
-use super::data::Case;
-use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormBackwardPlan, Bound, BufferRange, DTypes, Element,
-    GpuBatchNorm, Grads, ParamGrads, ParamOf,
-};
+use super::data::{Problem, Values};
+use wgpu_norm::{Bound, BufferRange, BufferUse, Plan, Tensor};
 
 /// How much room a tensor's buffer has.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,106 +13,63 @@ pub enum Room {
     Padded,
 }
 
-/// One buffer a tensor.
-#[derive(Clone)]
-pub struct Buffers {
-    pub src: wgpu::Buffer,
-    pub diff_dst: wgpu::Buffer,
-    pub mean: wgpu::Buffer,
-    pub variance: wgpu::Buffer,
-    pub gamma: Option<wgpu::Buffer>,
-    pub diff_src: wgpu::Buffer,
-    pub diff_gamma: Option<wgpu::Buffer>,
-    pub diff_beta: Option<wgpu::Buffer>,
-}
+/// One buffer a tensor, but for the workspace.
+#[derive(Clone, Debug)]
+pub struct Buffers(pub Vec<(BufferUse, wgpu::Buffer)>);
 
 impl Buffers {
     /// Uploads the inputs; fills the outputs and all padding with ones, which are NaN as numbers.
-    pub fn new<T: Element, P: ParamOf<T>>(
-        subject: &Subject,
-        case: &Case<T, P>,
-        room: Room,
-    ) -> Self {
-        fn tensor<E: Element>(subject: &Subject, values: &[E], room: Room) -> wgpu::Buffer {
-            let mut bytes: Vec<u8> = bytemuck::cast_slice(values).to_vec();
+    pub fn new(subject: &Subject, problem: &Problem, plan: &Plan, room: Room) -> Self {
+        let uses = plan.buffers().into_iter();
+        let uses = uses.filter(|used| used.tensor != Tensor::Workspace);
+        let buffers = uses.map(|used| {
+            let values = problem.inputs.iter();
+            let mut values = values.filter(|values| values.used.tensor == used.tensor);
+            let mut bytes = values.next().map_or(vec![], |values| values.bytes.clone());
             let size = match room {
-                Room::Exact => bytes.len().next_multiple_of(4),
-                Room::Padded => values.len().next_multiple_of(4) * E::DTYPE.size() as usize,
+                Room::Exact => used.bytes,
+                Room::Padded => used.padded_bytes,
             };
-            bytes.resize(size, 0xff);
-            subject.buffer(bytes.len().max(4) as u64, &bytes)
-        }
-        let ones_t =
-            vec![bytemuck::pod_read_unaligned::<T>(&[0xff; 8][..size_of::<T>()]); case.src.len()];
-        let ones_p =
-            vec![bytemuck::pod_read_unaligned::<P>(&[0xff; 8][..size_of::<P>()]); case.mean.len()];
-        let both = case.options.param_grads == ParamGrads::Both;
-        Self {
-            src: tensor(subject, &case.src, room),
-            diff_dst: tensor(subject, &case.diff_dst, room),
-            mean: tensor(subject, &case.mean, room),
-            variance: tensor(subject, &case.variance, room),
-            gamma: case.gamma.as_ref().map(|g| tensor(subject, g, room)),
-            diff_src: tensor(subject, &ones_t, room),
-            diff_gamma: both.then(|| tensor(subject, &ones_p, room)),
-            diff_beta: both.then(|| tensor(subject, &ones_p, room)),
-        }
+            bytes.resize(size.max(4) as usize, 0xff);
+            (used, subject.buffer(bytes.len() as u64, &bytes))
+        });
+        Self(buffers.collect())
     }
 
-    pub fn ranges(&self) -> BatchNormBackwardBuffers<'_> {
-        BatchNormBackwardBuffers {
-            src: (&self.src).into(),
-            diff_dst: (&self.diff_dst).into(),
-            mean: (&self.mean).into(),
-            variance: (&self.variance).into(),
-            gamma: self.gamma.as_ref().map(BufferRange::from),
-            diff_src: (&self.diff_src).into(),
-            diff_gamma: self.diff_gamma.as_ref().map(BufferRange::from),
-            diff_beta: self.diff_beta.as_ref().map(BufferRange::from),
-            sums: None,
-            workspace: None,
-            beta: None,
-            mask: None,
-            diff_residual: None,
-        }
+    /// The buffer of a tensor.
+    #[track_caller]
+    pub fn of(&self, tensor: Tensor) -> &wgpu::Buffer {
+        let found = self.0.iter().find(|(used, _)| used.tensor == tensor);
+        let found = found.unwrap_or_else(|| panic!("no {}", tensor.name()));
+        &found.1
     }
 
-    pub fn results<T: Element, P: ParamOf<T>>(
-        &self,
-        subject: &Subject,
-        case: &Case<T, P>,
-    ) -> Grads<T, P> {
-        let params = |buffer: &Option<wgpu::Buffer>| {
-            let buffer = buffer.as_ref()?;
-            Some(first(&subject.read(buffer), case.mean.len()))
-        };
-        Grads {
-            diff_src: first(&subject.read(&self.diff_src), case.src.len()),
-            diff_gamma: params(&self.diff_gamma),
-            diff_beta: params(&self.diff_beta),
-            diff_residual: None,
+    pub fn ranges(&self) -> Vec<(Tensor, BufferRange<'_>)> {
+        let all = self.0.iter();
+        all.map(|(used, buffer)| (used.tensor, buffer.into()))
+            .collect()
+    }
+
+    /// The results, as they are in the buffers.
+    pub fn results(&self, subject: &Subject, problem: &Problem) -> Vec<Values> {
+        let mut results = problem.results();
+        for result in &mut results {
+            let bytes = subject.read(self.of(result.used.tensor));
+            let len = result.bytes.len();
+            result.bytes.copy_from_slice(&bytes[..len]);
         }
+        results
     }
 }
 
-/// The first elements of some bytes.
-pub fn first<E: Element>(bytes: &[u8], count: usize) -> Vec<E> {
-    bytemuck::pod_collect_to_vec(&bytes[..count * size_of::<E>()])
-}
-
-pub fn plan<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    case: &Case<T, P>,
-) -> BatchNormBackwardPlan {
-    GpuBatchNorm::new(&subject.gpu, case.options)
-        .and_then(|layer| {
-            layer.plan_backward(
-                &case.shape,
-                DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
-                case.gamma.is_some(),
-            )
-        })
-        .unwrap()
+/// The ranges with another one for a tensor, or without it.
+pub fn with<'a>(
+    ranges: &[(Tensor, BufferRange<'a>)],
+    tensor: Tensor,
+    range: Option<BufferRange<'a>>,
+) -> Vec<(Tensor, BufferRange<'a>)> {
+    let others = ranges.iter().filter(|(name, _)| *name != tensor).copied();
+    others.chain(range.map(|range| (tensor, range))).collect()
 }
 
 /// A range of a buffer.

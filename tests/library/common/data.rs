@@ -1,165 +1,274 @@
-//! Seeded data for shapes, and the comparison with the reference.
+//! Operations with seeded data, and the comparison with the reference.
 
 pub use wgpu_norm_verify::Random;
 
 use super::Subject;
 use pollster::block_on;
-use wgpu_norm::reference::{self, scaled_error};
+use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormOptions, DataFormat, Element, Error, GpuBatchNorm, Grads,
-    ParamGrads, ParamOf, Statistics, Tuning,
+    DType, DataFormat, Element, Error, Format, Forward, Norm, Operation, ParamGrads, Pass, Tensor,
+    TensorUse, Through, Tuning, bytemuck,
 };
+use wgpu_norm_verify::reference::{Computed, SUM_ULPS, compute, scaled_error};
 
 pub fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
     values.iter().map(|v| v.to_f64()).collect()
 }
 
-/// A batch-norm problem with its own data.
-#[derive(Clone)]
-pub struct Case<T, P> {
-    pub shape: Vec<usize>,
-    pub options: BatchNormOptions,
-    pub src: Vec<T>,
-    pub diff_dst: Vec<T>,
-    pub mean: Vec<P>,
-    pub variance: Vec<P>,
-    pub gamma: Option<Vec<P>>,
+/// The bytes of the numbers of a type that are nearest to these.
+pub fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
+    fn of<T: Element>(values: &[f64]) -> Vec<u8> {
+        let elements: Vec<T> = values.iter().map(|&value| T::from_f64(value)).collect();
+        bytemuck::cast_slice(&elements).to_vec()
+    }
+    match dtype {
+        DType::F16 => of::<f16>(values),
+        DType::Bf16 => of::<bf16>(values),
+        DType::F32 => of::<f32>(values),
+        DType::F64 => of::<f64>(values),
+    }
 }
 
-impl<T: Element, P: ParamOf<T>> Case<T, P> {
-    /// Random src and diff_dst, their true statistics rounded to P, random gamma.
-    pub fn random(shape: &[usize], options: BatchNormOptions, seed: u64) -> Self {
+/// A tensor of an operation, and its bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    pub used: TensorUse,
+    pub bytes: Vec<u8>,
+}
+
+impl Values {
+    /// As float64; of a mask 0 or 1 for each element.
+    pub fn numbers(&self) -> Vec<f64> {
+        match self.used.format {
+            Format::Elements(dtype) => dtype.values(&self.bytes).collect(),
+            Format::Bits => {
+                let words: Vec<u32> = bytemuck::pod_collect_to_vec(&self.bytes);
+                let elements = 0..self.used.shape.iter().product();
+                elements
+                    .map(|i: usize| f64::from(words[i / 32] >> (i % 32) & 1))
+                    .collect()
+            }
+        }
+    }
+}
+
+/// The values of a tensor.
+#[track_caller]
+pub fn find(all: &[Values], tensor: Tensor) -> &Values {
+    let found = all.iter().find(|values| values.used.tensor == tensor);
+    found.unwrap_or_else(|| panic!("no {}", tensor.name()))
+}
+
+/// An operation, and what it reads.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub operation: Operation,
+    pub inputs: Vec<Values>,
+}
+
+impl Problem {
+    /// Random tensors: src in 0.5 ± 2, diff_dst in 0.1 ± 1, gamma in 0.25 ± 1, beta and residual in ± 1. Given statistics are
+    /// those of src, rounded to their type; running ones are 0.5 and 2.
+    pub fn random(operation: &Operation, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let n = shape.iter().product();
-        let src: Vec<T> = random.vec(n, 2.0, 0.5);
-        let diff_dst: Vec<T> = random.vec(n, 1.0, 0.1);
-        let axes = reference::channel_axes(shape.len(), options.data_format);
-        let channels: usize = shape
-            .iter()
-            .zip(&axes)
-            .filter(|(_, c)| **c)
-            .map(|(d, _)| d)
-            .product();
-        let axis = axes.iter().position(|&c| c).unwrap();
-        let inner: usize = shape[axis + 1..].iter().product();
-        let (mut sum, mut squares) = (vec![0.0; channels], vec![0.0; channels]);
-        for (i, value) in src.iter().enumerate() {
-            sum[i / inner % channels] += value.to_f64();
+        let mut inputs: Vec<Values> = Vec::new();
+        for used in operation.tensors().unwrap() {
+            let len: usize = used.shape.iter().product();
+            let (scale, offset) = match used.tensor {
+                _ if !used.access.reads() => continue,
+                Tensor::Src => (2.0, 0.5),
+                Tensor::DiffDst => (1.0, 0.1),
+                Tensor::Gamma => (1.0, 0.25),
+                Tensor::RunningMean => (0.0, 0.5),
+                Tensor::RunningVariance => (0.0, 2.0),
+                _ => (1.0, 0.0),
+            };
+            let bytes = match used.format {
+                Format::Bits => {
+                    let words = (0..used.len()).map(|_| random.bits() as u32);
+                    let mut words: Vec<u32> = words.collect();
+                    // Behind the last element there are zeros.
+                    if let Some(last) = words.last_mut()
+                        && len % 32 > 0
+                    {
+                        *last &= (1_u32 << (len % 32)) - 1;
+                    }
+                    bytemuck::cast_slice(&words).to_vec()
+                }
+                Format::Elements(dtype) => {
+                    let values = match used.tensor {
+                        Tensor::Mean | Tensor::Variance | Tensor::MeanSquare => {
+                            statistic(operation, used.tensor, &inputs[0])
+                        }
+                        _ => random.vec(len, scale, offset),
+                    };
+                    encode(dtype, &values)
+                }
+            };
+            inputs.push(Values { used, bytes });
         }
-        let count = (n / channels.max(1)).max(1) as f64;
-        for (i, value) in src.iter().enumerate() {
-            let c = i / inner % channels;
-            squares[c] += (value.to_f64() - sum[c] / count).powi(2);
-        }
-        let gamma = random.vec(channels, 1.0, 0.25);
         Self {
-            shape: shape.to_vec(),
-            options,
-            src,
-            diff_dst,
-            mean: sum.iter().map(|s| P::from_f64(s / count)).collect(),
-            variance: squares.iter().map(|s| P::from_f64(s / count)).collect(),
-            gamma: Some(gamma),
+            operation: operation.clone(),
+            inputs,
         }
     }
 
-    pub fn args(&self) -> BatchNormBackwardArgs<'_, T, P, P> {
-        BatchNormBackwardArgs {
-            shape: &self.shape,
-            src: &self.src,
-            diff_dst: &self.diff_dst,
-            mean: &self.mean,
-            variance: &self.variance,
-            gamma: self.gamma.as_deref(),
-            beta: None,
-            mask: None,
-        }
+    /// Sets the numbers of an input.
+    #[track_caller]
+    pub fn set(&mut self, tensor: Tensor, numbers: &[f64]) {
+        let mut inputs = self.inputs.iter_mut();
+        let input = inputs.find(|values| values.used.tensor == tensor);
+        let input = input.unwrap_or_else(|| panic!("no {}", tensor.name()));
+        let Format::Elements(dtype) = input.used.format else {
+            panic!("{} has no numbers", tensor.name());
+        };
+        input.bytes = encode(dtype, numbers);
     }
 
-    pub fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
-        let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
-        block_on(layer.backward_with_statistics(self.args()))
+    /// Runs it, by `Operation::run_into`. Results are NaN before, but for those that are read, too.
+    pub fn run(&self, subject: &Subject) -> Result<Vec<Values>, Error> {
+        let mut results = self.results();
+        let inputs = self.inputs.iter();
+        let inputs = inputs.filter(|values| !values.used.access.writes());
+        let inputs: Vec<_> = inputs
+            .map(|values| (values.used.tensor, &*values.bytes))
+            .collect();
+        let mut outputs: Vec<_> = results
+            .iter_mut()
+            .map(|values| (values.used.tensor, &mut *values.bytes))
+            .collect();
+        let run = self
+            .operation
+            .run_into(&subject.gpu, &inputs, &mut outputs);
+        block_on(run)?;
+        Ok(results)
     }
 
-    pub fn reference(&self) -> reference::Gradients {
-        let (src, diff_dst) = (to_f64(&self.src), to_f64(&self.diff_dst));
-        let (mean, variance) = (to_f64(&self.mean), to_f64(&self.variance));
-        let gamma = self.gamma.as_deref().map(to_f64);
-        reference::BatchNorm {
-            shape: &self.shape,
-            channel_axes: &reference::channel_axes(self.shape.len(), self.options.data_format),
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: gamma.as_deref(),
-            epsilon: self.options.epsilon,
-            statistics: self.options.statistics,
-            param_grads: self.options.param_grads,
-        }
-        .backward()
-        .unwrap()
+    /// The results before they are computed: NaN, or what is read.
+    pub fn results(&self) -> Vec<Values> {
+        let tensors = self.operation.tensors().unwrap().into_iter();
+        let written = tensors.filter(|used| used.access.writes());
+        let values = written.map(|used| {
+            let input = self.inputs.iter();
+            let mut input = input.filter(|values| values.used.tensor == used.tensor);
+            let bytes = match input.next() {
+                Some(values) => values.bytes.clone(),
+                None => vec![0xff; used.bytes() as usize],
+            };
+            Values { used, bytes }
+        });
+        values.collect()
     }
 
-    /// Runs on the subject and compares with the reference.
-    pub fn check(&self, subject: &Subject, what: &str) {
-        self.check_against(subject, what, &self.reference());
+    pub fn reference(&self) -> Vec<Computed> {
+        let numbers = self.inputs.iter();
+        let numbers: Vec<_> = numbers
+            .map(|values| (values.used.tensor, values.numbers()))
+            .collect();
+        let numbers: Vec<_> = numbers
+            .iter()
+            .map(|(tensor, numbers)| (*tensor, &**numbers))
+            .collect();
+        compute(&self.operation, &numbers).unwrap()
     }
 
-    pub fn check_against(&self, subject: &Subject, what: &str, want: &reference::Gradients) {
+    /// Runs it on a subject, and compares the results with the reference.
+    #[track_caller]
+    pub fn check(&self, subject: &Subject, what: &str) -> Vec<Values> {
+        let what = format!("{what} on {}", subject.name);
         let got = self
             .run(subject)
-            .unwrap_or_else(|e| panic!("{what} on {}: {e}", subject.name));
-        assert_close(
-            &got,
-            want,
-            self.options.param_grads,
-            &format!("{what} on {}", subject.name),
-        );
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_close(&got, &self.reference(), &what);
+        got
     }
 }
 
-pub fn assert_close<T: Element, P: Element>(
-    got: &Grads<T, P>,
-    want: &reference::Gradients,
-    param_grads: ParamGrads,
-    what: &str,
-) {
-    let error = scaled_error(&got.diff_src, &want.diff_src, &want.diff_src_scale);
-    assert!(
-        error <= 1.0,
-        "{what}: diff_src is off by {error} tolerances"
+/// A statistic of src.
+fn statistic(operation: &Operation, tensor: Tensor, src: &Values) -> Vec<f64> {
+    let forward = Operation::new(
+        operation.norm.clone(),
+        Forward::default(),
+        &operation.shape,
+        operation.types,
     );
-    if param_grads != ParamGrads::Both {
-        assert!(
-            got.diff_gamma.is_none() && got.diff_beta.is_none(),
-            "{what}"
-        );
-        return;
-    }
-    let diff_gamma = got.diff_gamma.as_ref().expect("asked for");
-    let error = scaled_error(diff_gamma, &want.diff_gamma, &want.diff_gamma_scale);
-    assert!(
-        error <= 1.0,
-        "{what}: diff_gamma is off by {error} tolerances"
-    );
-    let diff_beta = got.diff_beta.as_ref().expect("asked for");
-    let error = scaled_error(diff_beta, &want.diff_beta, &want.diff_beta_scale);
-    assert!(
-        error <= 1.0,
-        "{what}: diff_beta is off by {error} tolerances"
-    );
+    let forward = forward.with_params(false, false);
+    let computed = compute(&forward, &[(Tensor::Src, &src.numbers())]).unwrap();
+    let found = computed.into_iter().find(|computed| computed.tensor == tensor);
+    found.unwrap().values
 }
 
-/// Every combination of the choices that change what is computed.
-pub fn all_choices() -> Vec<(Statistics, ParamGrads)> {
+/// All results are within the tolerance of the reference, and there are no others.
+#[track_caller]
+pub fn assert_close(got: &[Values], want: &[Computed], what: &str) {
+    let names = |tensors: &mut dyn Iterator<Item = Tensor>| {
+        let mut names: Vec<_> = tensors.map(Tensor::name).collect();
+        names.sort_unstable();
+        names
+    };
+    assert_eq!(
+        names(&mut got.iter().map(|values| values.used.tensor)),
+        names(&mut want.iter().map(|computed| computed.tensor)),
+        "{what}"
+    );
+    for want in want {
+        let got = find(got, want.tensor);
+        let name = want.tensor.name();
+        let error = error(got, want);
+        assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
+    }
+}
+
+/// The largest error of a result in units of the tolerance.
+pub fn error(got: &Values, want: &Computed) -> f64 {
+    fn of<T: Element>(got: &Values, want: &Computed) -> f64 {
+        let elements: Vec<T> = bytemuck::pod_collect_to_vec(&got.bytes);
+        scaled_error(&elements, &want.values, &want.scale)
+    }
+    match got.used.format {
+        Format::Elements(DType::F16) => of::<f16>(got, want),
+        Format::Elements(DType::Bf16) => of::<bf16>(got, want),
+        Format::Elements(DType::F32) => of::<f32>(got, want),
+        Format::Elements(DType::F64) => of::<f64>(got, want),
+        Format::Bits => {
+            let roundings = SUM_ULPS * DType::F32.unit_roundoff();
+            let bits = got.numbers().into_iter().zip(&want.values).zip(&want.scale);
+            let is_wrong = |((bit, value), scale): ((f64, &f64), &f64)| {
+                let undecided = value.abs() <= roundings * scale;
+                !undecided && (bit == 1.0) != (value.is_nan() || *value > 0.0)
+            };
+            if bits.into_iter().any(is_wrong) { f64::INFINITY } else { 0.0 }
+        }
+    }
+}
+
+/// A gradient's operation with each combination of the choices that change what is computed; of batch norm.
+pub fn all_choices(gradient: &Operation) -> Vec<Operation> {
     let mut choices = Vec::new();
-    for statistics in [Through::Batch, Through::Constant] {
+    for through in [Through::Batch, Through::Constant] {
         for param_grads in [ParamGrads::Both, ParamGrads::Neither, ParamGrads::Frozen] {
-            choices.push((statistics, param_grads));
+            let mut chosen = gradient.clone();
+            if let Pass::Backward(backward) = &mut chosen.pass {
+                (backward.through, backward.param_grads) = (through, param_grads);
+            }
+            choices.push(chosen);
         }
     }
     choices
+}
+
+/// Of data and parameters; statistics have the parameters' type.
+pub fn types<T: Element, P: Element>() -> wgpu_norm::DTypes {
+    wgpu_norm::DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE)
+}
+
+/// A gradient of batch norm with gamma, epsilon 1e-5 and the defaults, of types as `types` has them.
+pub fn batch_norm_gradient<T: Element, P: Element>(
+    shape: &[usize],
+    format: DataFormat,
+) -> Operation {
+    let pass = wgpu_norm::Backward::default();
+    Operation::new(Norm::batch(format), pass, shape, types::<T, P>())
 }
 
 /// The shape N × C × spatial in a data format.
@@ -173,14 +282,6 @@ pub fn in_format(shape: &[usize], format: DataFormat) -> Vec<usize> {
 }
 
 pub const FORMATS: [DataFormat; 2] = [DataFormat::Ncx, DataFormat::Nxc];
-
-/// epsilon 1e-5 and the defaults, in a data format.
-pub fn options_in(data_format: DataFormat) -> BatchNormOptions {
-    BatchNormOptions {
-        data_format,
-        ..BatchNormOptions::new(1e-5)
-    }
-}
 
 /// Sizes with which small tensors are divided like large ones, and those for both kinds of adapters.
 pub fn sizes() -> [(&'static str, Tuning); 3] {
@@ -197,18 +298,5 @@ pub fn sizes() -> [(&'static str, Tuning); 3] {
         ("software", Tuning::SOFTWARE),
         ("gpu", Tuning::GPU),
         ("small", small),
-    ]
-}
-
-/// Bits of a result, so that NaN equals itself and -0 is not 0.
-pub fn bits<T: Element, P: Element>(grads: &Grads<T, P>) -> [Vec<u8>; 3] {
-    let of = |values: &Option<Vec<P>>| match values {
-        Some(values) => bytemuck::cast_slice(values).to_vec(),
-        None => Vec::new(),
-    };
-    [
-        bytemuck::cast_slice(&grads.diff_src).to_vec(),
-        of(&grads.diff_gamma),
-        of(&grads.diff_beta),
     ]
 }

@@ -1,25 +1,27 @@
 //! What the tests of errors share.
 
 use super::Subject;
-use super::buffers::{Buffers, Room, plan};
-use super::data::{Case, options_in};
-use wgpu_norm::{DataFormat, Error};
+use super::buffers::{Buffers, Room};
+use super::data::{Problem, batch_norm_gradient, find};
+use wgpu_norm::{DataFormat, Error, Tensor};
 
-/// A small case that works.
-pub fn case() -> Case<f32, f32> {
-    Case::random(&[2, 3, 5], options_in(DataFormat::Ncx), 1)
+/// A small problem that works.
+pub fn problem() -> Problem {
+    Problem::random(
+        &batch_norm_gradient::<f32, f32>(&[2, 3, 5], DataFormat::Ncx),
+        1,
+    )
 }
 
 /// The context takes a right call after a wrong one.
 pub fn still_works(subject: &Subject) {
-    let case = case();
-    let grads = case.run(subject).unwrap();
-    assert_eq!(grads.diff_src.len(), 30);
-    assert_eq!(grads.diff_gamma.unwrap().len(), 3);
-    let buffers = Buffers::new(subject, &case, Room::Exact);
-    let _ = plan(subject, &case)
-        .bind(&subject.gpu, &buffers.ranges())
-        .unwrap();
+    let problem = problem();
+    let results = problem.run(subject).unwrap();
+    assert_eq!(find(&results, Tensor::DiffSrc).numbers().len(), 30);
+    assert_eq!(find(&results, Tensor::DiffGamma).numbers().len(), 3);
+    let plan = problem.operation.plan(subject.gpu.profile()).unwrap();
+    let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
+    let _ = plan.bind(&subject.gpu, &buffers.ranges()).unwrap();
 }
 
 /// The error's message has all these parts.
