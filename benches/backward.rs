@@ -15,8 +15,8 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use std::error::Error;
 use std::hint::black_box;
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormBackwardBuffers, BatchNormOptions, Bound, BufferRange, DType,
-    DataFormat, Element, GpuBatchNorm, GpuContext, ParamOf,
+    Backward, BackwardArgs, BatchNormOptions, Bound, DType, DataFormat, Element, GpuBatchNorm,
+    GpuContext, Norm, Operation, ParamOf, Tensor,
 };
 
 use DataFormat::{Ncx, Nxc};
@@ -58,59 +58,39 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
         }
     }
 
-    fn args(&self) -> BatchNormBackwardArgs<'_, T, P> {
-        BatchNormBackwardArgs {
-            shape: self.shape,
-            src: &self.src,
-            diff_dst: &self.diff_dst,
-            mean: &self.mean,
-            variance: &self.variance,
-            gamma: Some(&self.gamma),
-            beta: None,
-            mask: None,
-        }
+    fn args(&self) -> BackwardArgs<'_, T, P> {
+        let statistics = (&self.mean, &self.variance);
+        BackwardArgs::new(self.shape, &self.src, &self.diff_dst, statistics)
+            .params(Some(&self.gamma), None)
     }
 
     /// On the device, ready to be recorded. The buffers live as long as the bind groups.
-    fn bind(&self, gpu: &GpuContext, layer: &GpuBatchNorm) -> Result<Bound, wgpu_norm::Error> {
-        let plan = layer.plan_backward(self.shape, (T::DTYPE, P::DTYPE), true)?;
-        let buffer = |bytes: &[u8]| {
+    fn bind(&self, gpu: &GpuContext, format: DataFormat) -> Result<Bound, wgpu_norm::Error> {
+        let (norm, types) = (Norm::batch(format), (T::DTYPE, P::DTYPE));
+        let operation = Operation::new(norm, Backward::default(), self.shape, types);
+        let plan = operation.plan(gpu.profile())?;
+        let mut buffers = Vec::new();
+        for used in plan.buffers() {
+            let bytes: &[u8] = match used.tensor {
+                Tensor::Workspace => continue,
+                Tensor::Src => bytemuck::cast_slice(&self.src),
+                Tensor::DiffDst => bytemuck::cast_slice(&self.diff_dst),
+                Tensor::Mean => bytemuck::cast_slice(&self.mean),
+                Tensor::Variance => bytemuck::cast_slice(&self.variance),
+                Tensor::Gamma => bytemuck::cast_slice(&self.gamma),
+                _ => &[],
+            };
             let buffer = gpu.device().create_buffer(&wgpu::BufferDescriptor {
                 label: None,
-                size: (bytes.len() as u64).next_multiple_of(32),
+                size: used.padded_bytes,
                 usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             });
             gpu.queue().write_buffer(&buffer, 0, bytes);
-            buffer
-        };
-        let (src, diff_dst) = (
-            buffer(bytemuck::cast_slice(&self.src)),
-            buffer(bytemuck::cast_slice(&self.diff_dst)),
-        );
-        let diff_src = buffer(bytemuck::cast_slice(&self.src));
-        let [mean, variance] =
-            [&self.mean, &self.variance].map(|values| buffer(bytemuck::cast_slice(values)));
-        let [gamma, diff_gamma, diff_beta] =
-            [(); 3].map(|()| buffer(bytemuck::cast_slice(&self.gamma)));
-        plan.bind(
-            gpu,
-            &BatchNormBackwardBuffers {
-                src: BufferRange::from(&src),
-                diff_dst: BufferRange::from(&diff_dst),
-                mean: BufferRange::from(&mean),
-                variance: BufferRange::from(&variance),
-                gamma: Some(BufferRange::from(&gamma)),
-                diff_src: BufferRange::from(&diff_src),
-                diff_gamma: Some(BufferRange::from(&diff_gamma)),
-                diff_beta: Some(BufferRange::from(&diff_beta)),
-                sums: None,
-                workspace: None,
-                beta: None,
-                mask: None,
-                diff_residual: None,
-            },
-        )
+            buffers.push((used.tensor, buffer));
+        }
+        let ranges = buffers.iter().map(|(tensor, buffer)| (*tensor, buffer.into()));
+        plan.bind(gpu, &ranges.collect::<Vec<_>>())
     }
 }
 
@@ -132,13 +112,10 @@ fn measure<T: Element, P: ParamOf<T>>(
     gpu: &GpuContext,
 ) -> Result<(), Box<dyn Error>> {
     for (name, shape, data_format) in SHAPES {
-        let options = BatchNormOptions {
-            data_format,
-            ..BatchNormOptions::new(1e-5)
-        };
+        let options = BatchNormOptions::new(1e-5).data_format(data_format);
         let layer = GpuBatchNorm::new(gpu, options)?;
         let tensors = Tensors::<T, P>::new(shape, data_format);
-        let bound = tensors.bind(gpu, &layer)?;
+        let bound = tensors.bind(gpu, data_format)?;
         // Whatever can fail has failed by now, or does here.
         pollster::block_on(layer.backward(tensors.args()))?;
 

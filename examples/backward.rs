@@ -1,5 +1,4 @@
-//! The gradient of one batch-norm layer from tensors in host memory, checked against the float64
-//! reference.
+//! A batch-norm layer forward and backward, from tensors in host memory, checked against the float64 reference.
 //!
 //! ```sh
 //! cargo run --example backward
@@ -12,7 +11,10 @@ mod common;
 use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
-use wgpu_norm::{BatchNormBackwardArgs, BatchNormOptions, DataFormat, GpuBatchNorm, GpuContext};
+use wgpu_norm::{
+    BackwardArgs, BatchNormOptions, DType, DataFormat, Forward, ForwardArgs, GpuBatchNorm,
+    GpuContext, Norm, Operation, ParamGrads, Tensor,
+};
 
 fn main() -> ExitCode {
     common::main(backward())
@@ -24,58 +26,41 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     let gpu = GpuContext::new().await?;
     println!("running on {}", gpu.adapter_info().name);
 
-    // 2. The operator with its attributes. epsilon has no default in the operator's document, and the
+    // 2. The layer with its options. epsilon has no default in the operator's document, and the
     //    channel axis is the last one unless NCX is asked for.
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-5)
-    };
+    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
     let batch_norm = GpuBatchNorm::new(&gpu, options)?;
 
-    // 3. The tensors: 8 samples of 16 channels of 14 x 14 pixels. mean and variance are those that the
-    //    forward pass computed from src, the variance biased (divided by the number of elements).
-    let layer = Layer::made_up(&[8, 16, 14, 14], 1);
+    // 3. The tensors: 8 samples of 16 channels of 14 x 14 pixels.
+    let mut layer = Layer::made_up(&[8, 16, 14, 14], 1);
+    let (shape, gamma, beta) = (&layer.shape, Some(&*layer.gamma), Some(&*layer.beta));
 
-    // 4. Upload, run, read back. The future blocks no executor; any will do.
-    let grads = batch_norm
-        .backward(BatchNormBackwardArgs {
-            shape: &layer.shape,
-            src: &layer.src,
-            diff_dst: &layer.diff_dst,
-            mean: &layer.mean,
-            variance: &layer.variance,
-            gamma: Some(&layer.gamma),
-            beta: None,
-            mask: None,
-        })
-        .await?;
+    // 4. Upload, run, read back. The futures block no executor; any will do.
+    let args = ForwardArgs::new(shape, &layer.src).params(gamma, beta);
+    let output = batch_norm.forward(args).await?;
 
-    // 5. The parameter gradients are there because `ParamGrads::Both` is the default.
+    // 5. The gradient goes by the statistics that the forward pass computed.
+    let args = BackwardArgs::new(shape, &layer.src, &layer.diff_dst, &output.statistics);
+    let grads = batch_norm.backward(args.params(gamma, beta)).await?;
+
+    // 6. The parameter gradients are there because `ParamGrads::Both` is the default.
     let (Some(diff_gamma), Some(diff_beta)) = (grads.diff_gamma, grads.diff_beta) else {
         return Err("the parameter gradients are missing".into());
     };
 
-    // 6. The same in float64. Errors are measured against the size of the terms that were added, for
-    //    a gradient near 0 is the difference of large ones; up to 1 is right.
-    let want = layer.reference(&options)?;
-    compare(
-        "diff_src",
-        &grads.diff_src,
-        &want.diff_src,
-        &want.diff_src_scale,
-    )?;
-    compare(
-        "diff_gamma",
-        &diff_gamma,
-        &want.diff_gamma,
-        &want.diff_gamma_scale,
-    )?;
-    compare(
-        "diff_beta",
-        &diff_beta,
-        &want.diff_beta,
-        &want.diff_beta_scale,
-    )?;
+    // 7. The same in float64.
+    let norm = Norm::batch(DataFormat::Ncx);
+    let forward = Operation::new(norm, Forward::default(), shape, DType::F32);
+    let backward = forward.gradient(ParamGrads::Both)?;
+    let want = layer.reference(&forward)?;
+    (layer.mean, layer.variance) = (output.statistics.mean, output.statistics.variance);
+    compare(Tensor::Dst, &output.dst, &want)?;
+    compare(Tensor::Mean, &layer.mean, &want)?;
+    compare(Tensor::Variance, &layer.variance, &want)?;
+    let want = layer.reference(&backward)?;
+    compare(Tensor::DiffSrc, &grads.diff_src, &want)?;
+    compare(Tensor::DiffGamma, &diff_gamma, &want)?;
+    compare(Tensor::DiffBeta, &diff_beta, &want)?;
     println!("all within the tolerance");
     Ok(())
 }

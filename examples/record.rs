@@ -12,9 +12,8 @@ use common::{Layer, compare};
 use std::error::Error;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormOptions,
-    BufferRange, DType, DataFormat, DeviceOptions, GpuBatchNorm, GpuContext, RunningUpdate,
-    RunningVariance, reference,
+    BufferRange, DType, DataFormat, DeviceOptions, Forward, GpuContext, Norm, Operation,
+    ParamGrads, Plan, RunningUpdate, RunningVariance, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -41,43 +40,32 @@ async fn record() -> Result<(), Box<dyn Error>> {
 
     // 2. A context that uses the device; the device's callbacks stay the application's.
     let gpu = GpuContext::from_device(device.clone(), queue.clone(), DeviceOptions::default());
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-5)
-    };
-    let batch_norm = GpuBatchNorm::new(&gpu, options)?;
 
-    // 3. Stage one, plan: once per shape, no GPU object is made.
+    // 3. Stage one, plan: once per shape, no GPU object is made. The gradient belongs to the forward pass.
     let mut layer = Layer::made_up(&[4, 24, 17, 17], 1);
-    let update = RunningUpdate {
-        weight: 0.1, // PyTorch's momentum
-        variance: RunningVariance::Unbiased,
-    };
-    let operands = BatchNormForwardOperands {
-        gamma: true,
-        beta: true,
-        running: Some(update),
-        ..Default::default()
-    };
-    let forward = batch_norm.plan_forward(&layer.shape, DType::F32, operands)?;
-    let backward = batch_norm.plan_backward(&layer.shape, DType::F32, true)?;
+    let update = RunningUpdate::new(0.1, RunningVariance::Unbiased); // PyTorch's momentum
+    let forward = Operation::new(
+        Norm::batch(DataFormat::Ncx),
+        Forward::default().with_running(update),
+        &layer.shape,
+        DType::F32,
+    );
+    let backward = forward.gradient(ParamGrads::Both)?;
+    let plans = [&forward, &backward].map(|operation| operation.plan(gpu.profile()));
+    let [forward_plan, backward_plan] = plans;
+    let (forward_plan, backward_plan) = (forward_plan?, backward_plan?);
     println!(
         "{} dispatches forward, {} backward",
-        forward.dispatches(),
-        backward.dispatches()
+        forward_plan.kernels().len(),
+        backward_plan.kernels().len()
     );
 
     // 4. One buffer for everything. Ranges begin at multiples of the device's alignment. The passes run one after the
-    //    other, so they share the workspace. Where elements are no multiple of four, `padded_sizes` are better.
+    //    other, so they share what both have, the workspace too. Where elements are no multiple of four, `padded_bytes` are
+    //    better.
     let mut pool = Pool::new(&device);
-    let sizes = backward.sizes();
-    let [src, dst] = [0; 2].map(|_| pool.reserve(sizes.src));
-    // One number a channel each.
-    let [gamma, beta, running_mean, running_variance] = [0; 4].map(|_| pool.reserve(sizes.mean));
-    let [mean, variance, diff_gamma, diff_beta] = [0; 4].map(|_| pool.reserve(sizes.mean));
-    let diff_dst = pool.reserve(sizes.diff_dst);
-    let diff_src = diff_dst; // in place
-    let workspace = pool.reserve(forward.workspace_size().max(backward.workspace_size()));
+    pool.reserve(&forward_plan);
+    pool.reserve(&backward_plan);
     let buffer = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("pool"),
         size: pool.end,
@@ -88,60 +76,29 @@ async fn record() -> Result<(), Box<dyn Error>> {
     });
 
     // 5. The inputs. Uploading is the application's business, as is everything about its queue.
-    let upload = |range: Range, values: &[f32]| {
-        queue.write_buffer(&buffer, range.offset, bytemuck::cast_slice(values));
-    };
     let channels = layer.gamma.len();
-    upload(src, &layer.src);
-    upload(gamma, &layer.gamma);
-    upload(beta, &layer.beta);
-    upload(running_mean, &vec![0.0; channels]);
-    upload(running_variance, &vec![1.0; channels]);
-    upload(diff_dst, &layer.diff_dst);
+    for (tensor, values) in [
+        (Tensor::Src, &layer.src),
+        (Tensor::Gamma, &layer.gamma),
+        (Tensor::Beta, &layer.beta),
+        (Tensor::RunningMean, &vec![0.0; channels]),
+        (Tensor::RunningVariance, &vec![1.0; channels]),
+        (Tensor::DiffDst, &layer.diff_dst),
+    ] {
+        let place = pool.place(tensor)?;
+        queue.write_buffer(&buffer, place.offset, bytemuck::cast_slice(values));
+    }
 
     // 6. Stage two, bind: once per set of buffers. Sizes, alignment, usages and overlaps are checked
     //    here, pipelines compiled and bind groups made; after this, recording cannot fail.
-    let forward = forward.bind(
-        &gpu,
-        &BatchNormForwardBuffers {
-            src: src.of(&buffer),
-            gamma: Some(gamma.of(&buffer)),
-            beta: Some(beta.of(&buffer)),
-            running_mean: Some(running_mean.of(&buffer)),
-            running_variance: Some(running_variance.of(&buffer)),
-            dst: dst.of(&buffer),
-            mean: mean.of(&buffer),
-            variance: variance.of(&buffer),
-            sums: None,
-            workspace: Some(workspace.of(&buffer)),
-            residual: None,
-            mask: None,
-        },
-    )?;
-    let backward = backward.bind(
-        &gpu,
-        &BatchNormBackwardBuffers {
-            src: src.of(&buffer),
-            diff_dst: diff_dst.of(&buffer),
-            mean: mean.of(&buffer),
-            variance: variance.of(&buffer),
-            gamma: Some(gamma.of(&buffer)),
-            diff_src: diff_src.of(&buffer),
-            diff_gamma: Some(diff_gamma.of(&buffer)),
-            diff_beta: Some(diff_beta.of(&buffer)),
-            sums: None,
-            workspace: Some(workspace.of(&buffer)),
-            beta: None,
-            mask: None,
-            diff_residual: None,
-        },
-    )?;
+    let bound_forward = forward_plan.bind(&gpu, &pool.ranges(&forward_plan, &buffer)?)?;
+    let bound_backward = backward_plan.bind(&gpu, &pool.ranges(&backward_plan, &buffer)?)?;
 
     // 7. Stage three, record: every step of a training, into an encoder that may hold other work too, also in
     //    between, as the rest of the network: it only writes commands, and wgpu orders passes by the buffers they share.
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-    forward.record(&mut encoder);
-    backward.record(&mut encoder);
+    bound_forward.record(&mut encoder);
+    bound_backward.record(&mut encoder);
     let staging = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("staging"),
         size: pool.end,
@@ -159,89 +116,39 @@ async fn record() -> Result<(), Box<dyn Error>> {
     });
     device.poll(wgpu::PollType::wait_indefinitely())?;
     let bytes = staging.get_mapped_range(..)?;
-    let read = |range: Range| -> Vec<f32> {
-        let bytes = &bytes[range.offset as usize..(range.offset + range.size) as usize];
-        bytemuck::pod_collect_to_vec(bytes)
+    let read = |tensor| -> Result<Vec<f32>, Box<dyn Error>> {
+        let place = pool.place(tensor)?;
+        let bytes = &bytes[place.offset as usize..(place.offset + place.size) as usize];
+        Ok(bytemuck::pod_collect_to_vec(bytes))
     };
 
     // 9. Check the forward pass; then the gradient, whose statistics are those that the forward pass left.
-    let want = layer.forward_reference(&options)?;
-    layer.mean = read(mean);
-    layer.variance = read(variance);
-    compare("dst", &read(dst), &want.dst, &want.dst_scale)?;
-    compare("mean", &layer.mean, &want.mean, &want.mean_scale)?;
-    compare(
-        "variance",
-        &layer.variance,
-        &want.variance,
-        &want.variance_scale,
-    )?;
-    let count = (layer.src.len() / channels) as u64;
-    for (what, range, old, batch, scale) in [
-        (
-            "running_mean",
-            running_mean,
-            0.0,
-            &want.mean,
-            &want.mean_scale,
-        ),
-        (
-            "running_variance",
-            running_variance,
-            1.0,
-            &want.variance,
-            &want.variance_scale,
-        ),
-    ] {
-        let unbiased = what == "running_variance";
-        let after =
-            |batch| reference::running(&vec![old; channels], batch, update.weight, count, unbiased);
-        compare(what, &read(range), &after(batch)?, &after(scale)?)?;
+    let want = layer.reference(&forward)?;
+    for computed in &want {
+        compare(computed.tensor, &read(computed.tensor)?, &want)?;
     }
-    let want = layer.reference(&options)?;
-    compare(
-        "diff_src",
-        &read(diff_src),
-        &want.diff_src,
-        &want.diff_src_scale,
-    )?;
-    compare(
-        "diff_gamma",
-        &read(diff_gamma),
-        &want.diff_gamma,
-        &want.diff_gamma_scale,
-    )?;
-    compare(
-        "diff_beta",
-        &read(diff_beta),
-        &want.diff_beta,
-        &want.diff_beta_scale,
-    )?;
+    (layer.mean, layer.variance) = (read(Tensor::Mean)?, read(Tensor::Variance)?);
+    let want = layer.reference(&backward)?;
+    for computed in &want {
+        compare(computed.tensor, &read(computed.tensor)?, &want)?;
+    }
     println!("a layer forward and backward, one submission, one buffer: all within the tolerance");
     Ok(())
 }
 
 /// A part of the pool.
 #[derive(Clone, Copy)]
-struct Range {
+struct Place {
+    tensor: Tensor,
     offset: u64,
     size: u64,
 }
 
-impl Range {
-    fn of(self, buffer: &wgpu::Buffer) -> BufferRange<'_> {
-        BufferRange {
-            buffer,
-            offset: self.offset,
-            size: Some(self.size),
-        }
-    }
-}
-
-/// The plainest allocator there is.
+/// The plainest allocator there is: a place for each tensor.
 struct Pool {
     alignment: u64,
     end: u64,
+    places: Vec<Place>,
 }
 
 impl Pool {
@@ -250,12 +157,58 @@ impl Pool {
         Self {
             alignment: u64::from(alignment).max(32),
             end: 0,
+            places: vec![],
         }
     }
 
-    fn reserve(&mut self, size: u64) -> Range {
-        let offset = self.end;
-        self.end = (offset + size).next_multiple_of(self.alignment);
-        Range { offset, size }
+    /// Makes places for what a plan binds, where there are none as large.
+    fn reserve(&mut self, plan: &Plan) {
+        for used in plan.buffers() {
+            let (tensor, size) = (stored(used.tensor), used.bytes);
+            let mut places = self.places.iter();
+            if places.any(|place| place.tensor == tensor && place.size >= size) {
+                continue;
+            }
+            self.places.retain(|place| place.tensor != tensor);
+            let offset = self.end;
+            self.places.push(Place {
+                tensor,
+                offset,
+                size,
+            });
+            self.end = (offset + size).next_multiple_of(self.alignment);
+        }
+    }
+
+    fn place(&self, tensor: Tensor) -> Result<Place, Box<dyn Error>> {
+        let mut places = self.places.iter().copied();
+        let found = places.find(|place| place.tensor == stored(tensor));
+        found.ok_or_else(|| format!("no place for {}", tensor.name()).into())
+    }
+
+    fn ranges<'a>(
+        &self,
+        plan: &Plan,
+        buffer: &'a wgpu::Buffer,
+    ) -> Result<Vec<(Tensor, BufferRange<'a>)>, Box<dyn Error>> {
+        let uses = plan.buffers().into_iter();
+        let ranges = uses.map(|used| {
+            let Place { offset, size, .. } = self.place(used.tensor)?;
+            let range = BufferRange {
+                buffer,
+                offset,
+                size: Some(size),
+            };
+            Ok((used.tensor, range))
+        });
+        ranges.collect()
+    }
+}
+
+/// diff_src takes the place of diff_dst.
+fn stored(tensor: Tensor) -> Tensor {
+    match tensor {
+        Tensor::DiffSrc => Tensor::DiffDst,
+        other => other,
     }
 }

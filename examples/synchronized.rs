@@ -5,17 +5,17 @@
 //! cargo run --example synchronized
 //! ```
 //!
-//! Both contexts run on one adapter here. Across machines, step 3 is an all-gather over the buffers `statistics` and
-//! step 6 an all-reduce over the buffers `sums`; nothing else changes.
+//! Both contexts run on one adapter here. Across machines, steps 3 and 5 are an all-gather over the buffer `sums`; nothing
+//! else changes.
 
 mod common;
 
 use common::{Layer, compare};
 use std::error::Error;
+use std::ops::Range;
 use std::process::ExitCode;
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BatchNormForwardBuffers, BatchNormForwardOperands, BatchNormOptions,
-    Bound, BufferRange, ChannelStatistics, DType, DataFormat, GpuBatchNorm, GpuContext, Shards,
+    Bound, DType, DataFormat, Forward, GpuContext, Norm, Operation, ParamGrads, SumsLayout, Tensor,
 };
 
 fn main() -> ExitCode {
@@ -25,161 +25,97 @@ fn main() -> ExitCode {
 async fn synchronized() -> Result<(), Box<dyn Error>> {
     // 1. A whole batch of 12 samples. The devices get 7 and 5 of it.
     let mut whole = Layer::made_up(&[12, 10, 9, 9], 1);
-    let channels = whole.gamma.len();
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-5)
-    };
+    let forward = operation(&whole.shape);
     let shards = [
-        Shard::new(&whole, 0..7, 0, options).await?,
-        Shard::new(&whole, 7..12, 1, options).await?,
+        Shard::new(&whole, 0..7).await?,
+        Shard::new(&whole, 7..12).await?,
     ];
 
     // 2. The first half of the forward pass on each device: the statistics of its own samples.
-    for shard in &shards {
-        shard.submit(|encoder| shard.forward.record_statistics(encoder))?;
-    }
+    // 3. Merged, they are those of the whole batch. A part says how many elements it has, so no device needs to know how
+    //    large the others' shares are.
+    // 4. The second half: every device normalizes its samples.
+    synchronize(&shards, |shard| &shard.forward)?;
 
-    // 3. `statistics` has a place for each part of the batch. Every device has written its own; the others' are copied
-    //    there. A part says how many elements it has, so no device needs to know how large the others' shares are.
-    let mut all = Vec::new();
-    for (part, shard) in shards.iter().enumerate() {
-        let statistics: Vec<ChannelStatistics<f32>> = shard.read(&shard.statistics)?;
-        let own = &statistics[part * channels..(part + 1) * channels];
-        println!(
-            "{} samples on {}: {} elements a channel, the first one's mean is {}",
-            shard.samples,
-            shard.gpu.adapter_info().name,
-            own[0].count,
-            own[0].mean()
-        );
-        all.extend_from_slice(own);
-    }
-    for shard in &shards {
-        shard.write(&shard.statistics, &all);
-    }
+    // 5. The gradient likewise: sums of each device's samples are merged to those of the batch, and every device computes
+    //    its samples' diff_src and the whole batch's parameter gradients.
+    synchronize(&shards, |shard| &shard.backward)?;
 
-    // 4. The second half: every device merges all parts in order, so that mean and variance are the same to the bit on
-    //    all, and normalizes its samples.
-    for shard in &shards {
-        shard.submit(|encoder| shard.forward.record_normalize(encoder))?;
-    }
-
-    // 5. The first half of the gradient: the sums of each device's own samples.
-    for shard in &shards {
-        shard.submit(|encoder| shard.backward.record_reduce(encoder))?;
-    }
-
-    // 6. `sums` holds the sum of diff_dst for each channel, the sum of diff_dst times the normalized src, and last the
-    //    number of elements in a channel. Added up, it is given to both.
-    let sums: Vec<f32> = shards[0].read(&shards[0].sums)?;
-    let others: Vec<f32> = shards[1].read(&shards[1].sums)?;
-    let total: Vec<f32> = sums.iter().zip(&others).map(|(a, b)| a + b).collect();
-    for shard in &shards {
-        shard.write(&shard.sums, &total);
-    }
-
-    // 7. The second half: every device finds its samples' diff_src and the whole batch's parameter gradients.
-    for shard in &shards {
-        shard.submit(|encoder| shard.backward.record_apply(encoder))?;
-    }
-
-    // 8. Joined, these are the results of the whole batch.
-    let joined = |of: fn(&Shard) -> &wgpu::Buffer| -> Result<Vec<f32>, Box<dyn Error>> {
-        let parts = shards.iter().map(|shard| {
-            let mut part = shard.read(of(shard))?;
-            part.truncate(shard.elements); // without what pads it
-            Ok(part)
-        });
-        Ok(parts.collect::<Result<Vec<_>, Box<dyn Error>>>()?.concat())
+    // 6. Joined, these are the results of the whole batch.
+    let joined = |tensor| -> Result<Vec<f32>, Box<dyn Error>> {
+        let parts = shards.iter().map(|shard| shard.read(tensor));
+        Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
     };
-    let want = whole.forward_reference(&options)?;
-    compare(
-        "dst",
-        &joined(|shard| &shard.dst)?,
-        &want.dst,
-        &want.dst_scale,
-    )?;
+    let want = whole.reference(&forward)?;
+    compare(Tensor::Dst, &joined(Tensor::Dst)?, &want)?;
     for shard in &shards {
-        // One number a channel, without what pads them.
-        let read = |buffer: &wgpu::Buffer| -> Result<Vec<f32>, Box<dyn Error>> {
-            let mut values = shard.read(buffer)?;
-            values.truncate(channels);
-            Ok(values)
-        };
-        println!("the device with {} samples", shard.samples);
-        whole.mean = read(&shard.mean)?;
-        whole.variance = read(&shard.variance)?;
-        compare("mean", &whole.mean, &want.mean, &want.mean_scale)?;
-        compare(
-            "variance",
-            &whole.variance,
-            &want.variance,
-            &want.variance_scale,
-        )?;
-        let want = whole.reference(&options)?;
-        compare(
-            "diff_gamma",
-            &read(&shard.diff_gamma)?,
-            &want.diff_gamma,
-            &want.diff_gamma_scale,
-        )?;
-        compare(
-            "diff_beta",
-            &read(&shard.diff_beta)?,
-            &want.diff_beta,
-            &want.diff_beta_scale,
-        )?;
+        println!("on each device:");
+        compare(Tensor::Mean, &shard.read(Tensor::Mean)?, &want)?;
+        compare(Tensor::Variance, &shard.read(Tensor::Variance)?, &want)?;
     }
-    let want = whole.reference(&options)?;
-    compare(
-        "diff_src",
-        &joined(|shard| &shard.diff_src)?,
-        &want.diff_src,
-        &want.diff_src_scale,
-    )?;
+    whole.mean = shards[0].read(Tensor::Mean)?;
+    whole.variance = shards[0].read(Tensor::Variance)?;
+    let want = whole.reference(&forward.gradient(ParamGrads::Both)?)?;
+    compare(Tensor::DiffSrc, &joined(Tensor::DiffSrc)?, &want)?;
+    for shard in &shards {
+        println!("on each device:");
+        compare(Tensor::DiffGamma, &shard.read(Tensor::DiffGamma)?, &want)?;
+        compare(Tensor::DiffBeta, &shard.read(Tensor::DiffBeta)?, &want)?;
+    }
     println!("two devices, the results of the whole batch: all within the tolerance");
     Ok(())
+}
+
+/// Both halves of a pass on all devices, and between them what passes from one to the other.
+fn synchronize(shards: &[Shard], pass: impl Fn(&Shard) -> &Pass) -> Result<(), Box<dyn Error>> {
+    let mut parts = Vec::new();
+    for shard in shards {
+        shard.submit(|encoder| pass(shard).bound.record_reduce(encoder))?;
+        parts.push(shard.read_buffer(&pass(shard).sums)?);
+    }
+    let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
+    for shard in shards {
+        let merged = pass(shard).layout.merge(&parts)?;
+        let queue = shard.gpu.queue();
+        queue.write_buffer(&pass(shard).sums, 0, &merged);
+        shard.submit(|encoder| pass(shard).bound.record_apply(encoder))?;
+    }
+    Ok(())
+}
+
+fn operation(shape: &[usize]) -> Operation {
+    let norm = Norm::batch(DataFormat::Ncx);
+    Operation::new(norm, Forward::default(), shape, DType::F32)
+}
+
+/// A pass, and what its halves meet at.
+struct Pass {
+    bound: Bound,
+    layout: SumsLayout,
+    sums: wgpu::Buffer,
 }
 
 /// One device's share of the batch.
 struct Shard {
     gpu: GpuContext,
-    samples: usize,
-    elements: usize,
-    forward: Bound,
-    backward: Bound,
-    statistics: wgpu::Buffer,
-    sums: wgpu::Buffer,
-    mean: wgpu::Buffer,
-    variance: wgpu::Buffer,
-    dst: wgpu::Buffer,
-    diff_src: wgpu::Buffer,
-    diff_gamma: wgpu::Buffer,
-    diff_beta: wgpu::Buffer,
+    forward: Pass,
+    backward: Pass,
+    /// Each tensor's buffer, and how many elements it has.
+    buffers: Vec<(Tensor, wgpu::Buffer, usize)>,
 }
 
 impl Shard {
-    async fn new(
-        whole: &Layer,
-        samples: std::ops::Range<usize>,
-        index: u32,
-        options: BatchNormOptions,
-    ) -> Result<Self, Box<dyn Error>> {
+    async fn new(whole: &Layer, samples: Range<usize>) -> Result<Self, Box<dyn Error>> {
         let gpu = GpuContext::new().await?;
         let sample = whole.src.len() / whole.shape[0];
         let elements = samples.start * sample..samples.end * sample;
         let mut shape = whole.shape.clone();
         shape[0] = samples.len();
-        let batch_norm = GpuBatchNorm::new(&gpu, options)?;
-        let operands = BatchNormForwardOperands {
-            gamma: true,
-            beta: true,
-            shards: Shards { count: 2, index },
-            ..Default::default()
-        };
-        let forward = batch_norm.plan_forward(&shape, DType::F32, operands)?;
-        let backward = batch_norm.plan_backward(&shape, DType::F32, true)?;
+        let forward = operation(&shape);
+        let backward = forward.gradient(ParamGrads::Both)?;
+        let [forward_plan, backward_plan] =
+            [&forward, &backward].map(|operation| operation.plan(gpu.profile()));
+        let (forward_plan, backward_plan) = (forward_plan?, backward_plan?);
 
         let buffer = |label, size| {
             gpu.device().create_buffer(&wgpu::BufferDescriptor {
@@ -191,74 +127,50 @@ impl Shard {
                 mapped_at_creation: false,
             })
         };
-        let filled = |label, size, values: &[f32]| {
-            let buffer = buffer(label, size);
-            gpu.queue()
-                .write_buffer(&buffer, 0, bytemuck::cast_slice(values));
-            buffer
+        // One buffer for each tensor of both passes, padded to four elements, since kernels load so many at a time.
+        let mut buffers: Vec<(Tensor, wgpu::Buffer, usize)> = Vec::new();
+        for (operation, plan) in [(&forward, &forward_plan), (&backward, &backward_plan)] {
+            for used in operation.tensors()? {
+                let (tensor, uses) = (used.tensor, plan.buffers());
+                let size = uses.iter().find(|used| used.tensor == tensor);
+                if let Some(size) = size.filter(|_| buffers.iter().all(|(name, ..)| *name != tensor)) {
+                    let buffer = buffer(tensor.name(), size.padded_bytes);
+                    buffers.push((tensor, buffer, used.len() as usize));
+                }
+            }
+        }
+        for (tensor, values) in [
+            (Tensor::Src, &whole.src[elements.clone()]),
+            (Tensor::DiffDst, &whole.diff_dst[elements]),
+            (Tensor::Gamma, &whole.gamma),
+            (Tensor::Beta, &whole.beta),
+        ] {
+            if let Some((_, buffer, _)) = buffers.iter().find(|(name, ..)| *name == tensor) {
+                let bytes = bytemuck::cast_slice(values);
+                gpu.queue().write_buffer(buffer, 0, bytes);
+            }
+        }
+
+        let bind = |plan: &wgpu_norm::Plan| -> Result<Pass, Box<dyn Error>> {
+            let layout = plan.sums().ok_or("too many channels for halves")?;
+            let sums = buffer("sums", layout.bytes());
+            let is_used = |tensor| plan.buffers().iter().any(|used| used.tensor == tensor);
+            let own = buffers.iter().filter(|(tensor, ..)| is_used(*tensor));
+            let own = own.map(|(tensor, buffer, _)| (*tensor, buffer.into()));
+            let ranges: Vec<_> = own.chain([(Tensor::Sums, (&sums).into())]).collect();
+            let bound = plan.bind(&gpu, &ranges)?; // makes its own workspace
+            Ok(Pass {
+                bound,
+                layout,
+                sums,
+            })
         };
-        // Padded to four elements, since kernels load so many at a time.
-        let sizes = backward.padded_sizes();
-        let of_channels = sizes.mean;
-        let src = filled("src", sizes.src, &whole.src[elements.clone()]);
-        let diff_dst = filled("diff_dst", sizes.diff_dst, &whole.diff_dst[elements]);
-        let gamma = filled("gamma", of_channels, &whole.gamma);
-        let beta = filled("beta", of_channels, &whole.beta);
-        let [mean, variance] = ["mean", "variance"].map(|label| buffer(label, of_channels));
-        let [dst, diff_src] = ["dst", "diff_src"].map(|label| buffer(label, sizes.src));
-        let [diff_gamma, diff_beta] =
-            ["diff_gamma", "diff_beta"].map(|label| buffer(label, of_channels));
-        let statistics = buffer("statistics", forward.sizes().sums);
-        let sums = buffer("sums", backward.sizes().sums);
-        let forward = forward.bind(
-            &gpu,
-            &BatchNormForwardBuffers {
-                src: BufferRange::from(&src),
-                gamma: Some(BufferRange::from(&gamma)),
-                beta: Some(BufferRange::from(&beta)),
-                running_mean: None,
-                running_variance: None,
-                dst: BufferRange::from(&dst),
-                mean: BufferRange::from(&mean),
-                variance: BufferRange::from(&variance),
-                sums: Some(BufferRange::from(&statistics)),
-                workspace: None, // the bound plan makes its own,
-                residual: None,
-                mask: None,
-            },
-        )?;
-        let backward = backward.bind(
-            &gpu,
-            &BatchNormBackwardBuffers {
-                src: BufferRange::from(&src),
-                diff_dst: BufferRange::from(&diff_dst),
-                mean: BufferRange::from(&mean),
-                variance: BufferRange::from(&variance),
-                gamma: Some(BufferRange::from(&gamma)),
-                diff_src: BufferRange::from(&diff_src),
-                diff_gamma: Some(BufferRange::from(&diff_gamma)),
-                diff_beta: Some(BufferRange::from(&diff_beta)),
-                sums: Some(BufferRange::from(&sums)),
-                workspace: None,
-                beta: None,
-                mask: None,
-                diff_residual: None,
-            },
-        )?;
+        let (forward, backward) = (bind(&forward_plan)?, bind(&backward_plan)?);
         Ok(Self {
             gpu,
-            samples: samples.len(),
-            elements: sample * samples.len(),
             forward,
             backward,
-            statistics,
-            sums,
-            mean,
-            variance,
-            dst,
-            diff_src,
-            diff_gamma,
-            diff_beta,
+            buffers,
         })
     }
 
@@ -273,12 +185,17 @@ impl Shard {
         Ok(())
     }
 
-    fn write<T: bytemuck::Pod>(&self, buffer: &wgpu::Buffer, values: &[T]) {
-        let bytes = bytemuck::cast_slice(values);
-        self.gpu.queue().write_buffer(buffer, 0, bytes);
+    /// A tensor's elements, without what pads them.
+    fn read(&self, tensor: Tensor) -> Result<Vec<f32>, Box<dyn Error>> {
+        let mut buffers = self.buffers.iter();
+        let found = buffers.find(|(name, ..)| *name == tensor);
+        let (_, buffer, elements) = found.ok_or("no such tensor")?;
+        let mut values = bytemuck::pod_collect_to_vec(&self.read_buffer(buffer)?);
+        values.truncate(*elements);
+        Ok(values)
     }
 
-    fn read<T: bytemuck::Pod>(&self, buffer: &wgpu::Buffer) -> Result<Vec<T>, Box<dyn Error>> {
+    fn read_buffer(&self, buffer: &wgpu::Buffer) -> Result<Vec<u8>, Box<dyn Error>> {
         let staging = self.gpu.device().create_buffer(&wgpu::BufferDescriptor {
             label: Some("staging"),
             size: buffer.size(),
@@ -298,6 +215,6 @@ impl Shard {
             .device()
             .poll(wgpu::PollType::wait_indefinitely())?;
         let bytes = staging.get_mapped_range(..)?;
-        Ok(bytemuck::pod_collect_to_vec(&bytes))
+        Ok(bytes.to_vec())
     }
 }

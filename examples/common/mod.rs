@@ -3,7 +3,8 @@
 
 use std::error::Error;
 use std::process::ExitCode;
-use wgpu_norm::{BatchNormOptions, ParamGrads, Statistics, reference};
+use wgpu_norm::{Operation, Tensor};
+use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
 /// A batch-norm layer's tensors, NCX, in f32.
 pub struct Layer {
@@ -57,40 +58,21 @@ impl Layer {
         }
     }
 
-    /// The same forward pass in float64 on the CPU.
-    pub fn forward_reference(
-        &self,
-        options: &BatchNormOptions,
-    ) -> Result<reference::Forward, wgpu_norm::Error> {
-        reference::BatchNormForward {
-            shape: &self.shape,
-            channel_axes: &reference::channel_axes(self.shape.len(), options.data_format),
-            src: &f64s(&self.src),
-            gamma: Some(&f64s(&self.gamma)),
-            beta: Some(&f64s(&self.beta)),
-            epsilon: options.epsilon,
-        }
-        .train()
-    }
-
-    /// The same gradients in float64 on the CPU.
-    pub fn reference(
-        &self,
-        options: &BatchNormOptions,
-    ) -> Result<reference::Gradients, wgpu_norm::Error> {
-        reference::BatchNorm {
-            shape: &self.shape,
-            channel_axes: &reference::channel_axes(self.shape.len(), options.data_format),
-            src: &f64s(&self.src),
-            diff_dst: &f64s(&self.diff_dst),
-            mean: &f64s(&self.mean),
-            variance: &f64s(&self.variance),
-            gamma: Some(&f64s(&self.gamma)),
-            epsilon: options.epsilon,
-            statistics: Through::Batch,
-            param_grads: ParamGrads::Both,
-        }
-        .backward()
+    /// What an operation makes of these tensors, in float64 on the CPU.
+    pub fn reference(&self, operation: &Operation) -> Result<Vec<Computed>, wgpu_norm::Error> {
+        let channels = self.gamma.len();
+        let tensors = [
+            (Tensor::Src, f64s(&self.src)),
+            (Tensor::DiffDst, f64s(&self.diff_dst)),
+            (Tensor::Mean, f64s(&self.mean)),
+            (Tensor::Variance, f64s(&self.variance)),
+            (Tensor::Gamma, f64s(&self.gamma)),
+            (Tensor::Beta, f64s(&self.beta)),
+            (Tensor::RunningMean, vec![0.0; channels]),
+            (Tensor::RunningVariance, vec![1.0; channels]),
+        ];
+        let tensors = tensors.each_ref();
+        compute(operation, &tensors.map(|(tensor, values)| (*tensor, &**values)))
     }
 }
 
@@ -98,14 +80,18 @@ fn f64s(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
 
-/// Prints how far a result is from the reference, in units of what is allowed; fails above 1.
-pub fn compare(what: &str, got: &[f32], want: &[f64], scale: &[f64]) -> Result<(), Box<dyn Error>> {
-    let error = reference::scaled_error(got, want, scale);
+/// Prints how far a result is from the reference, in units of what is allowed; fails above 1. Errors are measured against the
+/// size of the terms that were added, for a gradient near 0 is the difference of large ones.
+pub fn compare(tensor: Tensor, got: &[f32], want: &[Computed]) -> Result<(), Box<dyn Error>> {
+    let what = tensor.name();
+    let want = want.iter().find(|computed| computed.tensor == tensor);
+    let want = want.ok_or("the reference has no such result")?;
+    let error = scaled_error(got, &want.values, &want.scale);
     println!(
         "{what:<22} {:>7} elements, the first is {:>11.7} (float64: {:>11.7}); largest error: {error:.3} of the tolerance",
         got.len(),
         got.first().copied().unwrap_or_default(),
-        want.first().copied().unwrap_or_default(),
+        want.values.first().copied().unwrap_or_default(),
     );
     match error <= 1.0 {
         true => Ok(()),

@@ -4,8 +4,11 @@
 //! that, since a gradient near 0 may be the difference of large terms: `scaled_error` is 1 at the tolerance.
 
 use crate::norms::{BatchNorm, BatchNormPass, EPSILON, LayerNorm, LayerNormPass, UPDATE};
-use wgpu_norm::reference::{self, Gradients, scaled_error};
-use wgpu_norm::{DataFormat, Error, Grads, ParamGrads, RunningVariance, Statistics};
+use wgpu_norm::{
+    Activation, DType, DataFormat, Epilogue, Error, Forward, Grads, Norm, Operation, ParamGrads,
+    Pass, Residual, Tensor,
+};
+use wgpu_norm_verify::reference::{compute, scaled_error};
 
 /// How far tensors are from the reference, in units of their tolerances.
 pub struct Errors(Vec<(&'static str, f64)>);
@@ -23,23 +26,37 @@ impl Errors {
         }
     }
 
-    fn compare(&mut self, tensor: &'static str, got: &[f32], want: &[f64], scale: &[f64]) {
-        self.0.push((tensor, scaled_error(got, want, scale)));
+    /// Compares results with those that an operation makes of tensors. One that is missing is infinitely wrong.
+    fn compare(
+        &mut self,
+        operation: &Operation,
+        tensors: &[(Tensor, &[f32])],
+        got: &[(Tensor, &[f32])],
+    ) -> Result<(), Error> {
+        let tensors: Vec<_> = tensors.iter().map(|(t, values)| (*t, f64s(values))).collect();
+        let tensors: Vec<_> = tensors.iter().map(|(t, values)| (*t, &**values)).collect();
+        for want in compute(operation, &tensors)? {
+            let found = got.iter().find(|(tensor, _)| *tensor == want.tensor);
+            let got = found.map_or(&[][..], |(_, values)| values);
+            let error = scaled_error(got, &want.values, &want.scale);
+            self.0.push((want.tensor.name(), error));
+        }
+        Ok(())
     }
 
-    /// A gradient that is missing is infinitely wrong.
-    fn compare_grads(&mut self, got: &Grads<f32, f32>, want: &Gradients) {
-        let gamma = got.diff_gamma.as_deref().unwrap_or_default();
-        let beta = got.diff_beta.as_deref().unwrap_or_default();
-        let (src, scale) = (&want.diff_src, &want.diff_src_scale);
-        self.compare("diff_src", &got.diff_src, src, scale);
-        self.compare(
-            "diff_gamma",
-            gamma,
-            &want.diff_gamma,
-            &want.diff_gamma_scale,
-        );
-        self.compare("diff_beta", beta, &want.diff_beta, &want.diff_beta_scale);
+    /// The gradient's reference takes the statistics that the GPU took: what is measured is the gradient's own error.
+    fn compare_grads(
+        &mut self,
+        forward: &Operation,
+        tensors: &[(Tensor, &[f32])],
+        got: &Grads<f32, f32>,
+    ) -> Result<(), Error> {
+        let got = [
+            (Tensor::DiffSrc, &*got.diff_src),
+            (Tensor::DiffGamma, got.diff_gamma.as_deref().unwrap_or_default()),
+            (Tensor::DiffBeta, got.diff_beta.as_deref().unwrap_or_default()),
+        ];
+        self.compare(&forward.gradient(ParamGrads::Both)?, tensors, &got)
     }
 }
 
@@ -50,80 +67,43 @@ pub fn batch_norm(
     diff_dst: &[f32],
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
+    let statistics = &pass.output.statistics;
+    let tensors = [
+        (Tensor::Src, &*pass.src),
+        (Tensor::DiffDst, diff_dst),
+        (Tensor::Gamma, &layer.gamma.value),
+        (Tensor::Beta, &layer.beta.value),
+        (Tensor::Mean, &statistics.mean),
+        (Tensor::Variance, &statistics.variance),
+        (Tensor::RunningMean, &pass.running_before.mean),
+        (Tensor::RunningVariance, &pass.running_before.variance),
+    ];
+    let got = [
+        (Tensor::Dst, &*pass.output.dst),
+        (Tensor::Mean, &statistics.mean),
+        (Tensor::Variance, &statistics.variance),
+        (Tensor::RunningMean, &layer.running.mean),
+        (Tensor::RunningVariance, &layer.running.variance),
+    ];
+    let forward = batch_norm_of(&pass.shape, Forward::default().with_running(UPDATE));
     let mut errors = Errors(Vec::new());
-    let channel_axes = reference::channel_axes(pass.shape.len(), DataFormat::Ncx);
-    let (src, output) = (f64s(&pass.src), &pass.output);
-    let gamma = f64s(&layer.gamma.value);
-    let want = reference::BatchNormForward {
-        shape: &pass.shape,
-        channel_axes: &channel_axes,
-        src: &src,
-        gamma: Some(&gamma),
-        beta: Some(&f64s(&layer.beta.value)),
-        epsilon: EPSILON,
-    }
-    .train()?;
-    let (mean, mean_scale) = (&want.mean, &want.mean_scale);
-    let (variance, variance_scale) = (&want.variance, &want.variance_scale);
-    errors.compare("dst", &output.dst, &want.dst, &want.dst_scale);
-    errors.compare("mean", &output.mean, mean, mean_scale);
-    errors.compare("variance", &output.variance, variance, variance_scale);
-
-    // The scale of a running statistic follows from those of old and new by the same formula.
-    let count = (src.len() / gamma.len()) as u64;
-    let mut running = |name, got: &[f32], old: &[f32], batch: &[f64], scale: &[f64], unbiased| {
-        let old = f64s(old);
-        let sizes: Vec<f64> = old.iter().map(|old| old.abs()).collect();
-        let want = reference::running(&old, batch, UPDATE.weight, count, unbiased)?;
-        let scale = reference::running(&sizes, scale, UPDATE.weight, count, unbiased)?;
-        errors.compare(name, got, &want, &scale);
-        Ok::<(), Error>(())
-    };
-    let unbiased = UPDATE.variance == RunningVariance::Unbiased;
-    let (now, before) = (&layer.running, &pass.running_before);
-    running(
-        "running mean",
-        &now.mean,
-        &before.mean,
-        mean,
-        mean_scale,
-        false,
-    )?;
-    #[rustfmt::skip]
-    running("running variance", &now.variance, &before.variance, variance, variance_scale, unbiased)?;
-
-    // The gradient's reference takes the statistics that the GPU took: what is measured is the gradient's own error.
-    let want = reference::BatchNorm {
-        shape: &pass.shape,
-        channel_axes: &channel_axes,
-        src: &src,
-        diff_dst: &f64s(diff_dst),
-        mean: &f64s(&output.mean),
-        variance: &f64s(&output.variance),
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-        statistics: Through::Batch,
-        param_grads: ParamGrads::Both,
-    }
-    .backward()?;
-    errors.compare_grads(grads, &want);
+    errors.compare(&forward, &tensors, &got)?;
+    errors.compare_grads(&forward, &tensors, grads)?;
     Ok(errors)
 }
 
 /// Batch norm by running statistics.
 pub fn inference(layer: &BatchNorm, src: &[f32], dst: &[f32]) -> Result<Errors, Error> {
-    let shape = layer.shape(src);
-    let want = reference::BatchNormForward {
-        shape: &shape,
-        channel_axes: &reference::channel_axes(shape.len(), DataFormat::Ncx),
-        src: &f64s(src),
-        gamma: Some(&f64s(&layer.gamma.value)),
-        beta: Some(&f64s(&layer.beta.value)),
-        epsilon: EPSILON,
-    }
-    .infer(&f64s(&layer.running.mean), &f64s(&layer.running.variance))?;
+    let tensors = [
+        (Tensor::Src, src),
+        (Tensor::Gamma, &layer.gamma.value),
+        (Tensor::Beta, &layer.beta.value),
+        (Tensor::Mean, &layer.running.mean),
+        (Tensor::Variance, &layer.running.variance),
+    ];
+    let operation = batch_norm_of(&layer.shape(src), Pass::Inference);
     let mut errors = Errors(Vec::new());
-    errors.compare("dst", dst, &want.dst, &want.dst_scale);
+    errors.compare(&operation, &tensors, &[(Tensor::Dst, dst)])?;
     Ok(errors)
 }
 
@@ -134,39 +114,34 @@ pub fn layer_norm(
     diff_dst: &[f32],
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
+    let statistics = &pass.output.statistics;
+    let params = [
+        (Tensor::Gamma, &*layer.gamma.value),
+        (Tensor::Beta, &layer.beta.value),
+        (Tensor::Mean, &statistics.mean),
+        (Tensor::Variance, &statistics.variance),
+    ];
+    let summands = [(Tensor::Src, &*pass.src), (Tensor::Residual, &pass.residual)];
+    let sum = [(Tensor::Src, pass.normalized()), (Tensor::DiffDst, diff_dst)];
+    let got = [
+        (Tensor::Dst, &*pass.output.dst),
+        (Tensor::Sum, pass.normalized()),
+        (Tensor::Mean, &statistics.mean),
+        (Tensor::Variance, &statistics.variance),
+    ];
+    let norm = Norm::Layer { begin_axis: 1 };
+    let forward = Operation::new(norm, Forward::default(), &pass.shape, DType::F32)
+        .with_epsilon(EPSILON)
+        .with_epilogue(Epilogue::new(Residual::Before, Activation::None));
     let mut errors = Errors(Vec::new());
-    let output = &pass.output;
-    let gamma = f64s(&layer.gamma.value);
-    let want = reference::LayerNormForward {
-        shape: &pass.shape,
-        begin_norm_axis: 1,
-        src: &f64s(&pass.src),
-        residual: Some(&f64s(&pass.residual)),
-        gamma: Some(&gamma),
-        beta: Some(&f64s(&layer.beta.value)),
-        epsilon: EPSILON,
-    }
-    .forward()?;
-    errors.compare("dst", &output.dst, &want.dst, &want.dst_scale);
-    errors.compare("sum", pass.normalized(), &want.sum, &want.sum_scale);
-    errors.compare("mean", &output.mean, &want.mean, &want.mean_scale);
-    let (variance, scale) = (&want.variance, &want.variance_scale);
-    errors.compare("variance", &output.variance, variance, scale);
-
-    let want = reference::LayerNorm {
-        shape: &pass.shape,
-        begin_norm_axis: 1,
-        src: &f64s(pass.normalized()),
-        diff_dst: &f64s(diff_dst),
-        mean: &f64s(&output.mean),
-        variance: &f64s(&output.variance),
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    }
-    .backward()?;
-    errors.compare_grads(grads, &want);
+    errors.compare(&forward, &[&summands[..], &params].concat(), &got)?;
+    errors.compare_grads(&forward, &[&sum[..], &params].concat(), grads)?;
     Ok(errors)
+}
+
+fn batch_norm_of(shape: &[usize], pass: impl Into<Pass>) -> Operation {
+    let norm = Norm::batch(DataFormat::Ncx);
+    Operation::new(norm, pass, shape, DType::F32).with_epsilon(EPSILON)
 }
 
 fn f64s(values: &[f32]) -> Vec<f64> {

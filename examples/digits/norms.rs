@@ -3,19 +3,15 @@
 use crate::data::SIDE;
 use crate::plain::Param;
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormInferenceArgs, BatchNormOptions,
-    BatchNormOutput, DataFormat, Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads,
-    LayerNormBackwardArgs, LayerNormForwardArgs, LayerNormOptions, LayerNormOutput,
-    RunningStatistics, RunningUpdate, RunningVariance,
+    BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext,
+    GpuLayerNorm, Grads, InferenceArgs, LayerNormOptions, Output, RunningStatistics, RunningUpdate,
+    RunningVariance,
 };
 
 pub const EPSILON: f64 = 1e-5;
 
 /// As PyTorch has it: a tenth of the batch's statistics, and the unbiased variance.
-pub const UPDATE: RunningUpdate = RunningUpdate {
-    weight: 0.1,
-    variance: RunningVariance::Unbiased,
-};
+pub const UPDATE: RunningUpdate = RunningUpdate::new(0.1, RunningVariance::Unbiased);
 
 /// Batch norm of images, (N, C, H, W).
 pub struct BatchNorm {
@@ -36,16 +32,13 @@ pub struct Running {
 pub struct BatchNormPass {
     pub shape: [usize; 4],
     pub src: Vec<f32>,
-    pub output: BatchNormOutput<f32, f32>,
+    pub output: Output<f32, f32>,
     pub running_before: Running,
 }
 
 impl BatchNorm {
     pub fn new(gpu: &GpuContext, channels: usize) -> Result<Self, Error> {
-        let options = BatchNormOptions {
-            data_format: DataFormat::Ncx,
-            ..BatchNormOptions::new(EPSILON)
-        };
+        let options = BatchNormOptions::new(EPSILON).data_format(DataFormat::Ncx);
         Ok(Self {
             norm: GpuBatchNorm::new(gpu, options)?,
             gamma: Param::new(vec![1.0; channels]),
@@ -61,18 +54,10 @@ impl BatchNorm {
     pub async fn forward(&mut self, src: Vec<f32>) -> Result<BatchNormPass, Error> {
         let shape = self.shape(&src);
         let running_before = self.running.clone();
-        let args = BatchNormForwardArgs {
-            shape: &shape,
-            src: &src,
-            gamma: Some(&self.gamma.value),
-            beta: Some(&self.beta.value),
-            running: Some(RunningStatistics {
-                mean: &mut self.running.mean,
-                variance: &mut self.running.variance,
-                update: UPDATE,
-            }),
-            residual: None,
-        };
+        let Running { mean, variance } = &mut self.running;
+        let args = ForwardArgs::new(&shape, &src)
+            .params(Some(&self.gamma.value), Some(&self.beta.value))
+            .running(RunningStatistics::new(mean, variance, UPDATE));
         let output = self.norm.forward(args).await?;
         Ok(BatchNormPass {
             shape,
@@ -82,36 +67,23 @@ impl BatchNorm {
         })
     }
 
-    /// The gradients. mean and variance go in as `forward` returned them.
+    /// The gradients. The statistics go in as `forward` returned them.
     pub async fn backward(
         &self,
         pass: &BatchNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let args = BatchNormBackwardArgs {
-            shape: &pass.shape,
-            src: &pass.src,
-            diff_dst,
-            mean: &pass.output.mean,
-            variance: &pass.output.variance,
-            gamma: Some(&self.gamma.value),
-            beta: None,
-            mask: None,
-        };
+        let args = BackwardArgs::new(&pass.shape, &pass.src, diff_dst, &pass.output.statistics);
+        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.backward(args).await
     }
 
     /// Normalizes by the running statistics.
     pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
-        let args = BatchNormInferenceArgs {
-            shape: &self.shape(src),
-            src,
-            mean: &self.running.mean,
-            variance: &self.running.variance,
-            gamma: Some(&self.gamma.value),
-            beta: Some(&self.beta.value),
-            residual: None,
-        };
+        let Running { mean, variance } = &self.running;
+        let shape = self.shape(src);
+        let args = InferenceArgs::new(&shape, src, (mean, variance));
+        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.infer(args).await
     }
 
@@ -137,15 +109,12 @@ pub struct LayerNormPass {
     pub shape: [usize; 2],
     pub src: Vec<f32>,
     pub residual: Vec<f32>,
-    pub output: LayerNormOutput<f32, f32>,
+    pub output: Output<f32, f32>,
 }
 
 impl LayerNorm {
     pub fn new(gpu: &GpuContext, columns: usize) -> Result<Self, Error> {
-        let options = LayerNormOptions {
-            epsilon: EPSILON,
-            ..LayerNormOptions::default() // along the last axis, with gamma and beta
-        };
+        let options = LayerNormOptions::default().epsilon(EPSILON); // along the last axis
         Ok(Self {
             norm: GpuLayerNorm::new(gpu, options)?,
             gamma: Param::new(vec![1.0; columns]),
@@ -155,9 +124,11 @@ impl LayerNorm {
 
     /// Normalizes the rows of src + residual, and keeps their statistics for the gradient.
     pub async fn forward(&self, src: Vec<f32>, residual: Vec<f32>) -> Result<LayerNormPass, Error> {
-        let output = self.run(&src, &residual, true).await?;
+        let shape = self.shape(&src);
+        let args = self.args(&shape, &src, &residual);
+        let output = self.norm.forward(args).await?;
         Ok(LayerNormPass {
-            shape: self.shape(&src),
+            shape,
             src,
             residual,
             output,
@@ -171,38 +142,28 @@ impl LayerNorm {
         pass: &LayerNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let args = LayerNormBackwardArgs {
-            shape: &pass.shape,
-            src: pass.normalized(),
-            diff_dst,
-            mean: &pass.output.mean,
-            variance: &pass.output.variance,
-            gamma: Some(&self.gamma.value),
-            beta: Some(&self.beta.value),
-        };
+        let (src, statistics) = (pass.normalized(), &pass.output.statistics);
+        let args = BackwardArgs::new(&pass.shape, src, diff_dst, statistics);
+        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.backward(args).await
     }
 
     /// The same as `forward`, but nothing is kept: layer norm has no running statistics.
     pub async fn infer(&self, src: &[f32], residual: &[f32]) -> Result<Vec<f32>, Error> {
-        Ok(self.run(src, residual, false).await?.dst)
+        let shape = self.shape(src);
+        let args = self.args(&shape, src, residual).without_statistics();
+        Ok(self.norm.forward(args).await?.dst)
     }
 
-    async fn run(
-        &self,
-        src: &[f32],
-        residual: &[f32],
-        keep_statistics: bool,
-    ) -> Result<LayerNormOutput<f32, f32>, Error> {
-        let args = LayerNormForwardArgs {
-            shape: &self.shape(src),
-            src,
-            residual: Some(residual),
-            gamma: Some(&self.gamma.value),
-            beta: Some(&self.beta.value),
-            keep_statistics,
-        };
-        self.norm.forward(args).await
+    fn args<'a>(
+        &'a self,
+        shape: &'a [usize],
+        src: &'a [f32],
+        residual: &'a [f32],
+    ) -> ForwardArgs<'a, f32> {
+        ForwardArgs::new(shape, src)
+            .params(Some(&self.gamma.value), Some(&self.beta.value))
+            .residual(Some(residual))
     }
 
     pub fn learn(&mut self, grads: &Grads<f32, f32>) {

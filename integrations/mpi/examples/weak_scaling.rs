@@ -14,9 +14,7 @@ use std::error::Error;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use wgpu_norm::synchronized::{AllGather, SyncBatchNorm};
-use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, DataFormat, GpuContext,
-};
+use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, ForwardArgs, GpuContext};
 use wgpu_norm_mpi::{Communicator, Options};
 
 const SHAPE: [usize; 4] = [8, 256, 14, 14];
@@ -64,42 +62,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         spent: spent.clone(),
         bytes: bytes.clone(),
     };
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-5)
-    };
+    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
     let elements = SHAPE.iter().product();
     let src: Vec<f32> = (0..elements).map(|i: usize| (i % 251) as f32).collect();
     let mut times = Vec::new();
     let mut gathers = Vec::new();
     pollster::block_on(async {
-        let mut layer = SyncBatchNorm::new(timed, &gpu, options, &SHAPE).await?;
+        let mut layer = SyncBatchNorm::new(timed, &gpu, options)?;
         for _ in 0..=STEPS {
             spent.set(Duration::ZERO);
             bytes.set(0);
             let start = Instant::now();
-            let output = layer
-                .forward::<f32, f32>(BatchNormForwardArgs {
-                    shape: &SHAPE,
-                    src: &src,
-                    gamma: None,
-                    beta: None,
-                    residual: None,
-                    running: None,
-                })
-                .await?;
-            layer
-                .backward::<f32, f32>(BatchNormBackwardArgs {
-                    shape: &SHAPE,
-                    src: &src,
-                    diff_dst: &src,
-                    mean: &output.mean,
-                    variance: &output.variance,
-                    gamma: None,
-                    beta: None,
-                    mask: None,
-                })
-                .await?;
+            let output = layer.forward(ForwardArgs::new(&SHAPE, &src)).await?;
+            let args = BackwardArgs::new(&SHAPE, &src, &src, &output.statistics);
+            layer.backward(args).await?;
             times.push(start.elapsed());
             gathers.push(spent.get());
         }

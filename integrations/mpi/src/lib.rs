@@ -3,7 +3,7 @@
 //!
 //! ```no_run
 //! use mpi::traits::Communicator as _;
-//! use wgpu_norm::{BatchNormForwardArgs, BatchNormOptions, GpuContext};
+//! use wgpu_norm::{BatchNormOptions, ForwardArgs, GpuContext};
 //! use wgpu_norm_mpi::{Options, SyncBatchNorm};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -15,16 +15,10 @@
 //! let samples = 8 + world.rank() as usize; // any number on any rank
 //! let shape = [samples, 32, 32, 64];
 //! let options = BatchNormOptions::new(1e-5);
-//! let mut layer = SyncBatchNorm::new(&world, &gpu, options, &shape, Options::default())?;
-//! let output = layer.forward(BatchNormForwardArgs {
-//!     shape: &shape,
-//!     src: &vec![1.0_f32; shape.iter().product()],
-//!     gamma: Some(&[1.0_f32; 64]),
-//!     beta: None,
-//!     residual: None,
-//!     running: None,
-//! })?;
-//! assert_eq!(output.mean, [1.0; 64]);
+//! let mut layer = SyncBatchNorm::new(&world, &gpu, options, Options::default())?;
+//! let src = vec![1.0_f32; shape.iter().product()];
+//! let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&[1.0_f32; 64]), None))?;
+//! assert_eq!(output.statistics.mean, [1.0; 64]);
 //! # Ok(())
 //! # }
 //! ```

@@ -2,34 +2,42 @@
 
 use crate::{Case, EPSILON, View};
 use burn::tensor::{FloatDType, f16};
-use wgpu_norm::reference::{self, Forward, Gradients, scaled_error};
-use wgpu_norm::{DataFormat, ParamGrads, Statistics};
+use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, ParamGrads, Tensor};
+use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
 /// Of a layer whose src has the case's shape, however it reaches the layer.
-pub struct Exact {
-    forward: Forward,
-    gradients: Gradients,
-}
+pub struct Exact(Vec<Computed>);
 
 impl Exact {
+    /// Both passes of a layer.
+    fn new(case: &Case, norm: Norm, gamma: bool, beta: bool) -> Self {
+        let forward = Operation::new(norm, Forward::default(), &case.shape, DType::F64);
+        let forward = forward.with_epsilon(EPSILON).with_params(gamma, beta);
+        let (src, diff_dst) = (seen(case), wide(&case.diff_dst));
+        let (gamma, beta) = (wide(&case.gamma), wide(&case.beta));
+        let mut tensors = vec![
+            (Tensor::Src, &*src),
+            (Tensor::DiffDst, &diff_dst),
+            (Tensor::Gamma, &gamma),
+            (Tensor::Beta, &beta),
+        ];
+        let mut computed = compute(&forward, &tensors).unwrap();
+        // The gradient goes by the statistics that the forward pass left.
+        let statistics = computed.clone();
+        tensors.extend(statistics.iter().map(|of| (of.tensor, &*of.values)));
+        let gradient = forward.gradient(ParamGrads::Both).unwrap();
+        computed.extend(compute(&gradient, &tensors).unwrap());
+        Self(computed)
+    }
+
     /// Holds results to these.
     pub fn check(&self, what: &str, case: &Case, results: &[(&'static str, Vec<f64>)]) {
-        let Self { forward, gradients } = self;
         for (name, got) in results {
+            let computed = self.0.iter().find(|of| of.tensor.name() == *name);
+            let Computed { values, scale, .. } = computed.unwrap();
             let (want, scale) = match *name {
-                "dst" => (forward.dst.clone(), forward.dst_scale.clone()),
-                "diff_src" => (
-                    behind(case, &gradients.diff_src),
-                    behind(case, &gradients.diff_src_scale),
-                ),
-                "diff_gamma" => (
-                    gradients.diff_gamma.clone(),
-                    gradients.diff_gamma_scale.clone(),
-                ),
-                _ => (
-                    gradients.diff_beta.clone(),
-                    gradients.diff_beta_scale.clone(),
-                ),
+                "diff_src" => (behind(case, values), behind(case, scale)),
+                _ => (values.clone(), scale.clone()),
             };
             // Numbers of the type, so nothing is rounded here.
             let error = match case.dtype {
@@ -92,120 +100,22 @@ fn swapped(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
 }
 
 pub fn batch_norm(case: &Case) -> Exact {
-    let (src, diff_dst) = (seen(case), wide(&case.diff_dst));
-    let (gamma, beta) = (wide(&case.gamma), wide(&case.beta));
-    let axes = reference::channel_axes(case.shape.len(), DataFormat::Ncx);
-    let forward = reference::BatchNormForward {
-        shape: &case.shape,
-        channel_axes: &axes,
-        src: &src,
-        gamma: Some(&gamma),
-        beta: Some(&beta),
-        epsilon: EPSILON,
-    };
-    let forward = forward.train().unwrap();
-    let gradients = reference::BatchNorm {
-        shape: &case.shape,
-        channel_axes: &axes,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &forward.mean,
-        variance: &forward.variance,
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-        statistics: Through::Batch,
-        param_grads: ParamGrads::Both,
-    };
-    let gradients = gradients.backward().unwrap();
-    Exact { forward, gradients }
+    Exact::new(case, Norm::batch(DataFormat::Ncx), true, true)
 }
 
 pub fn layer_norm(case: &Case) -> Exact {
-    layer_norm_of(case, Some(&wide(&case.beta)))
+    Exact::new(case, Norm::Layer { begin_axis: -1 }, true, true)
 }
 
 pub fn layer_norm_without_bias(case: &Case) -> Exact {
-    layer_norm_of(case, None)
-}
-
-fn layer_norm_of(case: &Case, beta: Option<&[f64]>) -> Exact {
-    let (src, diff_dst, gamma) = (seen(case), wide(&case.diff_dst), wide(&case.gamma));
-    let forward = reference::LayerNormForward {
-        shape: &case.shape,
-        begin_norm_axis: case.shape.len() - 1,
-        src: &src,
-        residual: None,
-        gamma: Some(&gamma),
-        beta,
-        epsilon: EPSILON,
-    };
-    let forward = forward.forward().unwrap();
-    let gradients = reference::LayerNorm {
-        shape: &case.shape,
-        begin_norm_axis: case.shape.len() - 1,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &forward.mean,
-        variance: &forward.variance,
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    };
-    let gradients = gradients.backward().unwrap();
-    Exact { forward, gradients }
+    Exact::new(case, Norm::Layer { begin_axis: -1 }, true, false)
 }
 
 pub fn rms_norm(case: &Case) -> Exact {
-    let (src, diff_dst, gamma) = (seen(case), wide(&case.diff_dst), wide(&case.gamma));
-    let forward = reference::RmsNormForward {
-        shape: &case.shape,
-        begin_norm_axis: case.shape.len() - 1,
-        src: &src,
-        residual: None,
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-    };
-    let forward = forward.forward().unwrap();
-    let gradients = reference::RmsNorm {
-        shape: &case.shape,
-        begin_norm_axis: case.shape.len() - 1,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean_square: &forward.mean_square,
-        gamma: Some(&gamma),
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    };
-    let gradients = gradients.backward().unwrap();
-    Exact { forward, gradients }
+    Exact::new(case, Norm::Rms { begin_axis: -1 }, true, false)
 }
 
 pub fn group_norm(case: &Case, groups: usize, affine: bool) -> Exact {
-    let (src, diff_dst) = (seen(case), wide(&case.diff_dst));
-    let (gamma, beta) = (wide(&case.gamma), wide(&case.beta));
-    let gamma = affine.then_some(gamma.as_slice());
-    let forward = reference::GroupNormForward {
-        shape: &case.shape,
-        data_format: DataFormat::Ncx,
-        groups,
-        src: &src,
-        gamma,
-        beta: affine.then_some(beta.as_slice()),
-        epsilon: EPSILON,
-    };
-    let forward = forward.forward().unwrap();
-    let gradients = reference::GroupNorm {
-        shape: &case.shape,
-        data_format: DataFormat::Ncx,
-        groups,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &forward.mean,
-        variance: &forward.variance,
-        gamma,
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    };
-    let gradients = gradients.backward().unwrap();
-    Exact { forward, gradients }
+    let format = DataFormat::Ncx;
+    Exact::new(case, Norm::Group { groups, format }, affine, affine)
 }

@@ -5,8 +5,8 @@ use crate::plain::{Convolution, Param, cross_entropy, relu, relu_backward};
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput, DataFormat,
-    Error as NormError, GpuBatchNorm, GpuContext, Grads,
+    BackwardArgs, BatchNormOptions, DataFormat, Error as NormError, ForwardArgs, GpuBatchNorm,
+    GpuContext, Grads, Output,
 };
 use wgpu_norm_mpi::{Communicator, Options, SyncBatchNorm};
 use wgpu_norm_verify::Random;
@@ -18,27 +18,27 @@ const STEPS: usize = 50;
 
 /// Batch norm of one process, or of all.
 trait Norm {
-    fn forward(&mut self, args: BatchNormForwardArgs<'_, f32, f32>) -> BatchNormOutput<f32, f32>;
-    fn backward(&mut self, args: BatchNormBackwardArgs<'_, f32, f32>) -> Grads<f32, f32>;
+    fn forward(&mut self, args: ForwardArgs<'_, f32>) -> Output<f32, f32>;
+    fn backward(&mut self, args: BackwardArgs<'_, f32>) -> Grads<f32, f32>;
 }
 
 impl Norm for GpuBatchNorm {
-    fn forward(&mut self, args: BatchNormForwardArgs<'_, f32, f32>) -> BatchNormOutput<f32, f32> {
+    fn forward(&mut self, args: ForwardArgs<'_, f32>) -> Output<f32, f32> {
         let output: Result<_, NormError> = pollster::block_on(GpuBatchNorm::forward(self, args));
         output.unwrap()
     }
 
-    fn backward(&mut self, args: BatchNormBackwardArgs<'_, f32, f32>) -> Grads<f32, f32> {
+    fn backward(&mut self, args: BackwardArgs<'_, f32>) -> Grads<f32, f32> {
         pollster::block_on(GpuBatchNorm::backward(self, args)).unwrap()
     }
 }
 
 impl Norm for SyncBatchNorm {
-    fn forward(&mut self, args: BatchNormForwardArgs<'_, f32, f32>) -> BatchNormOutput<f32, f32> {
+    fn forward(&mut self, args: ForwardArgs<'_, f32>) -> Output<f32, f32> {
         SyncBatchNorm::forward(self, args).unwrap()
     }
 
-    fn backward(&mut self, args: BatchNormBackwardArgs<'_, f32, f32>) -> Grads<f32, f32> {
+    fn backward(&mut self, args: BackwardArgs<'_, f32>) -> Grads<f32, f32> {
         SyncBatchNorm::backward(self, args).unwrap()
     }
 }
@@ -77,14 +77,9 @@ impl<N: Norm> Network<N> {
     fn step(&mut self, images: &Digits, add_up: impl Fn(Vec<f32>) -> Vec<f32>) -> f32 {
         let shape = [images.len(), CHANNELS, SIDE, SIDE];
         let src = self.convolution.forward(&images.images);
-        let output = self.norm.forward(BatchNormForwardArgs {
-            shape: &shape,
-            src: &src,
-            gamma: Some(&self.gamma.value),
-            beta: Some(&self.beta.value),
-            residual: None,
-            running: None,
-        });
+        let args = ForwardArgs::new(&shape, &src);
+        let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
+        let output = self.norm.forward(args);
         let active = relu(&output.dst);
         let pixels = (PIXELS / QUARTERS) as f32;
         let mut features = vec![0.0; images.len() * FEATURES];
@@ -120,16 +115,10 @@ impl<N: Norm> Network<N> {
             }
         }
         let diff_dst = relu_backward(&output.dst, &diff_active);
-        let grads = self.norm.backward(BatchNormBackwardArgs {
-            shape: &shape,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &output.mean,
-            variance: &output.variance,
-            gamma: Some(&self.gamma.value),
-            beta: None,
-            mask: None,
-        });
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics);
+        let grads = self
+            .norm
+            .backward(args.params(Some(&self.gamma.value), None));
         let convolution = self.convolution.backward(&images.images, &grads.diff_src);
         self.convolution.weight.learn(&add_up(convolution));
         self.weight.learn(&add_up(diff_weight));
@@ -141,15 +130,11 @@ impl<N: Norm> Network<N> {
 }
 
 pub fn two_ranks_learn_as_one(world: &SimpleCommunicator, gpu: &GpuContext) {
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-5)
-    };
+    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let share = BATCH / ranks;
-    let shape = [share, CHANNELS, SIDE, SIDE];
     let waits = Options::default();
-    let norm = SyncBatchNorm::new(world, gpu, options, &shape, waits).unwrap();
+    let norm = SyncBatchNorm::new(world, gpu, options.clone(), waits).unwrap();
     let mut together = Network::new(norm);
     let mut alone = Network::new(GpuBatchNorm::new(gpu, options).unwrap());
     let communicator = Communicator::duplicate(world, waits).unwrap();

@@ -3,14 +3,14 @@
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
 use std::time::Duration;
-use wgpu_norm::reference::{self, scaled_error, to_f64};
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions, BatchNormOutput, DataFormat,
-    Element, GpuContext, ParamGrads, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
-    Statistics, bytemuck, half,
+    BackwardArgs, BatchNormOptions, DataFormat, Element, Forward, ForwardArgs, GpuContext, Norm,
+    Operation, Output, ParamGrads, ParamOf, RunningStatistics, RunningUpdate, RunningVariance,
+    Tensor, bytemuck, half,
 };
 use wgpu_norm_mpi::{Communicator, Error, Options, SyncBatchNorm};
 use wgpu_norm_verify::Random;
+use wgpu_norm_verify::reference::{Computed, compute, scaled_error, to_f64};
 
 /// The same random numbers on every rank.
 fn random(shapes: u64) -> Random {
@@ -91,64 +91,40 @@ fn check<T: Element, P: ParamOf<T>>(
     let mut own_shape = shape.to_vec();
     own_shape[0] = samples.len();
 
-    let options = BatchNormOptions {
-        data_format,
-        ..BatchNormOptions::new(1e-3)
-    };
-    let mut layer =
-        SyncBatchNorm::new(world, gpu, options, &own_shape, Options::default()).unwrap();
+    let options = BatchNormOptions::new(1e-3).data_format(data_format);
+    let mut layer = SyncBatchNorm::new(world, gpu, options, Options::default()).unwrap();
     let mut running = [
         vec![T::Sum::from_f64(1.0); channels],
         vec![T::Sum::from_f64(2.0); channels],
     ];
     let [mean, variance] = &mut running;
-    let output: BatchNormOutput<T, T::Sum> = layer
-        .forward(BatchNormForwardArgs {
-            shape: &own_shape,
-            src: &src[own.clone()],
-            gamma: Some(&gamma),
-            beta: None,
-            residual: None,
-            running: Some(RunningStatistics {
-                mean,
-                variance,
-                update: RunningUpdate {
-                    weight: 0.1,
-                    variance: RunningVariance::Biased,
-                },
-            }),
-        })
-        .unwrap();
-    let grads = layer
-        .backward(BatchNormBackwardArgs {
-            shape: &own_shape,
-            src: &src[own.clone()],
-            diff_dst: &diff_dst[own.clone()],
-            mean: &output.mean,
-            variance: &output.variance,
-            gamma: Some(&gamma),
-            beta: None,
-            mask: None,
-        })
-        .unwrap();
+    let update = RunningUpdate::new(0.1, RunningVariance::Biased);
+    let (own_src, own_diff_dst) = (&src[own.clone()], &diff_dst[own.clone()]);
+    let args = ForwardArgs::new(&own_shape, own_src)
+        .params(Some(&gamma), None)
+        .running(RunningStatistics::new(mean, variance, update));
+    let output = layer.forward(args).unwrap();
+    let statistics = &output.statistics;
+    let args = BackwardArgs::new(&own_shape, own_src, own_diff_dst, statistics);
+    let grads = layer.backward(args.params(Some(&gamma), None)).unwrap();
     let (diff_gamma, diff_beta) = (grads.diff_gamma.unwrap(), grads.diff_beta.unwrap());
 
     // The same bits everywhere.
     let [running_mean, running_variance] = &running;
-    let statistics = [
-        &output.mean,
-        &output.variance,
+    let numbers = [
+        &statistics.mean,
+        &statistics.variance,
         running_mean,
         running_variance,
     ];
-    let statistics = statistics
+    let numbers = numbers
         .iter()
         .flat_map(|v| bytemuck::cast_slice::<_, u8>(v).to_vec());
     let params = [&diff_gamma, &diff_beta];
     let params = params
         .iter()
         .flat_map(|v| bytemuck::cast_slice::<_, u8>(v).to_vec());
-    let bytes: Vec<u8> = statistics.chain(params).collect();
+    let bytes: Vec<u8> = numbers.chain(params).collect();
     let communicator = Communicator::duplicate(world, Options::default()).unwrap();
     let gathered = communicator.all_gather(&bytes).unwrap();
     assert!(
@@ -157,54 +133,41 @@ fn check<T: Element, P: ParamOf<T>>(
     );
 
     // The reference of the whole batch.
-    let wide = |values: &[T]| to_f64("a tensor", values).unwrap();
-    let (src, diff_dst) = (wide(&src), wide(&diff_dst));
-    let gamma = to_f64("gamma", &gamma).unwrap();
-    let axes = reference::channel_axes(shape.len(), data_format);
-    let forward = reference::BatchNormForward {
-        shape,
-        channel_axes: &axes,
-        src: &src,
-        gamma: Some(&gamma),
-        beta: None,
-        epsilon: options.epsilon,
+    fn wide<E: Element>(values: &[E]) -> Vec<f64> {
+        to_f64("a tensor", values).unwrap()
+    }
+    let (mean, variance) = (wide(&statistics.mean), wide(&statistics.variance));
+    let (src, diff_dst, gamma) = (wide(&src), wide(&diff_dst), wide(&gamma));
+    let types = wgpu_norm::DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(T::Sum::DTYPE);
+    let forward = Operation::new(Norm::batch(data_format), Forward::default(), shape, types)
+        .with_epsilon(1e-3)
+        .with_params(true, false);
+    let tensors = [
+        (Tensor::Src, &*src),
+        (Tensor::DiffDst, &diff_dst),
+        (Tensor::Mean, &mean),
+        (Tensor::Variance, &variance),
+        (Tensor::Gamma, &gamma),
+    ];
+    let mut want = compute(&forward, &tensors).unwrap();
+    let gradient = forward.gradient(ParamGrads::Both).unwrap();
+    want.extend(compute(&gradient, &tensors).unwrap());
+    let close = |tensor: Tensor, error: &dyn Fn(&Computed) -> f64| {
+        let want = want.iter().find(|computed| computed.tensor == tensor);
+        let error = error(want.unwrap());
+        assert!(error <= 1.0, "{what}: {}: {error}", tensor.name());
     };
-    let forward = forward.train().unwrap();
-    let close = |name: &str, error: f64| assert!(error <= 1.0, "{what}: {name}: {error}");
-    let (dst, scale) = (&forward.dst[own.clone()], &forward.dst_scale[own.clone()]);
-    close("dst", scaled_error(&output.dst, dst, scale));
-    close(
-        "mean",
-        scaled_error(&output.mean, &forward.mean, &forward.mean_scale),
-    );
-    let variance = scaled_error(&output.variance, &forward.variance, &forward.variance_scale);
-    close("variance", variance);
-    let gradients = reference::BatchNorm {
-        shape,
-        channel_axes: &axes,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &to_f64("mean", &output.mean).unwrap(),
-        variance: &to_f64("variance", &output.variance).unwrap(),
-        gamma: Some(&gamma),
-        epsilon: options.epsilon,
-        statistics: Through::Batch,
-        param_grads: ParamGrads::Both,
+    let part = |got: &[T], want: &Computed| {
+        scaled_error(got, &want.values[own.clone()], &want.scale[own.clone()])
     };
-    let gradients = gradients.backward().unwrap();
-    let (want, scale) = (
-        &gradients.diff_src[own.clone()],
-        &gradients.diff_src_scale[own],
-    );
-    close("diff_src", scaled_error(&grads.diff_src, want, scale));
-    let error = scaled_error(
-        &diff_gamma,
-        &gradients.diff_gamma,
-        &gradients.diff_gamma_scale,
-    );
-    close("diff_gamma", error);
-    let error = scaled_error(&diff_beta, &gradients.diff_beta, &gradients.diff_beta_scale);
-    close("diff_beta", error);
+    let sums = |got: &[T::Sum], want: &Computed| scaled_error(got, &want.values, &want.scale);
+    let params = |got: &[P], want: &Computed| scaled_error(got, &want.values, &want.scale);
+    close(Tensor::Dst, &|want| part(&output.dst, want));
+    close(Tensor::DiffSrc, &|want| part(&grads.diff_src, want));
+    close(Tensor::Mean, &|want| sums(&statistics.mean, want));
+    close(Tensor::Variance, &|want| sums(&statistics.variance, want));
+    close(Tensor::DiffGamma, &|want| params(&diff_gamma, want));
+    close(Tensor::DiffBeta, &|want| params(&diff_beta, want));
 }
 
 fn layer(
@@ -218,58 +181,39 @@ fn layer(
         timeout,
         ..Options::default()
     };
-    SyncBatchNorm::new(world, gpu, options, &[2, 3], waits)
+    SyncBatchNorm::new(world, gpu, options, waits)
 }
 
 const SHORT: Duration = Duration::from_secs(2);
 const SRC: [f32; 6] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0];
 
-fn forward(layer: &mut SyncBatchNorm) -> Result<BatchNormOutput<f32, f32>, Error> {
-    layer.forward(BatchNormForwardArgs {
-        shape: &[2, 3],
-        src: &SRC,
-        gamma: None::<&[f32]>,
-        beta: None,
-        residual: None,
-        running: None,
-    })
+fn forward(layer: &mut SyncBatchNorm) -> Result<Output<f32, f32>, Error> {
+    layer.forward(ForwardArgs::new(&[2, 3], &SRC))
 }
 
 pub fn a_wrong_epsilon(world: &SimpleCommunicator, gpu: &GpuContext) {
     let epsilon = if world.rank() == 1 { 1e-3 } else { 1e-5 };
-    let error = layer(world, gpu, epsilon, SHORT).unwrap_err();
+    let mut layer = layer(world, gpu, epsilon, SHORT).unwrap();
     assert_eq!(
-        error.to_string(),
+        forward(&mut layer).unwrap_err().to_string(),
         "epsilon: expected the same on all ranks, got 1e-5 on ranks 0, 2; 1e-3 on rank 1"
     );
 }
 
 pub fn a_skipped_call(world: &SimpleCommunicator, gpu: &GpuContext) {
     let mut layer = layer(world, gpu, 1e-5, SHORT).unwrap();
-    if world.rank() != 1 {
-        let error = forward(&mut layer).unwrap_err().to_string();
-        assert!(
-            error.contains("forward 1 of f32, f32, f32 on ranks 0, 2"),
-            "{error}"
-        );
-        assert!(
-            error.contains("backward 1 of f32, f32, f32 on rank 1"),
-            "{error}"
-        );
-        return;
-    }
-    let error = layer.backward::<f32, f32>(BatchNormBackwardArgs {
-        shape: &[2, 3],
-        src: &SRC,
-        diff_dst: &SRC,
-        mean: &[0.0; 3],
-        variance: &[1.0; 3],
-        gamma: None,
-        beta: None,
-        mask: None,
-    });
-    let error = error.unwrap_err().to_string();
-    assert!(error.contains("on rank 1"), "{error}");
+    let error = match world.rank() {
+        1 => {
+            let statistics = (&[0.0; 3], &[1.0; 3]);
+            let args = BackwardArgs::new(&[2, 3], &SRC, &SRC, statistics);
+            layer.backward(args).unwrap_err()
+        }
+        _ => forward(&mut layer).unwrap_err(),
+    };
+    assert_eq!(
+        error.to_string(),
+        "operation: expected the same on all ranks, got batch_norm_forward on ranks 0, 2; batch_norm_backward on rank 1"
+    );
 }
 
 pub fn a_rank_that_does_not_come(world: &SimpleCommunicator, gpu: &GpuContext) {
