@@ -36,8 +36,7 @@
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
 //! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
 //! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
-//! | checking | [`reference`](mod@reference): the same in float64 on the CPU, and [`reference::scaled_error`] |
-//! | verifying an adapter | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
+//! | checking | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): the same in float64 on the CPU, and cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
 //! | errors | [`Error`], whose variants carry what is needed to mend the call |
 //!
 //! # Your operator
@@ -103,7 +102,7 @@
 //! | `tuning` | the sizes that suit it |
 //! | `geometry` | shapes, layouts, lengths, overflow |
 //! | `memory` | vectors as large as tensors |
-//! | `algorithm`, `element`, `options`, `tensor`, `error`, `reference` | nothing of wgpu's objects |
+//! | `algorithm`, `element`, `options`, `tensor`, `error` | nothing of wgpu's objects |
 //!
 //! # Features
 //!
@@ -136,7 +135,6 @@ mod options;
 mod plan;
 mod planned;
 mod profile;
-pub mod reference;
 pub mod stream;
 mod sums;
 pub mod synchronized;

@@ -1,26 +1,27 @@
 //! Group norm and instance norm: numbers worked out by hand, identities, random problems against the reference, errors.
 //! Every kernel whatever the shape: verify.rs.
 
+use crate::common::buffers::{Buffers, Room, submit, with};
+use crate::common::data::{Problem, Random, assert_close, close};
 use crate::common::errors::{says, still_works};
 use crate::common::{Noop, Subject, one, random_cases, subjects};
-use half::f16;
 use pollster::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use wgpu_norm::reference::scaled_error;
 use wgpu_norm::{
-    Algorithm, BufferRange, DType, DTypes, DataFormat, Error, GpuGroupNorm, GpuInstanceNorm,
-    GroupNormBackwardArgs, GroupNormBackwardBuffers, GroupNormForwardArgs,
-    GroupNormForwardOperands, GroupNormInferenceArgs, GroupNormOptions, InstanceNormOptions,
-    ParamGrads, reference,
+    Algorithm, Backward, BackwardArgs, BufferRange, BufferUse, DType, DTypes, DataFormat, Error,
+    Forward, ForwardArgs, GpuGroupNorm, GpuInstanceNorm, GroupNormOptions, InferenceArgs,
+    InstanceNormOptions, Norm, Operation, ParamGrads, Pass, Tensor, Tuning,
 };
-use wgpu_norm_verify::{Case, Outcome, Random};
+use wgpu_norm_verify::{Case, Outcome};
 
 fn options(groups: usize) -> GroupNormOptions {
-    GroupNormOptions {
-        epsilon: 1.0,
-        ..GroupNormOptions::new(groups)
-    }
+    GroupNormOptions::new(groups).epsilon(1.0)
+}
+
+fn operation(pass: impl Into<Pass>, groups: usize, shape: &[usize]) -> Operation {
+    let format = DataFormat::Ncx;
+    Operation::new(Norm::Group { groups, format }, pass, shape, DType::F32).with_epsilon(1.0)
 }
 
 fn near(got: &[f32], want: &[f32]) {
@@ -36,47 +37,28 @@ fn near(got: &[f32], want: &[f32]) {
 #[test]
 fn numbers_worked_out_by_hand() {
     let d = 3_f32.sqrt();
-    let src = [1.0 - d, 1.0 + d, 5.0 + d, 5.0 - d, -d, d, 2.0, 2.0];
-    let mean = [1.0, 5.0, 0.0, 2.0];
-    let variance = [3.0, 3.0, 3.0, 0.0];
+    let (shape, src) = (
+        [2, 4],
+        [1.0 - d, 1.0 + d, 5.0 + d, 5.0 - d, -d, d, 2.0, 2.0],
+    );
+    let (mean, variance) = ([1.0, 5.0, 0.0, 2.0], [3.0, 3.0, 3.0, 0.0]);
     let (gamma, beta) = ([2.0, 0.0, 1.0, 4.0], [0.0, 7.0, 1.0, 0.0]);
     let half = d / 2.0; // |x̂|
     let dst = [-d, 7.0, 1.0 + half, -4.0 * half, -d, 7.0, 1.0, 0.0];
+    let diff_dst = [1.0, 5.0, 2.0, 0.0, 0.0, 0.0, 1.0, 1.0];
     for subject in subjects() {
         let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-        let output = layer.forward(GroupNormForwardArgs {
-            shape: &[2, 4],
-            src: &src,
-            gamma: Some(&gamma),
-            beta: Some(&beta),
-            residual: None,
-        });
-        let output = block_on(output).unwrap();
-        near(&output.mean, &mean);
-        near(&output.variance, &variance);
+        let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
+        let output = block_on(layer.forward(args)).unwrap();
+        near(&output.statistics.mean, &mean);
+        near(&output.statistics.variance, &variance);
         near(&output.dst, &dst);
-        let given = layer.infer(GroupNormInferenceArgs {
-            shape: &[2, 4],
-            src: &src,
-            mean: &mean,
-            variance: &variance,
-            gamma: Some(&gamma),
-            beta: Some(&beta),
-            residual: None,
-        });
-        near(&block_on(given).unwrap(), &dst);
+        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
+        let args = args.params(Some(&gamma), Some(&beta));
+        near(&block_on(layer.infer(args)).unwrap(), &dst);
 
-        let grads = layer.backward(GroupNormBackwardArgs {
-            shape: &[2, 4],
-            src: &src,
-            diff_dst: &[1.0, 5.0, 2.0, 0.0, 0.0, 0.0, 1.0, 1.0],
-            mean: &mean,
-            variance: &variance,
-            gamma: Some(&gamma),
-            beta: None,
-            mask: None,
-        });
-        let grads = block_on(grads).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
+        let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
         // First group: gamma · d = (2, 0), so that a = 1, and b = (2 · -x̂ + 0) / 2 = -half. Of x̂ = ∓half
         // r · ((2 - 1) - half²) and r · ((0 - 1) + half²), half² being 3/4.
         let first = [0.125, -0.125];
@@ -94,88 +76,47 @@ fn numbers_worked_out_by_hand() {
 /// Of one sample, instance norm is batch norm; of G = 1 and gamma that is constant, group norm is layer norm.
 #[test]
 fn special_cases_are_other_norms() {
-    let mut random = Random::new(7);
-    let mut values = |n| -> Vec<f64> { (0..n).map(|_| f64::from(random.unit() as f32)).collect() };
-    let (src, diff_dst, gamma) = (values(120), values(120), values(8));
-    let f32s = |values: &[f64]| -> Vec<f32> { values.iter().map(|&x| x as f32).collect() };
-    let (src32, diff32, gamma32) = (f32s(&src), f32s(&diff_dst), f32s(&gamma));
-    let batch = reference::BatchNormForward {
-        shape: &[1, 8, 15],
-        channel_axes: &[false, true, false],
-        src: &src,
-        gamma: Some(&gamma),
-        beta: None,
-        epsilon: 1e-5,
-    };
-    let want = batch.train().unwrap();
-    let rows = reference::LayerNormForward {
-        shape: &[2, 60],
-        begin_norm_axis: 1,
-        src: &src,
-        residual: None,
-        gamma: None,
-        beta: None,
-        epsilon: 1e-5,
-    };
-    let of_rows = rows.forward().unwrap();
+    let shape = &[1, 8, 15];
+    let batch = Norm::batch(DataFormat::Ncx);
+    let forward = Operation::new(batch, Forward::default(), shape, DType::F32);
+    let forward = forward.with_params(true, false);
+    let gradient = forward.gradient(ParamGrads::Both).unwrap();
+    let [forward, gradient] = [forward, gradient].map(|operation| Problem::random(&operation, 7));
+    let rows = Norm::Layer { begin_axis: 1 };
+    let rows = Operation::new(rows, Forward::default(), &[2, 60], DType::F32);
+    let rows = Problem::random(&rows.with_params(false, false), 7);
+    let [want, wanted, of_rows] = [&forward, &gradient, &rows].map(Problem::reference);
     for subject in subjects() {
+        let what = &subject.name;
         let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
-        let output = layer.forward(GroupNormForwardArgs {
-            shape: &[1, 8, 15],
-            src: &src32,
-            gamma: Some(&gamma32),
-            beta: None,
-            residual: None,
-        });
-        let output = block_on(output).unwrap();
-        assert!(scaled_error(&output.dst, &want.dst, &want.dst_scale) <= 1.0);
-        assert!(scaled_error(&output.mean, &want.mean, &want.mean_scale) <= 1.0);
-        let gradient = reference::BatchNorm {
-            shape: &[1, 8, 15],
-            channel_axes: &[false, true, false],
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &want.mean,
-            variance: &want.variance,
-            gamma: Some(&gamma),
-            epsilon: 1e-5,
-            statistics: wgpu_norm::Through::Batch,
-            param_grads: ParamGrads::Both,
-        };
-        let wanted = gradient.backward().unwrap();
-        let (mean32, variance32) = (f32s(&want.mean), f32s(&want.variance));
-        let grads = layer.backward(GroupNormBackwardArgs {
-            shape: &[1, 8, 15],
-            src: &src32,
-            diff_dst: &diff32,
-            mean: &mean32,
-            variance: &variance32,
-            gamma: Some(&gamma32),
-            beta: None,
-            mask: None,
-        });
-        let grads = block_on(grads).unwrap();
-        let errors = [
-            scaled_error(&grads.diff_src, &wanted.diff_src, &wanted.diff_src_scale),
-            scaled_error(
-                &grads.diff_gamma.unwrap(),
-                &wanted.diff_gamma,
-                &wanted.diff_gamma_scale,
-            ),
+        let [src, gamma] = [Tensor::Src, Tensor::Gamma].map(|t| forward.elements::<f32>(t));
+        let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
+        let output = block_on(layer.forward(args)).unwrap();
+        close(&output.dst, &want, Tensor::Dst, what);
+        close(&output.statistics.mean, &want, Tensor::Mean, what);
+        let given = [
+            Tensor::Src,
+            Tensor::DiffDst,
+            Tensor::Gamma,
+            Tensor::Mean,
+            Tensor::Variance,
         ];
-        assert!(errors.into_iter().all(|error| error <= 1.0), "{errors:?}");
+        let [src, diff_dst, gamma, mean, variance] = given.map(|t| gradient.elements::<f32>(t));
+        let args = BackwardArgs::new(shape, &src, &diff_dst, (&mean, &variance));
+        let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
+        close(&grads.diff_src, &wanted, Tensor::DiffSrc, what);
+        close(&grads.diff_gamma.unwrap(), &wanted, Tensor::DiffGamma, what);
 
         let layer = GpuGroupNorm::new(&subject.gpu, GroupNormOptions::new(1)).unwrap();
-        let output = layer.forward(GroupNormForwardArgs::<f32, f32> {
-            shape: &[2, 4, 15],
-            src: &src32,
-            gamma: None,
-            beta: None,
-            residual: None,
-        });
-        let output = block_on(output).unwrap();
-        assert!(scaled_error(&output.dst, &of_rows.dst, &of_rows.dst_scale) <= 1.0);
-        assert!(scaled_error(&output.variance, &of_rows.variance, &of_rows.variance_scale) <= 1.0);
+        let src = rows.elements::<f32>(Tensor::Src);
+        let output = block_on(layer.forward(ForwardArgs::new(&[2, 4, 15], &src))).unwrap();
+        close(&output.dst, &of_rows, Tensor::Dst, what);
+        close(
+            &output.statistics.variance,
+            &of_rows,
+            Tensor::Variance,
+            what,
+        );
     }
 }
 
@@ -206,7 +147,7 @@ fn random_problems() {
         Just("software/fused_blocks=0"),
     ];
     let sizes = (1..6usize, 1..5usize, 1..9usize, 1..4usize, 1..60usize);
-    let inputs = (operators, types, settings, sizes, any::<bool>(), 0..4u8);
+    let inputs = (operators, types, settings, sizes, any::<bool>(), 0..4usize);
     let mut runner = TestRunner::new(Config {
         cases: random_cases(200),
         rng_seed: RngSeed::Fixed(23),
@@ -218,21 +159,16 @@ fn random_problems() {
         &inputs,
         |(operator, types, setting, (n, groups, of_group, height, width), ncx, choice)| {
             let channels = groups * of_group;
-            let (shape, format) = match ncx {
-                true => (format!("{n}x{channels}x{height}x{width}"), "ncx"),
-                false => (format!("{n}x{height}x{width}x{channels}"), "nxc"),
+            let shape = match ncx {
+                true => format!("{n}x{channels}x{height}x{width}/ncx"),
+                false => format!("{n}x{height}x{width}x{channels}/nxc"),
             };
             let of_groups = match operator.starts_with("group") {
                 true => format!("/groups_{groups}"),
                 false => String::new(),
             };
-            let extra = match choice {
-                0 => "/no_gamma",
-                1 => "/exact",
-                2 => "/pooled",
-                _ => "",
-            };
-            let id = format!("{operator}/{shape}/{format}{of_groups}/{types}/{setting}{extra}");
+            let extra = ["/no_gamma", "/exact", "/pooled", ""][choice];
+            let id = format!("{operator}/{shape}{of_groups}/{types}/{setting}{extra}");
             let case: Case = id.parse().unwrap();
             match block_on(case.run(&subject.gpu)).unwrap() {
                 Outcome::Ran { fault: None, .. } | Outcome::Unsupported { .. } => {}
@@ -253,11 +189,9 @@ fn groups_that_fit_a_workgroup_take_one_dispatch_and_the_sums() {
         (&[2, 256, 128, 128], 32, false), // groups too large
         (&[2, 512, 4, 4], 1, false),      // groups of too many channels
     ] {
-        let gpu = subject.with_tuning("gpu", wgpu_norm::Tuning::GPU).gpu;
-        let plan = GpuGroupNorm::new(&gpu, GroupNormOptions::new(groups))
-            .unwrap()
-            .plan_backward(shape, DType::F32, true)
-            .unwrap();
+        let gpu = subject.with_tuning("gpu", Tuning::GPU).gpu;
+        let operation = operation(Backward::default(), groups, shape);
+        let plan = operation.plan(gpu.profile()).unwrap();
         let want = match gpu.profile().max_storage_buffers >= 8 && fused {
             true => Algorithm::FusedChannelsFirst,
             false => Algorithm::ChannelsFirst,
@@ -272,17 +206,8 @@ fn groups_that_fit_a_workgroup_take_one_dispatch_and_the_sums() {
 fn lengths_of(subject: &Subject, lengths: [usize; 5]) -> Result<(), Error> {
     let [src, diff_dst, mean, variance, gamma] = lengths.map(|length| vec![1.0_f32; length]);
     let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-    let grads = layer.backward(GroupNormBackwardArgs {
-        shape: &[2, 4, 3],
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &mean,
-        variance: &variance,
-        gamma: Some(&gamma),
-        beta: None,
-        mask: None,
-    });
-    block_on(grads).map(drop)
+    let args = BackwardArgs::new(&[2, 4, 3], &src, &diff_dst, (&mean, &variance));
+    block_on(layer.backward(args.params(Some(&gamma), None))).map(drop)
 }
 
 #[test]
@@ -296,108 +221,67 @@ fn bad_arguments_are_named() {
         for got in [0, expected[index] - 1, expected[index] + 1] {
             let mut lengths = expected;
             lengths[index] = got;
-            let expected = expected[index];
-            let error = lengths_of(subject, lengths).unwrap_err();
-            if matches!(tensor, "mean" | "variance") {
-                says(&error, &[tensor, "[N, G] = [2, 2]", &got.to_string()]);
-            } else {
-                let want = Error::Length {
-                    tensor,
-                    expected,
-                    got,
-                };
-                assert_eq!(error, want);
-            }
+            let want = Error::Length {
+                tensor,
+                expected: expected[index],
+                got,
+            };
+            assert_eq!(lengths_of(subject, lengths), Err(want));
             still_works(subject);
         }
     }
-    for (groups, format) in [
-        (0, DataFormat::Ncx),
-        (3, DataFormat::Ncx),
-        (usize::MAX, DataFormat::Ncx),
-        (2, DataFormat::Nxc),
-    ] {
-        let options = GroupNormOptions {
-            data_format: format,
-            ..options(groups)
-        };
+    let of_groups = |options, shape: &[usize]| -> Error {
         let layer = GpuGroupNorm::new(&subject.gpu, options).unwrap();
-        let error = layer.plan_backward(&[2, 4, 3], DType::F32, true);
-        let error = error.unwrap_err();
-        let channels = if format == DataFormat::Ncx { "4" } else { "3" };
+        let args = BackwardArgs::<f32>::new(shape, &[], &[], (&[], &[]));
+        block_on(layer.backward(args)).unwrap_err()
+    };
+    let of_channels = |shape: &[usize], src: &[f32], variance: &[f32]| -> Error {
+        let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
+        let args = BackwardArgs::new(shape, src, src, (&[0.0; 2], variance));
+        block_on(layer.backward(args)).unwrap_err()
+    };
+    for (groups, format, channels) in [
+        (0, DataFormat::Ncx, "4"),
+        (3, DataFormat::Ncx, "4"),
+        (usize::MAX, DataFormat::Ncx, "4"),
+        (2, DataFormat::Nxc, "3"),
+    ] {
+        let error = of_groups(options(groups).data_format(format), &[2, 4, 3]);
         says(
             &error,
-            &["groups", "divides", channels, &groups.to_string()],
+            &["groups: expected", "divides", channels, &groups.to_string()],
         );
-        assert!(matches!(
-            error,
-            Error::Argument {
-                argument: "groups",
-                ..
-            }
-        ));
     }
     for shape in [&[][..], &[4], &[1; 9]] {
-        let layer = GpuGroupNorm::new(&subject.gpu, options(1)).unwrap();
-        let error = layer.plan_backward(shape, DType::F32, true).unwrap_err();
-        assert!(
-            matches!(error, Error::Rank { min: 2, max: 8, .. }),
-            "{error}"
-        );
-        let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
-        let error = layer.plan_backward(shape, DType::F32, true).unwrap_err();
-        assert!(
-            matches!(error, Error::Rank { min: 2, max: 8, .. }),
-            "{error}"
-        );
+        for error in [of_groups(options(1), shape), of_channels(shape, &[], &[])] {
+            let is_rank = matches!(error, Error::Rank { min: 2, max: 8, .. });
+            assert!(is_rank, "{error}");
+        }
     }
     for shape in [
         [1 << 20, 1 << 20, 1],
         [usize::MAX, 4, 0],
         [2, 4, usize::MAX],
     ] {
-        let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-        let error = layer.plan_backward(&shape, DType::F32, true).unwrap_err();
+        let error = of_groups(options(2), &shape);
         assert!(matches!(error, Error::SizeOverflow { .. }), "{error}");
     }
     for epsilon in [0.0, -1.0, f64::NAN] {
-        let options = InstanceNormOptions {
-            epsilon,
-            ..InstanceNormOptions::default()
-        };
+        let options = InstanceNormOptions::default().epsilon(epsilon);
         let error = GpuInstanceNorm::new(&subject.gpu, options).unwrap_err();
         assert!(matches!(error, Error::Epsilon { .. }), "{error}");
     }
     let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-    let grads = layer.backward(GroupNormBackwardArgs::<f32, f32> {
-        shape: &[1, 2, 1],
-        src: &[0.0; 2],
-        diff_dst: &[0.0; 2],
-        mean: &[0.0; 2],
-        variance: &[1.0, -1.0],
-        gamma: None,
-        beta: None,
-        mask: None,
-    });
-    let error = block_on(grads).unwrap_err();
+    let statistics = (&[0.0; 2], &[1.0, -1.0]);
+    let args = BackwardArgs::new(&[1, 2, 1], &[0.0_f32; 2], &[0.0; 2], statistics);
+    let error = block_on(layer.backward(args)).unwrap_err();
     says(&error, &["variance", "group 1"]);
-    let layer = GpuInstanceNorm::new(&subject.gpu, InstanceNormOptions::default()).unwrap();
     for (variance, wrong) in [
         (&[1.0, -1.0][..], "channel 1"),
         (&[1.0, f32::INFINITY], "channel 1"),
-        (&[1.0], "[N, C] = [1, 2]"),
+        (&[1.0], "expected 2 elements, got 1"),
     ] {
-        let grads = layer.backward(GroupNormBackwardArgs::<f32, f32> {
-            shape: &[1, 2, 1],
-            src: &[0.0; 2],
-            diff_dst: &[0.0; 2],
-            mean: &[0.0; 2],
-            variance,
-            gamma: None,
-            beta: None,
-            mask: None,
-        });
-        let error = block_on(grads).unwrap_err();
+        let error = of_channels(&[1, 2, 1], &[0.0; 2], variance);
         says(&error, &["variance", wrong]);
     }
 }
@@ -409,8 +293,7 @@ fn inference_takes_any_walk() {
     let subject = noop.subject.with_profile("columns", |profile| {
         profile.algorithm = Some(Algorithm::ChannelsLast);
     });
-    let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
-    let plan = layer.plan_inference(&[2, 4, 3000], DType::F32, (true, true));
+    let plan = operation(Pass::Inference, 2, &[2, 4, 3000]).plan(subject.gpu.profile());
     assert_eq!(plan.unwrap().algorithm(), Algorithm::ChannelsLast);
 }
 
@@ -419,58 +302,54 @@ fn inference_takes_any_walk() {
 fn buffers_of_the_caller() {
     let subject = one(false);
     let gpu = &subject.gpu;
-    let layer = GpuGroupNorm::new(gpu, options(2)).unwrap();
-    let types = DTypes::from(DType::F16).with_statistics(DType::F16);
-    let plan = layer.plan_backward(&[3, 4, 5], types, false).unwrap();
-    let sizes = plan.sizes();
-    assert_eq!((sizes.src, sizes.mean, sizes.gamma), (120, 12, None));
-    assert_eq!((sizes.diff_gamma, sizes.diff_beta), (Some(8), Some(8)));
-    assert_eq!(plan.padded_sizes().mean, 16);
-    let forward = GroupNormForwardOperands::default();
-    let forward = layer.plan_forward(&[3, 4, 5], types, forward).unwrap();
-    assert_eq!((forward.sizes().dst, forward.sizes().mean), (120, 12));
+    let of_halves = |pass: Pass| {
+        let mut operation = operation(pass, 2, &[3, 4, 5]).with_params(false, false);
+        operation.types = DTypes::from(DType::F16).with_statistics(DType::F16);
+        let plan = operation.plan(gpu.profile()).unwrap();
+        (Problem::random(&operation, 5), plan)
+    };
+    let (problem, plan) = of_halves(Backward::default().into());
+    let (_, forward) = of_halves(Forward::default().into());
+    let size = |used: Vec<BufferUse>, tensor| {
+        let found = used.into_iter().find(|used| used.tensor == tensor);
+        found.map(|used| (used.bytes, used.padded_bytes))
+    };
+    for (tensor, want) in [
+        (Tensor::Src, Some((120, 120))),
+        (Tensor::Mean, Some((12, 16))),
+        (Tensor::Gamma, None),
+        (Tensor::DiffGamma, Some((8, 8))),
+        (Tensor::DiffBeta, Some((8, 8))),
+    ] {
+        assert_eq!(size(plan.buffers(), tensor), want, "{tensor:?}");
+    }
+    for (tensor, want) in [(Tensor::Dst, (120, 120)), (Tensor::Mean, (12, 16))] {
+        assert_eq!(size(forward.buffers(), tensor), Some(want), "{tensor:?}");
+    }
 
-    let halves = |values: &[f32]| -> Vec<u8> {
-        let halves: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
-        bytemuck::cast_slice(&halves).to_vec()
+    let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
+    let ranges = buffers.ranges();
+    let mean = BufferRange::from(buffers.of(Tensor::Mean));
+    let fails = |tensor: Tensor, range| {
+        let error = plan.bind(gpu, &with(&ranges, tensor, range)).unwrap_err();
+        says(&error, &[tensor.name()]);
     };
-    let src: Vec<f32> = (0..60).map(|i| (i * 7 % 13) as f32).collect();
-    let diff: Vec<f32> = (0..60).map(|i| (i * 5 % 11) as f32 - 5.0).collect();
-    let [src, diff] = [src, diff].map(|values| subject.buffer(120, &halves(&values)));
-    let [mean, variance] = [6.0, 13.0].map(|value| subject.buffer(12, &halves(&[value; 6])));
-    let [diff_gamma, diff_beta] = [(); 2].map(|()| subject.buffer(8, &[]));
-    let apart = subject.buffer(120, &[]);
-    let bind = |diff_src: &wgpu::Buffer, gamma: Option<&wgpu::Buffer>, beta: bool| {
-        plan.bind(
-            gpu,
-            &GroupNormBackwardBuffers {
-                src: (&src).into(),
-                diff_dst: (&diff).into(),
-                mean: (&mean).into(),
-                variance: (&variance).into(),
-                gamma: gamma.map(BufferRange::from),
-                diff_src: diff_src.into(),
-                diff_gamma: Some((&diff_gamma).into()),
-                diff_beta: beta.then(|| (&diff_beta).into()),
-                workspace: None,
-                beta: None,
-                mask: None,
-                diff_residual: None,
-            },
-        )
-    };
-    says(&bind(&apart, Some(&mean), true).unwrap_err(), &["gamma"]);
-    says(&bind(&apart, None, false).unwrap_err(), &["diff_beta"]);
-    says(&bind(&mean, None, true).unwrap_err(), &["diff_src"]);
-    let run = |diff_src: &wgpu::Buffer| {
-        let bound = bind(diff_src, None, true).unwrap();
-        let mut encoder = gpu.device().create_command_encoder(&Default::default());
-        bound.record(&mut encoder);
-        gpu.queue().submit([encoder.finish()]);
-        subject.read(diff_src)
-    };
+    fails(Tensor::Gamma, Some(mean));
+    fails(Tensor::DiffBeta, None);
+    fails(Tensor::DiffSrc, Some(mean));
     // Into another buffer, and in place.
-    assert_eq!(run(&apart), run(&diff));
+    submit(subject, &plan.bind(gpu, &ranges).unwrap());
+    let what = &subject.name;
+    assert_close(
+        &buffers.results(subject, &problem),
+        &problem.reference(),
+        what,
+    );
+    let diff_dst = buffers.of(Tensor::DiffDst);
+    let in_place = with(&ranges, Tensor::DiffSrc, Some(diff_dst.into()));
+    submit(subject, &plan.bind(gpu, &in_place).unwrap());
+    let apart = subject.read(buffers.of(Tensor::DiffSrc));
+    assert_eq!(apart, subject.read(diff_dst));
 }
 
 /// The operators of other libraries give what the layer gives, under their own names.
@@ -480,29 +359,13 @@ fn operators_are_the_layer() {
     let gpu = &one(false).gpu;
     let mut random = Random::new(9);
     let shape = &[3, 6, 10];
-    let (src, diff_dst): (Vec<f32>, Vec<f32>) =
-        (random.vec(180, 1.0, 0.5), random.vec(180, 1.0, 0.0));
-    let (gamma, beta): (Vec<f32>, Vec<f32>) = (random.vec(6, 1.0, 0.0), random.vec(6, 1.0, 0.0));
+    let [src, diff_dst]: [Vec<f32>; 2] = [0.5, 0.0].map(|offset| random.vec(180, 1.0, offset));
+    let [gamma, beta]: [Vec<f32>; 2] = [(); 2].map(|()| random.vec(6, 1.0, 0.0));
     let layer = GpuGroupNorm::new(gpu, GroupNormOptions::new(3)).unwrap();
-    let want = layer.forward(GroupNormForwardArgs {
-        shape,
-        src: &src,
-        gamma: Some(&gamma),
-        beta: Some(&beta),
-        residual: None,
-    });
-    let want = block_on(want).unwrap();
-    let grads = layer.backward(GroupNormBackwardArgs {
-        shape,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &want.mean,
-        variance: &want.variance,
-        gamma: Some(&gamma),
-        beta: None,
-        mask: None,
-    });
-    let grads = block_on(grads).unwrap();
+    let args = ForwardArgs::new(shape, &src).params(Some(&gamma), Some(&beta));
+    let want = block_on(layer.forward(args)).unwrap();
+    let args = BackwardArgs::new(shape, &src, &diff_dst, &want.statistics);
+    let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
 
     let op = pytorch::NativeGroupNorm {
         group: 3,
@@ -515,7 +378,10 @@ fn operators_are_the_layer() {
         sizes: *shape,
     };
     let saved = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!((&saved.output, &saved.mean), (&want.dst, &want.mean));
+    assert_eq!(
+        (&saved.output, &saved.mean),
+        (&want.dst, &want.statistics.mean)
+    );
     let op = pytorch::NativeGroupNormBackward {
         group: 3,
         output_mask: [true, false, true],

@@ -1,188 +1,103 @@
 //! Layer norm: every vector, errors, what is planned. Every kernel whatever the shape: verify.rs.
 
-use crate::common::data::{Random, to_f64};
+use crate::common::buffers::{Buffers, Room};
+use crate::common::data::{Problem, close, to_f64};
 use crate::common::vectors::{Vector, of_operator};
 use crate::common::{one, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
-use wgpu_norm::reference::{Gradients, LayerNorm, scaled_error};
 use wgpu_norm::{
-    DType, Element, Error, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs,
-    LayerNormBackwardBuffers, LayerNormOptions, ParamGrads, ParamOf, Tuning,
+    Backward, BackwardArgs, DType, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, Norm,
+    Operation, ParamOf, Tensor, Tuning,
 };
+use wgpu_norm_verify::reference::Computed;
 
-/// Whether the layer is affine, and what is computed of its parameters' gradients.
-type Choice = (bool, ParamGrads);
-
-struct Case<T, P> {
-    shape: Vec<usize>,
-    options: LayerNormOptions,
-    src: Vec<T>,
-    diff_dst: Vec<T>,
-    mean: Vec<P>,
-    variance: Vec<P>,
-    gamma: Option<Vec<P>>,
-    beta: Option<Vec<P>>,
+fn gradient(shape: &[usize], begin_axis: i64) -> Operation {
+    let norm = Norm::Layer { begin_axis };
+    Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 
-impl<T: Element, P: ParamOf<T>> Case<T, P> {
-    fn axis(&self) -> usize {
-        let axis = self.options.begin_norm_axis;
-        let rank = self.shape.len() as i64;
-        (if axis < 0 { axis + rank } else { axis }) as usize
-    }
-
-    fn random(shape: &[usize], begin_norm_axis: i64, choice: Choice, seed: u64) -> Self {
-        let (use_affine, param_grads) = choice;
-        let mut random = Random::new(seed);
-        let mut case = Self {
-            shape: shape.to_vec(),
-            options: LayerNormOptions {
-                begin_norm_axis,
-                use_affine,
-                param_grads,
-                ..Default::default()
-            },
-            src: random.vec(shape.iter().product(), 2.0, 0.5),
-            diff_dst: random.vec(shape.iter().product(), 1.0, 0.1),
-            mean: vec![],
-            variance: vec![],
-            gamma: None,
-            beta: None,
-        };
-        let columns: usize = shape[case.axis()..].iter().product();
-        for row in case.src.chunks(columns.max(1)) {
-            let mean = row.iter().map(|x| x.to_f64()).sum::<f64>() / columns as f64;
-            let squares: f64 = row.iter().map(|x| (x.to_f64() - mean).powi(2)).sum();
-            case.mean.push(P::from_f64(mean));
-            case.variance.push(P::from_f64(squares / columns as f64));
-        }
-        if use_affine {
-            case.gamma = Some(random.vec(columns, 1.0, 0.25));
-            case.beta = Some(random.vec(columns, 1.0, 0.0));
-        }
-        case
-    }
-
-    fn args(&self) -> LayerNormBackwardArgs<'_, T, P, P> {
-        LayerNormBackwardArgs {
-            shape: &self.shape,
-            src: &self.src,
-            diff_dst: &self.diff_dst,
-            mean: &self.mean,
-            variance: &self.variance,
-            gamma: self.gamma.as_deref(),
-            beta: self.beta.as_deref(),
-        }
-    }
-
-    fn run(&self, gpu: &GpuContext) -> Result<Grads<T, P>, Error> {
-        let layer = GpuLayerNorm::new(gpu, self.options)?;
-        block_on(layer.backward_with_statistics(self.args()))
-    }
-
-    fn reference(&self) -> Gradients {
-        LayerNorm {
-            shape: &self.shape,
-            begin_norm_axis: self.axis(),
-            src: &to_f64(&self.src),
-            diff_dst: &to_f64(&self.diff_dst),
-            mean: &to_f64(&self.mean),
-            variance: &to_f64(&self.variance),
-            gamma: self.gamma.as_ref().map(|gamma| to_f64(gamma)).as_deref(),
-            epsilon: self.options.epsilon,
-            param_grads: self.options.param_grads,
-        }
-        .backward()
-        .unwrap()
-    }
-
-    fn check(&self, gpu: &GpuContext, what: &str, want: &Gradients) {
-        let got = self
-            .run(gpu)
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-        let error = scaled_error(&got.diff_src, &want.diff_src, &want.diff_src_scale);
-        assert!(
-            error <= 1.0,
-            "{what}: diff_src is off by {error} tolerances"
-        );
-        let wanted = self.options.use_affine && self.options.param_grads == ParamGrads::Both;
-        assert_eq!(got.diff_gamma.is_some(), wanted, "{what}");
-        assert_eq!(got.diff_beta.is_some(), wanted, "{what}");
-        if let (Some(diff_gamma), Some(diff_beta)) = (&got.diff_gamma, &got.diff_beta) {
-            let error = scaled_error(diff_gamma, &want.diff_gamma, &want.diff_gamma_scale);
-            assert!(
-                error <= 1.0,
-                "{what}: diff_gamma is off by {error} tolerances"
-            );
-            let error = scaled_error(diff_beta, &want.diff_beta, &want.diff_beta_scale);
-            assert!(
-                error <= 1.0,
-                "{what}: diff_beta is off by {error} tolerances"
-            );
-        }
+/// The gradients of a layer with gamma and beta, or with neither, are those of the reference.
+#[track_caller]
+fn check<T: Element>(got: Grads<T, f32>, want: &[Computed], is_affine: bool, what: &str) {
+    close(&got.diff_src, want, Tensor::DiffSrc, what);
+    assert_eq!(got.diff_gamma.is_some(), is_affine, "{what}");
+    assert_eq!(got.diff_beta.is_some(), is_affine, "{what}");
+    if let (Some(diff_gamma), Some(diff_beta)) = (&got.diff_gamma, &got.diff_beta) {
+        close(diff_gamma, want, Tensor::DiffGamma, what);
+        close(diff_beta, want, Tensor::DiffBeta, what);
     }
 }
 
 #[test]
 fn vectors() {
     for vector in of_operator("layer_norm_backward") {
-        match (vector.dtype("src"), vector.dtype("mean")) {
-            (DType::F32, DType::F32) => check_vector::<f32, f32>(&vector),
-            (DType::F16, DType::F32) => check_vector::<f16, f32>(&vector),
-            (DType::Bf16, DType::F32) => check_vector::<bf16, f32>(&vector),
+        assert_eq!(vector.dtype("mean"), DType::F32, "{}", vector.name);
+        match vector.dtype("src") {
+            DType::F32 => check_vector::<f32>(&vector),
+            DType::F16 => check_vector::<f16>(&vector),
+            DType::Bf16 => check_vector::<bf16>(&vector),
             other => panic!("{}: {other:?}", vector.name),
         }
     }
 }
 
-fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
-    let use_affine = vector.metadata["use_affine"] == "true";
-    let optional = |name: &str| (use_affine && vector.has(name)).then(|| vector.tensor(name));
-    let case = Case::<T, P> {
-        shape: vector.shape("src"),
-        options: LayerNormOptions {
-            begin_norm_axis: vector.metadata["begin_norm_axis"].parse().unwrap(),
-            use_affine,
-            epsilon: vector.epsilon(),
-            param_grads: ParamGrads::Both,
-        },
-        src: vector.tensor("src"),
-        diff_dst: vector.tensor("diff_dst"),
-        mean: vector.tensor("mean"),
-        variance: vector.tensor("variance"),
-        gamma: optional("gamma"),
-        beta: optional("beta"),
-    };
-    let mut want = case.reference();
-    want.diff_src = vector.tensor("expected.diff_src");
-    if use_affine {
-        want.diff_gamma = vector.tensor("expected.diff_gamma");
-        want.diff_beta = vector.tensor("expected.diff_beta");
+fn check_vector<T: Element<Sum = f32>>(vector: &Vector)
+where
+    f32: ParamOf<T>,
+{
+    let is_affine = vector.metadata["use_affine"] == "true";
+    let begin_axis = vector.metadata["begin_norm_axis"].parse().unwrap();
+    let shape = vector.shape("src");
+    let [src, diff_dst] = ["src", "diff_dst"].map(|name| vector.tensor::<T>(name));
+    let [mean, variance] = ["mean", "variance"].map(|name| vector.tensor::<f32>(name));
+    let optional = |name: &str| (is_affine && vector.has(name)).then(|| vector.tensor(name));
+    let (gamma, beta): (Option<Vec<f32>>, Option<Vec<f32>>) = (optional("gamma"), optional("beta"));
+
+    let mut operation = gradient(&shape, begin_axis).with_epsilon(vector.epsilon());
+    operation.types.data = T::DTYPE;
+    let operation = operation.with_params(gamma.is_some(), beta.is_some());
+    let mut problem = Problem::random(&operation, 0);
+    problem.set(Tensor::Src, &to_f64(&src));
+    problem.set(Tensor::DiffDst, &to_f64(&diff_dst));
+    problem.set(Tensor::Mean, &to_f64(&mean));
+    problem.set(Tensor::Variance, &to_f64(&variance));
+    if let Some(gamma) = &gamma {
+        problem.set(Tensor::Gamma, &to_f64(gamma));
     }
+    let mut want = problem.reference();
+    for computed in &mut want {
+        // In float64.
+        computed.values = vector.tensor(&format!("expected.{}", computed.tensor.name()));
+    }
+    let options = LayerNormOptions::default().begin_norm_axis(begin_axis);
+    let options = options.epsilon(vector.epsilon());
     for subject in subjects() {
-        case.check(
-            &subject.gpu,
-            &format!("{} on {}", vector.name, subject.name),
-            &want,
-        );
+        let what = format!("{} on {}", vector.name, subject.name);
+        let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
+        let got = block_on(layer.backward(args.params(gamma.as_deref(), beta.as_deref())));
+        let got = got.unwrap_or_else(|error| panic!("{what}: {error}"));
+        check(got, &want, is_affine, &what);
     }
 }
 
 #[test]
 fn empty_tensors() {
-    for subject in subjects() {
-        let case = Case::<f32, f32>::random(&[0, 5], -1, (true, ParamGrads::Both), 0);
-        let got = case.run(&subject.gpu).unwrap();
+    let run = |shape: &[usize; 2], statistics: [&[f32]; 2], params: &[f32]| {
+        let grads = subjects().iter().map(|subject| {
+            let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
+            let args = BackwardArgs::<f32>::new(shape, &[], &[], (statistics[0], statistics[1]));
+            block_on(layer.backward(args.params(Some(params), Some(params)))).unwrap()
+        });
+        grads.collect::<Vec<_>>()
+    };
+    for got in run(&[0, 5], [&[], &[]], &[1.0; 5]) {
         assert_eq!(got.diff_src, vec![0.0; 0]);
         assert_eq!(got.diff_gamma, Some(vec![0.0; 5]));
         assert_eq!(got.diff_beta, Some(vec![0.0; 5]));
-        let case = Case::<f32, f32> {
-            mean: vec![0.0; 5],
-            variance: vec![1.0; 5],
-            ..Case::random(&[5, 0], -1, (true, ParamGrads::Both), 0)
-        };
-        let got = case.run(&subject.gpu).unwrap();
+    }
+    for got in run(&[5, 0], [&[0.0; 5], &[1.0; 5]], &[]) {
         assert_eq!(got.diff_src, vec![0.0; 0]);
         assert_eq!(got.diff_gamma, Some(vec![]));
     }
@@ -191,66 +106,46 @@ fn empty_tensors() {
 #[test]
 fn bad_arguments_are_typed_errors() {
     let subject = &subjects()[0];
-    let case = || Case::<f32, f32>::random(&[4, 6], -1, (true, ParamGrads::Both), 0);
-    let fails = |case: Case<f32, f32>| case.run(&subject.gpu).unwrap_err();
-    let mut missing = case();
-    missing.gamma = None;
-    let error = fails(missing);
-    assert!(
-        matches!(
-            error,
-            Error::Argument {
-                argument: "gamma",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let shape = [4, 6];
+    let problem = Problem::random(&gradient(&shape, -1), 0);
+    let [src, diff_dst, gamma] =
+        [Tensor::Src, Tensor::DiffDst, Tensor::Gamma].map(|tensor| problem.elements::<f32>(tensor));
+    let [mean, variance] = [Tensor::Mean, Tensor::Variance].map(|tensor| problem.elements(tensor));
+    let beta = [0.5_f32; 6];
+    let run = |axis, mean: &[f32], variance: &[f32], gamma, beta| {
+        let options = LayerNormOptions::default().begin_norm_axis(axis);
+        let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, (mean, variance));
+        block_on(layer.backward(args.params(gamma, beta)))
+    };
+    let (with_gamma, with_beta) = (Some(&*gamma), Some(&beta[..]));
+    let fails = |axis, mean: &[f32], variance: &[f32], gamma, beta| -> Error {
+        run(axis, mean, variance, gamma, beta).unwrap_err()
+    };
+
+    let error = fails(-1, &mean, &variance, None, with_beta);
     assert_eq!(
         error.to_string(),
-        "gamma: expected a tensor with use_affine true, got none"
+        "beta: expected none without gamma, got one"
     );
-    // No gradient depends on beta.
-    let mut without = case();
-    without.beta = None;
-    without.check(&subject.gpu, "without beta", &without.reference());
-    let mut unwanted = case();
-    unwanted.options.use_affine = false;
-    let error = fails(unwanted);
-    assert!(
-        matches!(
-            error,
-            Error::Argument {
-                argument: "gamma",
-                ..
-            }
-        ),
-        "{error}"
-    );
-    let mut short = case();
-    short.mean.pop();
-    assert_eq!(
-        fails(short),
-        Error::Length {
-            tensor: "mean",
-            expected: 4,
-            got: 3
-        }
-    );
-    let mut axis = case();
-    axis.options.begin_norm_axis = 2;
-    assert!(matches!(
-        fails(axis),
-        Error::Argument {
-            argument: "begin_norm_axis",
-            ..
-        }
-    ));
+    let short = |tensor, expected| Error::Length {
+        tensor,
+        expected,
+        got: expected - 1,
+    };
+    let error = fails(-1, &mean, &variance, with_gamma, Some(&beta[1..]));
+    assert_eq!(error, short("beta", 6));
+    let error = fails(-1, &mean[1..], &variance, with_gamma, with_beta);
+    assert_eq!(error, short("mean", 4));
+    let error = fails(2, &mean, &variance, with_gamma, with_beta);
+    let argument = "begin_norm_axis";
+    assert!(matches!(error, Error::Argument { argument: found, .. } if found == argument));
     for bad in [-1.0, f32::INFINITY] {
-        let mut wrong = case();
-        wrong.variance[2] = bad;
+        let mut wrong = variance.clone();
+        wrong[2] = bad;
+        let error = fails(-1, &mean, &wrong, with_gamma, with_beta);
         assert!(matches!(
-            fails(wrong),
+            error,
             Error::Variance {
                 group: "row",
                 channel: 2,
@@ -258,10 +153,15 @@ fn bad_arguments_are_typed_errors() {
             }
         ));
     }
-    let mut epsilon = case();
-    epsilon.options.epsilon = 0.0;
-    assert!(matches!(fails(epsilon), Error::Epsilon { .. }));
-    case().check(&subject.gpu, "after the errors", &case().reference());
+    let options = LayerNormOptions::default().epsilon(0.0);
+    let error = GpuLayerNorm::new(&subject.gpu, options).unwrap_err();
+    assert!(matches!(error, Error::Epsilon { .. }));
+
+    // No gradient depends on beta.
+    for beta in [None, with_beta] {
+        let got = run(-1, &mean, &variance, with_gamma, beta).unwrap();
+        check(got, &problem.reference(), true, "after the errors");
+    }
 }
 
 /// However many rows there are, sums of columns are few beside the elements, and where rows are few there are
@@ -270,11 +170,10 @@ fn bad_arguments_are_typed_errors() {
 fn wide_workgroups_write_few_sums_of_columns() {
     let subject = one(false);
     for subgroup_size in [0, 8] {
-        let gpu = subject.with_profile("gpu", |profile| {
+        let subject = subject.with_profile("gpu", |profile| {
             profile.tuning = Tuning::GPU;
             profile.subgroup_size = profile.subgroup_size.min(subgroup_size);
         });
-        let layer = GpuLayerNorm::new(&gpu.gpu, LayerNormOptions::default()).unwrap();
         for (rows, columns, fewest, most) in [
             (1 << 20, 64, 1 << 9, 1 << 10),
             (65_536, 768, 1 << 9, 1 << 10),
@@ -282,9 +181,9 @@ fn wide_workgroups_write_few_sums_of_columns() {
             (2048, 4096, 1 << 7, 1 << 8),
             (512, 4096, 1 << 7, 1 << 7),
         ] {
-            let plan = layer.plan_backward(&[rows, columns], (DType::F32, DType::F32));
+            let plan = gradient(&[rows, columns], -1).plan(subject.gpu.profile());
             // Two sums of 4 bytes of each column from each workgroup.
-            let parts = plan.unwrap().workspace_size() / (8 * columns as u64);
+            let parts = plan.unwrap().workspace_bytes() / (8 * columns as u64);
             assert!(
                 (fewest..=most).contains(&parts),
                 "{rows}x{columns}: {parts}"
@@ -302,35 +201,11 @@ fn a_plan_for_other_subgroups_is_refused() {
     // Rows that registers hold, and longer ones.
     for (subject, columns) in with_subgroups.flat_map(|subject| [(subject, 768), (subject, 4096)]) {
         let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
-        let layer = GpuLayerNorm::new(&subject.gpu, LayerNormOptions::default()).unwrap();
-        let plan = layer
-            .plan_backward(&[64, columns], (DType::F32, DType::F32))
-            .unwrap();
-        let buffer = |elements: u64| {
-            let descriptor = wgpu::BufferDescriptor {
-                label: None,
-                size: 4 * elements,
-                usage: wgpu::BufferUsages::STORAGE,
-                mapped_at_creation: false,
-            };
-            subject.gpu.device().create_buffer(&descriptor)
-        };
-        let data = [(); 3].map(|()| buffer(64 * columns as u64));
-        let rows = [(); 2].map(|()| buffer(64));
-        let params = [(); 3].map(|()| buffer(columns as u64));
-        let buffers = LayerNormBackwardBuffers {
-            src: (&data[0]).into(),
-            diff_dst: (&data[1]).into(),
-            mean: (&rows[0]).into(),
-            variance: (&rows[1]).into(),
-            gamma: Some((&params[0]).into()),
-            diff_src: (&data[2]).into(),
-            diff_gamma: Some((&params[1]).into()),
-            diff_beta: Some((&params[2]).into()),
-            workspace: None,
-        };
-        let _ = plan.bind(&subject.gpu, &buffers).unwrap();
-        let error = plan.bind(&other.gpu, &buffers).map(|_| ()).unwrap_err();
+        let problem = Problem::random(&gradient(&[64, columns], -1), 0);
+        let plan = problem.operation.plan(subject.gpu.profile()).unwrap();
+        let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
+        let _ = plan.bind(&subject.gpu, &buffers.ranges()).unwrap();
+        let error = plan.bind(&other.gpu, &buffers.ranges()).unwrap_err();
         let want = Error::Limit {
             what: "a plan of another context".to_owned(),
             limit: "subgroup_size",

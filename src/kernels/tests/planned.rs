@@ -6,7 +6,7 @@ use crate::options::{RunningUpdate, RunningVariance};
 use crate::plan::{Phases, Plan};
 use crate::{
     Activation, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Forward, Norm, Operation,
-    Pass, Profile, Residual, Statistics, Tuning,
+    Pass, Profile, Residual, Through, Tuning,
 };
 
 /// An adapter with a native GPU's limits; `subgroup_size` is 0 where subgroups vary in size.

@@ -113,6 +113,11 @@ impl Problem {
         }
     }
 
+    /// The elements of an input.
+    pub fn elements<T: Element>(&self, tensor: Tensor) -> Vec<T> {
+        bytemuck::pod_collect_to_vec(&find(&self.inputs, tensor).bytes)
+    }
+
     /// Sets the numbers of an input.
     #[track_caller]
     pub fn set(&mut self, tensor: Tensor, numbers: &[f64]) {
@@ -217,6 +222,22 @@ pub fn assert_close(got: &[Values], want: &[Computed], what: &str) {
         let error = error(got, want);
         assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
     }
+}
+
+/// One of the reference's results.
+#[track_caller]
+pub fn computed(all: &[Computed], tensor: Tensor) -> &Computed {
+    let found = all.iter().find(|computed| computed.tensor == tensor);
+    found.unwrap_or_else(|| panic!("no {}", tensor.name()))
+}
+
+/// A result of a typed call is within the tolerance of the reference.
+#[track_caller]
+pub fn close<T: Element>(got: &[T], want: &[Computed], tensor: Tensor, what: &str) {
+    let want = computed(want, tensor);
+    let error = scaled_error(got, &want.values, &want.scale);
+    let name = tensor.name();
+    assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
 }
 
 /// The largest error of a result in units of the tolerance.

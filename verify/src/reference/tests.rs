@@ -4,7 +4,7 @@ use super::*;
 use half::{bf16, f16};
 use wgpu_norm::{
     Activation, Backward, Channels, DataFormat, Epilogue, Forward, Norm, ParamGrads, Residual,
-    RunningUpdate, RunningVariance, Statistics,
+    RunningUpdate, RunningVariance, Through,
 };
 
 const EPSILON: f64 = 0.1; // large, so that an error in its place shows
