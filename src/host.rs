@@ -95,7 +95,7 @@ impl Operation {
     /// let mut outputs = [(Tensor::Dst, bytemuck::cast_slice_mut(&mut dst))];
     /// operation.run_into(&gpu, &inputs, &mut outputs).await?;
     /// assert!((dst[0] - 1.0).abs() < 1e-5 && (dst[3] + 1.0).abs() < 1e-5);
-    /// # Ok(()) }).unwrap();
+    /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors

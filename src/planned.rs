@@ -39,7 +39,7 @@ use crate::{
 /// let mut encoder = gpu.device().create_command_encoder(&Default::default());
 /// bound.record(&mut encoder); // every step
 /// gpu.queue().submit([encoder.finish()]);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]

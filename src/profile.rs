@@ -36,7 +36,7 @@ const WINDOW_UNIT: u32 = 1 << 23;
 /// };
 /// let gpu = GpuContext::from_adapter(&adapter, options).await?;
 /// assert_eq!(gpu.profile().tuning.busy_workgroups, 512);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -267,7 +267,7 @@ impl GpuContext {
     ///     encoder.copy_buffer_to_buffer(&from, 0, &to, 0, 4); // or Bound::record
     /// };
     /// assert_eq!(gpu.submit_and_read(copy, &[to.clone()]).await?, [[1, 2, 3, 4]]);
-    /// # Ok(()) }).unwrap();
+    /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
     /// # Errors

@@ -342,7 +342,7 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
         }
     }
 
-    /// Sets the forward pass's [`Output::mask`]. [`Grads::diff_residual`] is a result then.
+    /// Sets the forward pass's [`Output::mask`]. [`Grads::diff_residual`](crate::Grads::diff_residual) is a result then.
     #[must_use]
     pub fn mask(self, mask: Option<&'a [u32]>) -> Self {
         Self { mask, ..self }

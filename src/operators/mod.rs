@@ -93,7 +93,7 @@
 //! let mut encoder = gpu.device().create_command_encoder(&Default::default());
 //! bound.record(&mut encoder); // every step
 //! gpu.queue().submit([encoder.finish()]);
-//! # Ok(()) }).unwrap();
+//! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 
 pub mod directml;

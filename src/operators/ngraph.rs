@@ -87,7 +87,7 @@ pub struct BackpropOutputs<T> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.beta_delta, [2.0]);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormTrainingBackprop {
@@ -198,7 +198,7 @@ pub struct TrainingOutputs<T> {
 /// };
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!((outputs.batch_mean[0], outputs.batch_variance[0]), (2.5, 1.25));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormTraining {
@@ -292,7 +292,7 @@ pub struct InferenceInputs<'a, T> {
 /// };
 /// let normalized = op.forward(&gpu, inputs).await?;
 /// assert!((normalized[0] + 1.5).abs() < 1e-4 && (normalized[3] - 4.5).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormInference {

@@ -313,7 +313,7 @@ fn check_dispatches(dispatches: u64) -> Result<(), Error> {
 
 /// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
 /// and the error is a quarter of this in unit roundoffs: three quarters of what
-/// [`SUM_ULPS`](crate::reference::SUM_ULPS) allows, which leaves the rest to a kernel's other steps.
+/// `SUM_ULPS` of wgpu-norm-verify allows, which leaves the rest to a kernel's other steps.
 const MAX_SERIAL: u64 = 192;
 
 /// What the planning functions share.

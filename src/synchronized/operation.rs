@@ -52,7 +52,7 @@ use half::{bf16, f16};
 /// ];
 /// run_into(&operation, &gpu, ranks, &inputs, &mut outputs).await?;
 /// assert_eq!(mean, [2.0, 20.0]); // of all ranks' samples
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 ///
 /// # Errors

@@ -50,7 +50,7 @@
 //! | `gpu`, `software`, `tiny` | the [`Tuning`](wgpu_norm::Tuning) for that kind of adapter, or one with which small tensors are cut like large ones |
 //! | `tile=64,max_binding=4096` | other fields of the [`Profile`](wgpu_norm::Profile) and its tuning |
 //! | `exact`, `pooled`, `in_place` | buffers that end with their tensors; one buffer for all; a gradient's diff_src over diff_dst |
-//! | `halves`, `two_shards` | batch norm's gradient: [`Bound::record_reduce`](wgpu_norm::Bound::record_reduce) and [`record_apply`](wgpu_norm::Bound::record_apply), of all samples or of two parts whose sums are added; in training: [`record_statistics`](wgpu_norm::Bound::record_statistics) and [`record_normalize`](wgpu_norm::Bound::record_normalize), of all samples or of two parts whose statistics are put side by side |
+//! | `halves`, `two_shards` | batch norm's gradient: [`Bound::record_reduce`](wgpu_norm::Bound::record_reduce) and [`record_apply`](wgpu_norm::Bound::record_apply), of all samples or of two parts whose sums are added; in training the same, of all samples or of two parts whose statistics are put side by side |
 //! | `repeats`, `checked`, `windows=4096` | the same bits in each of three runs, with shader checks, with bindings of so many bytes |
 //! | `nan`, `infinite` | such a value in each input in turn changes only what depends on it |
 //! | `square_overflow` | so does a number whose square overflows, and what depends on it is right or not finite |

@@ -82,7 +82,7 @@ pub struct GradOutputs<T> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.output_bias_gradient_tensor, [3.0, 7.0]);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalizationGrad {
@@ -158,7 +158,7 @@ impl BatchNormalizationGrad {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.output_bias_gradient_tensor, [3.0, 7.0]);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalizationTrainingGrad {

@@ -97,7 +97,7 @@ pub struct TrainingOutputs<T> {
 /// assert_eq!(outputs.output_mean_tensor, [2.0, 4.0]);
 /// assert_eq!(outputs.output_variance_tensor, [1.0, 4.0]);
 /// assert!((outputs.output_tensor[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalizationTraining {
@@ -235,7 +235,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 /// };
 /// let output = op.forward(&gpu, inputs).await?;
 /// assert!((output[2] + 2.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalization {

@@ -67,7 +67,7 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
 /// };
 /// let grads = op.backward(&gpu, inputs).await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormTrainingBackward {
@@ -207,7 +207,7 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
 /// };
 /// let grads = op.backward(&gpu, inputs).await?;
 /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerNormBackward {

@@ -103,7 +103,7 @@ pub struct BatchNormalizationOutputs<T, P> {
 /// assert!((outputs.dst[1] - 1.0).abs() < 1e-4 && (outputs.dst[2] - 2.0).abs() < 1e-4);
 /// assert_eq!((outputs.dst[0], outputs.dst[3]), (0.0, 0.0));
 /// assert_eq!(outputs.workspace, Some(vec![0b0110])); // the second and the third passed
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalization {
@@ -263,7 +263,7 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.diff_src_1, Some(vec![0.0, 2.0, 4.0, 0.0]));
 /// assert_eq!(outputs.diff_shift, Some(vec![6.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalizationBackward {

@@ -86,7 +86,7 @@ pub struct BatchNormForwardTrainingOutputs<T, P> {
 /// assert_eq!(outputs.batch_mean, [2.0, 4.0]);
 /// assert_eq!(outputs.batch_variance, [1.0, 4.0]);
 /// assert_eq!(outputs.running_mean, [0.5, 1.0]); // a quarter of the batch's
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormForwardTraining {
@@ -221,7 +221,7 @@ pub struct BatchNormInferenceInputs<'a, T, P> {
 /// };
 /// let dst = op.forward(&gpu, inputs).await?;
 /// assert!((dst[0] + 1.0).abs() < 1e-4 && (dst[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormInference {
@@ -334,7 +334,7 @@ pub struct LayerNormForwardOutputs<T, P> {
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, Some(vec![2.0, 3.0]));
 /// assert!((outputs.dst[0] + 1.0).abs() < 1e-4 && (outputs.dst[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerNorm {

@@ -70,7 +70,7 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, Some(vec![2.0, 20.0]));
 /// assert!((outputs.dst[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormalization {
@@ -203,7 +203,7 @@ pub struct GroupNormalizationBackwardOutputs<T, P> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.diff_shift, Some(vec![1.0, 0.0, 0.0, 4.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormalizationBackward {

@@ -84,7 +84,7 @@ pub struct BatchNormalizationOutputs<T, S> {
 /// let (mean, var) = (outputs.running_mean.unwrap_or_default(), outputs.running_var.unwrap_or_default());
 /// assert!((mean[0] - 0.25).abs() < 1e-6); // a tenth of 2.5
 /// assert!((var[0] - 1.025).abs() < 1e-6); // nine tenths of 1, one of 1.25
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormalization {

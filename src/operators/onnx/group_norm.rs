@@ -49,7 +49,7 @@ pub struct GroupNormalizationInputs<'a, T> {
 /// };
 /// let y = op.forward(&gpu, inputs).await?;
 /// assert!((y[0] + 1.0).abs() < 1e-4 && (y[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormalization {
@@ -134,7 +134,7 @@ async fn run<T: ParamOf<T>>(
 /// };
 /// let output = op.forward(&gpu, inputs).await?;
 /// assert!((output[0] + 1.0).abs() < 1e-4 && (output[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstanceNormalization {

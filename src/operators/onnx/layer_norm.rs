@@ -72,7 +72,7 @@ pub struct LayerNormalizationOutputs<T, U> {
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, [2.0, 3.0]);
 /// assert!((outputs.inv_std_dev[0] - 1.0).abs() < 1e-4 && (outputs.y[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerNormalization {
@@ -176,7 +176,7 @@ pub struct RmsNormalizationInputs<'a, T, P> {
 /// };
 /// let y = op.forward(&gpu, inputs).await?;
 /// assert!((y[0] - 1.0).abs() < 1e-4 && (y[3] + 3.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNormalization {

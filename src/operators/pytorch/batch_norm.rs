@@ -88,7 +88,7 @@ pub struct NativeBatchNormOutputs<T, S> {
 /// assert_eq!(outputs.save_mean, [2.5]);
 /// assert!((running_mean[0] - 0.25).abs() < 1e-6);
 /// assert!((running_var[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeBatchNorm {
@@ -281,7 +281,7 @@ pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.grad_bias, Some(vec![2.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeBatchNormBackward {

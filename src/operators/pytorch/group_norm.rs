@@ -57,7 +57,7 @@ pub struct NativeGroupNormInputs<'a, T, P> {
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, [2.0, 20.0]);
 /// assert!((outputs.rstd[1] - 0.1).abs() < 1e-4 && (outputs.output[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeGroupNorm {
@@ -170,7 +170,7 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.grad_bias, Some(vec![1.0, 0.0, 0.0, 4.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeGroupNormBackward {

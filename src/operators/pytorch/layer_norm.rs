@@ -89,7 +89,7 @@ pub struct NativeLayerNormInputs<'a, T, P> {
 /// let outputs = op.forward(&gpu, inputs).await?;
 /// assert_eq!(outputs.mean, [2.0, 3.0]);
 /// assert!((outputs.rstd[0] - 1.0).abs() < 1e-4 && (outputs.output[3] - 7.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeLayerNorm {
@@ -209,7 +209,7 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
 /// };
 /// let outputs = op.backward(&gpu, inputs).await?;
 /// assert_eq!(outputs.grad_bias, Some(vec![1.0, 1.0]));
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeLayerNormBackward {
@@ -322,7 +322,7 @@ pub struct RmsNormInputs<'a, T, P> {
 /// };
 /// let output = op.forward(&gpu, inputs).await?;
 /// assert!((output[0] - 1.0).abs() < 1e-4 && (output[3] + 3.0).abs() < 1e-4);
-/// # Ok(()) }).unwrap();
+/// # Ok::<(), Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNorm {
