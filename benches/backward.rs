@@ -89,7 +89,9 @@ impl<T: Element, P: ParamOf<T>> Tensors<T, P> {
             gpu.queue().write_buffer(&buffer, 0, bytes);
             buffers.push((used.tensor, buffer));
         }
-        let ranges = buffers.iter().map(|(tensor, buffer)| (*tensor, buffer.into()));
+        let ranges = buffers
+            .iter()
+            .map(|(tensor, buffer)| (*tensor, buffer.into()));
         plan.bind(gpu, &ranges.collect::<Vec<_>>())
     }
 }

@@ -133,7 +133,9 @@ impl Shard {
             for used in operation.tensors()? {
                 let (tensor, uses) = (used.tensor, plan.buffers());
                 let size = uses.iter().find(|used| used.tensor == tensor);
-                if let Some(size) = size.filter(|_| buffers.iter().all(|(name, ..)| *name != tensor)) {
+                if let Some(size) =
+                    size.filter(|_| buffers.iter().all(|(name, ..)| *name != tensor))
+                {
                     let buffer = buffer(tensor.name(), size.padded_bytes);
                     buffers.push((tensor, buffer, used.len() as usize));
                 }

@@ -88,6 +88,7 @@ impl DType {
 /// assert_eq!(types.with_statistics(DType::F16).statistics, DType::F16);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct DTypes {
     /// Of src and all tensors of its shape.
     pub data: DType,

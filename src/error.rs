@@ -10,6 +10,7 @@ use crate::{Algorithm, DType};
 pub enum Error {
     /// A tensor's number of elements does not match the shape.
     #[error("{tensor}: expected {expected} elements, got {got}")]
+    #[non_exhaustive]
     Length {
         /// The argument.
         tensor: &'static str,
@@ -20,6 +21,7 @@ pub enum Error {
     },
     /// The rank of a shape is out of range.
     #[error("{tensor}: expected {}, got rank {got}", ranks(*.min, *.max))]
+    #[non_exhaustive]
     Rank {
         /// The argument.
         tensor: &'static str,
@@ -32,6 +34,7 @@ pub enum Error {
     },
     /// The parameters' element type does not go with the data's.
     #[error("mean, variance and gamma: expected {} beside src of {data}, got {params}", params_of(*.data))]
+    #[non_exhaustive]
     ParamDType {
         /// Element type of src.
         data: DType,
@@ -40,6 +43,7 @@ pub enum Error {
     },
     /// The element type of mean, variance and running statistics is neither the parameters' nor f32 beside one of 16 bits.
     #[error("statistics: expected {params}{}, got {statistics}", if params.size() == 2 { " or f32" } else { "" })]
+    #[non_exhaustive]
     StatisticsDType {
         /// Element type of gamma and beta.
         params: DType,
@@ -48,6 +52,7 @@ pub enum Error {
     },
     /// The adapter cannot run this element type, or its device was opened without what that takes.
     #[error("{dtype} tensors: expected a device with {needs}, got one of {adapter} without it")]
+    #[non_exhaustive]
     UnsupportedDType {
         /// The element type.
         dtype: DType,
@@ -58,6 +63,7 @@ pub enum Error {
     },
     /// epsilon is not finite, normal and positive once rounded to the type that it is used in.
     #[error("epsilon: expected a finite, normal number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
+    #[non_exhaustive]
     Epsilon {
         /// As given.
         got: f64,
@@ -70,6 +76,7 @@ pub enum Error {
     #[error(
         "{argument}: expected {argument} + epsilon above 0 and finite, got {variance} + {epsilon} in {group} {channel}"
     )]
+    #[non_exhaustive]
     Variance {
         /// The argument: `variance`.
         argument: &'static str,
@@ -84,6 +91,7 @@ pub enum Error {
     },
     /// A product of sizes does not fit.
     #[error("{what}: expected a size of at most {limit}, got the product of {shape:?}")]
+    #[non_exhaustive]
     SizeOverflow {
         /// What the sizes are of.
         what: &'static str,
@@ -94,6 +102,7 @@ pub enum Error {
     },
     /// Another argument is not as it must be.
     #[error("{argument}: expected {expected}, got {got}")]
+    #[non_exhaustive]
     Argument {
         /// The argument.
         argument: &'static str,
@@ -104,6 +113,7 @@ pub enum Error {
     },
     /// A tuning in text, as of the environment variable `WGPU_NORM_PROFILE`, makes no sense.
     #[error("profile: {key}: expected {expected}, got {got}")]
+    #[non_exhaustive]
     Tuning {
         /// The field.
         key: String,
@@ -114,6 +124,7 @@ pub enum Error {
     },
     /// The algorithm that the profile forces cannot do the problem.
     #[error("algorithm: expected one that can do this, got {algorithm}: {reason}")]
+    #[non_exhaustive]
     Algorithm {
         /// The algorithm.
         algorithm: Algorithm,
@@ -122,6 +133,7 @@ pub enum Error {
     },
     /// Something is larger than the device allows.
     #[error("{what}: needs {needed}, but the device's {limit} is {available}")]
+    #[non_exhaustive]
     Limit {
         /// What is too large.
         what: String,
@@ -135,6 +147,7 @@ pub enum Error {
     /// A stream's memory budget is too small for any pieces that the tensors can be cut into, beside what has to stay in
     /// memory.
     #[error("memory budget: expected at least {expected} bytes for these tensors, got {got}")]
+    #[non_exhaustive]
     Budget {
         /// Bytes needed.
         expected: u64,
@@ -143,6 +156,7 @@ pub enum Error {
     },
     /// Processes that work on one batch do not do the same.
     #[error("{what}: expected the same on all ranks, got {got}")]
+    #[non_exhaustive]
     Ranks {
         /// What differs.
         what: &'static str,
@@ -153,6 +167,7 @@ pub enum Error {
     #[error(
         "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from {offset} on"
     )]
+    #[non_exhaustive]
     BufferRange {
         /// The argument.
         tensor: &'static str,
@@ -165,6 +180,7 @@ pub enum Error {
     },
     /// A buffer's range is smaller than its tensor.
     #[error("{tensor}: expected a buffer range of at least {expected} bytes, got {got}")]
+    #[non_exhaustive]
     BufferSize {
         /// The argument.
         tensor: &'static str,
@@ -175,6 +191,7 @@ pub enum Error {
     },
     /// A buffer's offset does not have the adapter's alignment.
     #[error("{tensor}: expected a buffer offset that is a multiple of {alignment}, got {offset}")]
+    #[non_exhaustive]
     BufferAlignment {
         /// The argument.
         tensor: &'static str,
@@ -185,6 +202,7 @@ pub enum Error {
     },
     /// A buffer lacks a usage.
     #[error("{tensor}: expected a buffer with {expected:?}, got {got:?}")]
+    #[non_exhaustive]
     BufferUsage {
         /// The argument.
         tensor: &'static str,
@@ -195,6 +213,7 @@ pub enum Error {
     },
     /// A buffer belongs to another device, or was destroyed.
     #[error("{tensor}: expected a live buffer of this context's device, got: {message}")]
+    #[non_exhaustive]
     ForeignBuffer {
         /// The argument.
         tensor: &'static str,
@@ -203,6 +222,7 @@ pub enum Error {
     },
     /// Two buffer ranges overlap where only diff_src exactly over diff_dst may.
     #[error("{first} and {second}: expected disjoint buffer ranges, got ranges that overlap")]
+    #[non_exhaustive]
     Overlap {
         /// One argument.
         first: &'static str,
@@ -212,6 +232,7 @@ pub enum Error {
     /// A buffer is missing, or given where there is no use for it.
     #[error("{tensor}: expected {}, got {}",
         if *.expected { "a buffer" } else { "none" }, if *.expected { "none" } else { "a buffer" })]
+    #[non_exhaustive]
     BufferPresence {
         /// The argument.
         tensor: &'static str,
@@ -220,6 +241,7 @@ pub enum Error {
     },
     /// No adapter fits the request.
     #[error("adapter: expected {requested}, got none ({message})")]
+    #[non_exhaustive]
     NoAdapter {
         /// What was asked for.
         requested: String,
@@ -228,6 +250,7 @@ pub enum Error {
     },
     /// The adapter would not give a device.
     #[error("device: {adapter} refused to open: {message}")]
+    #[non_exhaustive]
     RequestDevice {
         /// The adapter.
         adapter: String,
@@ -236,12 +259,14 @@ pub enum Error {
     },
     /// The device is lost; make a new context.
     #[error("the device is lost: {reason}")]
+    #[non_exhaustive]
     DeviceLost {
         /// What is known of the reason.
         reason: String,
     },
     /// There was no memory for a buffer of the device.
     #[error("{what}: out of memory for a buffer of {bytes} bytes")]
+    #[non_exhaustive]
     OutOfMemory {
         /// What the buffer is for.
         what: &'static str,
@@ -250,6 +275,7 @@ pub enum Error {
     },
     /// There was no memory for a vector as large as a tensor.
     #[error("{what}: expected {bytes} bytes of free memory, got less")]
+    #[non_exhaustive]
     HostMemory {
         /// What the vector is for.
         what: &'static str,
@@ -259,6 +285,7 @@ pub enum Error {
     /// wgpu refused something that should have been right, a bug of this crate or of a driver; or a callback
     /// of the caller's panicked where this crate polls the device.
     #[error("{operation}: {message}")]
+    #[non_exhaustive]
     Gpu {
         /// What was being done.
         operation: String,
@@ -267,9 +294,53 @@ pub enum Error {
     },
 }
 
+/// For crates that stand on this one: errors of what they check themselves.
 impl Error {
+    /// [`Error::Argument`].
+    pub fn argument(
+        argument: &'static str,
+        expected: impl Into<String>,
+        got: impl std::fmt::Display,
+    ) -> Self {
+        Self::Argument {
+            argument,
+            expected: expected.into(),
+            got: got.to_string(),
+        }
+    }
+
+    /// [`Error::Length`].
+    pub const fn length(tensor: &'static str, expected: usize, got: usize) -> Self {
+        Self::Length {
+            tensor,
+            expected,
+            got,
+        }
+    }
+
+    /// [`Error::HostMemory`].
+    pub const fn host_memory(what: &'static str, bytes: u64) -> Self {
+        Self::HostMemory { what, bytes }
+    }
+
+    /// [`Error::OutOfMemory`].
+    pub const fn out_of_memory(what: &'static str, bytes: u64) -> Self {
+        Self::OutOfMemory { what, bytes }
+    }
+
+    /// [`Error::Gpu`].
+    pub fn gpu(operation: impl Into<String>, message: impl std::fmt::Display) -> Self {
+        Self::Gpu {
+            operation: operation.into(),
+            message: message.to_string(),
+        }
+    }
+
     /// [`Error::Limit`], where more of something is needed than the device's limit.
-    pub(crate) fn check_limit(
+    /// # Errors
+    ///
+    /// That one.
+    pub fn check_limit(
         what: impl std::fmt::Display,
         limit: &'static str,
         needed: impl Into<u64>,

@@ -33,11 +33,11 @@ pub(crate) fn check_broadcast(shape: &[usize], param_shape: &[usize]) -> Result<
     elements("src", shape)?;
     for (axis, (&size, &param)) in shape.iter().zip(param_shape).enumerate() {
         if param != 1 && param != size {
-            return Err(Error::Argument {
-                argument: "mean, variance and gamma",
-                expected: format!("size 1 or {size} along axis {axis}"),
-                got: param.to_string(),
-            });
+            return Err(Error::argument(
+                "mean, variance and gamma",
+                format!("size 1 or {size} along axis {axis}"),
+                param,
+            ));
         }
     }
     Ok(())
@@ -77,11 +77,11 @@ pub(crate) fn check_groups(shape: &[usize], axis: usize, groups: usize) -> Resul
     let (samples, channels) = (size(0), size(axis));
     // No groups divide no channels.
     if !channels.is_multiple_of(groups) {
-        return Err(Error::Argument {
-            argument: "groups",
-            expected: format!("a number from 1 on that divides the {channels} channels"),
-            got: groups.to_string(),
-        });
+        return Err(Error::argument(
+            "groups",
+            format!("a number from 1 on that divides the {channels} channels"),
+            groups,
+        ));
     }
     elements("src", &[samples, groups]).map(drop)
 }
@@ -93,11 +93,11 @@ pub(crate) fn check_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(), Er
     elements("src", shape)?;
     match first_row_axis(rank, begin_norm_axis) {
         Some(_) => Ok(()),
-        None => Err(Error::Argument {
-            argument: "begin_norm_axis",
-            expected: format!("an axis from -{rank} to {}", rank - 1),
-            got: begin_norm_axis.to_string(),
-        }),
+        None => Err(Error::argument(
+            "begin_norm_axis",
+            format!("an axis from -{rank} to {}", rank - 1),
+            begin_norm_axis,
+        )),
     }
 }
 
@@ -115,11 +115,11 @@ pub(crate) fn check_length(tensor: &'static str, expected: u64, got: usize) -> R
     if got as u64 == expected {
         Ok(())
     } else {
-        Err(Error::Length {
+        Err(Error::length(
             tensor,
-            expected: usize::try_from(expected).unwrap_or(usize::MAX),
+            usize::try_from(expected).unwrap_or(usize::MAX),
             got,
-        })
+        ))
     }
 }
 

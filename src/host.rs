@@ -41,16 +41,8 @@ fn find_slice<'s>(
 ) -> Result<Option<&'s [u8]>, Error> {
     let found = named.find(|(name, _)| *name == tensor);
     match named.any(|(name, _)| name == tensor) {
-        true => Err(refused(tensor, "one slice", "two")),
+        true => Err(Error::argument(tensor.name(), "one slice", "two")),
         false => Ok(found.map(|(_, bytes)| bytes)),
-    }
-}
-
-fn refused(tensor: Tensor, expected: impl Into<String>, got: impl Into<String>) -> Error {
-    Error::Argument {
-        argument: tensor.name(),
-        expected: expected.into(),
-        got: got.into(),
     }
 }
 
@@ -63,8 +55,8 @@ fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
             let got = usize::try_from(got).unwrap_or(usize::MAX);
             geometry::check_length(used.tensor.name(), used.len(), got)
         }
-        false => Err(refused(
-            used.tensor,
+        false => Err(Error::argument(
+            used.tensor.name(),
             format!("{} elements of {size} bytes", used.len()),
             format!("{} bytes", bytes.len()),
         )),
@@ -146,7 +138,7 @@ impl Operation {
         let named = inputs.iter().map(|(tensor, _)| *tensor);
         let mut named = named.chain(outputs.iter().map(|(tensor, _)| *tensor));
         if let Some(vain) = named.find(|name| tensors.iter().all(|used| used.tensor != *name)) {
-            return Err(refused(vain, "none", "a slice"));
+            return Err(Error::argument(vain.name(), "none", "a slice"));
         }
         let mut in_place: Vec<(Tensor, Vec<u8>)> = Vec::new();
         for used in tensors {
@@ -157,9 +149,15 @@ impl Operation {
                 Access::Out | Access::InOut => (output, input, "a slice among the outputs"),
             };
             match (slice, other) {
-                (_, Some(_)) => return Err(refused(used.tensor, role, "one among the others")),
+                (_, Some(_)) => {
+                    return Err(Error::argument(
+                        used.tensor.name(),
+                        role,
+                        "one among the others",
+                    ));
+                }
                 (None, None) if used.access.reads() => {
-                    return Err(refused(used.tensor, role, "none"));
+                    return Err(Error::argument(used.tensor.name(), role, "none"));
                 }
                 _ => {}
             }

@@ -8,10 +8,10 @@ pub(crate) fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Err
     let mut values = Vec::new();
     match values.try_reserve_exact(elements) {
         Ok(()) => Ok(values),
-        Err(_) => Err(Error::HostMemory {
+        Err(_) => Err(Error::host_memory(
             what,
-            bytes: (elements as u64).saturating_mul(size_of::<T>() as u64),
-        }),
+            (elements as u64).saturating_mul(size_of::<T>() as u64),
+        )),
     }
 }
 
@@ -45,7 +45,7 @@ mod tests {
     fn absurd_sizes_are_errors() {
         for (elements, bytes) in [(1 << 59, 1 << 62), (usize::MAX, u64::MAX)] {
             let what = "diff_src";
-            let want = Error::HostMemory { what, bytes };
+            let want = Error::host_memory(what, bytes);
             assert_eq!(room::<f64>(what, elements).unwrap_err(), want);
             let count = elements as u64;
             let elements = std::iter::repeat_n(0_u64, elements);

@@ -36,6 +36,7 @@ pub enum Through {
 /// Which parameter gradients are computed, and whether gamma counts in `diff_src`. No forward pass depends on it: a given
 /// gamma always scales dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum ParamGrads {
     /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
     #[default]
@@ -50,6 +51,7 @@ pub enum ParamGrads {
 
 /// What follows a layer and is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Activation {
     /// Nothing.
     #[default]
@@ -81,11 +83,7 @@ impl Activation {
             Self::Silu if residual => "none or relu with a residual or a mask",
             _ => return Ok(()),
         };
-        Err(Error::Argument {
-            argument: "activation",
-            expected: expected.to_owned(),
-            got: self.name().to_owned(),
-        })
+        Err(Error::argument("activation", expected, self.name()))
     }
 }
 
@@ -142,6 +140,7 @@ pub enum RunningVariance {
 
 /// How running statistics take in those of a batch: (1 − weight) · old + weight · batch.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct RunningUpdate {
     /// The batch's weight, from 0 to 1: PyTorch's `momentum`, 1 − ONNX's and oneDNN's. For PyTorch's cumulative average
     /// (`momentum=None`) it is 1 / (number of batches so far, this one included).
@@ -173,18 +172,18 @@ impl RunningUpdate {
     /// An error if it cannot be, of channels with so many elements, if that is known.
     pub(crate) fn check(&self, count: Option<u64>) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&self.weight) {
-            return Err(Error::Argument {
-                argument: "running weight",
-                expected: "the batch's weight, a number from 0 to 1".to_owned(),
-                got: self.weight.to_string(),
-            });
+            return Err(Error::argument(
+                "running weight",
+                "the batch's weight, a number from 0 to 1",
+                self.weight,
+            ));
         }
         if self.variance == RunningVariance::Unbiased && count == Some(1) {
-            return Err(Error::Argument {
-                argument: "running variance",
-                expected: "channels of two elements at least, for the unbiased variance".to_owned(),
-                got: "channels of one".to_owned(),
-            });
+            return Err(Error::argument(
+                "running variance",
+                "channels of two elements at least, for the unbiased variance",
+                "channels of one",
+            ));
         }
         Ok(())
     }
@@ -193,11 +192,19 @@ impl RunningUpdate {
 /// A batch that is spread over several devices, each with a part of the samples: how many parts there are, and which one
 /// a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Shards {
     /// How many parts.
     pub count: u32,
     /// This one, below `count`.
     pub index: u32,
+}
+
+impl Shards {
+    /// Part `index` of `count`.
+    pub const fn new(count: u32, index: u32) -> Self {
+        Self { count, index }
+    }
 }
 
 /// All samples on one device.

@@ -163,11 +163,7 @@ impl Plan {
         let mut given: Vec<(Tensor, Option<BufferRange<'_>>)> = Vec::new();
         for &(tensor, range) in buffers {
             if given.iter().any(|&(known, _)| known == tensor) {
-                return Err(Error::Argument {
-                    argument: tensor.name(),
-                    expected: "one buffer".to_owned(),
-                    got: "two".to_owned(),
-                });
+                return Err(Error::argument(tensor.name(), "one buffer", "two"));
             }
             given.push((tensor, Some(range)));
         }

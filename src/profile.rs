@@ -30,10 +30,7 @@ const WINDOW_UNIT: u32 = 1 << 23;
 /// let adapter = ContextOptions::default().adapter().await?;
 /// let mut profile = Profile::for_adapter(&adapter);
 /// profile.tuning = profile.tuning.overridden("busy_workgroups=512")?;
-/// let options = DeviceOptions {
-///     profile: Some(profile),
-///     ..DeviceOptions::default()
-/// };
+/// let options = DeviceOptions::default().profile(profile);
 /// let gpu = GpuContext::from_adapter(&adapter, options).await?;
 /// assert_eq!(gpu.profile().tuning.busy_workgroups, 512);
 /// # Ok::<(), Error>(()) }).unwrap();

@@ -78,11 +78,11 @@ impl SumsLayout {
         let bytes = self.part_bytes();
         for part in parts {
             if part.len() as u64 != bytes {
-                return Err(Error::Argument {
-                    argument: "sums",
-                    expected: format!("{bytes} bytes of each part"),
-                    got: part.len().to_string(),
-                });
+                return Err(Error::argument(
+                    "sums",
+                    format!("{bytes} bytes of each part"),
+                    part.len(),
+                ));
             }
         }
         match self.is_f64 {

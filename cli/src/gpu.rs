@@ -12,11 +12,10 @@ impl GpuArgs {
             Backend::Metal => wgpu::Backends::METAL,
             Backend::Dx12 => wgpu::Backends::DX12,
         });
-        ContextOptions {
-            backends,
-            adapter_name: self.adapter.clone(),
-            ..ContextOptions::default()
-        }
+        let mut options = ContextOptions::default();
+        options.backends = backends;
+        options.adapter_name = self.adapter.clone();
+        options
     }
 
     /// A context on the best adapter that fits. The flag's profile stands in the environment's place.
@@ -36,10 +35,7 @@ impl GpuArgs {
             }
         };
         profile.algorithm = self.algorithm;
-        let options = DeviceOptions {
-            profile: Some(profile),
-            ..DeviceOptions::default()
-        };
+        let options = DeviceOptions::default().profile(profile);
         GpuContext::from_adapter(adapter, options).await
     }
 }

@@ -101,11 +101,11 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
     };
     match &cli.command {
         Command::Operator(command) => command.run(&on),
-        _ if ranks.is_some() => Err(Failure::Library(wgpu_norm::Error::Argument {
-            argument: "subcommand",
-            expected: "an operator, which ranks can share".to_owned(),
-            got: "another".to_owned(),
-        })),
+        _ if ranks.is_some() => Err(Failure::Library(wgpu_norm::Error::argument(
+            "subcommand",
+            "an operator, which ranks can share",
+            "another",
+        ))),
         Command::Adapters => adapters::run(&cli.gpu),
         Command::Bench(command) => bench::run(command, &cli.gpu),
         Command::Report(command) => report::run(command, &cli.gpu),

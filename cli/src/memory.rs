@@ -7,7 +7,7 @@ pub fn filled<T: Clone>(what: &'static str, elements: usize, value: T) -> Result
     let mut values = Vec::new();
     if values.try_reserve_exact(elements).is_err() {
         let bytes = (elements as u64).saturating_mul(size_of::<T>() as u64);
-        return Err(Error::HostMemory { what, bytes });
+        return Err(Error::host_memory(what, bytes));
     }
     values.resize(elements, value);
     Ok(values)
@@ -26,7 +26,7 @@ pub fn collected<T>(
     let mut all = Vec::new();
     if all.try_reserve_exact(values.len()).is_err() {
         let bytes = (values.len() as u64).saturating_mul(size_of::<T>() as u64);
-        return Err(Error::HostMemory { what, bytes });
+        return Err(Error::host_memory(what, bytes));
     }
     all.extend(values);
     Ok(all)

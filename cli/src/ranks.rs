@@ -126,12 +126,11 @@ pub fn refuse_many() -> Result<(), Failure> {
         let ranks = std::env::var(variable).ok();
         let ranks = ranks.and_then(|ranks| ranks.parse::<usize>().ok());
         if let Some(ranks @ 2..) = ranks {
-            return Err(Failure::Library(Error::Argument {
-                argument: "mpirun",
-                expected: "one process, or wgpu-norm-mpi, whose processes share the work"
-                    .to_owned(),
-                got: format!("{ranks} processes ({variable})"),
-            }));
+            return Err(Failure::Library(Error::argument(
+                "mpirun",
+                "one process, or wgpu-norm-mpi, whose processes share the work",
+                format_args!("{ranks} processes ({variable})"),
+            )));
         }
     }
     Ok(())

@@ -72,7 +72,10 @@ impl Layer {
             (Tensor::RunningVariance, vec![1.0; channels]),
         ];
         let tensors = tensors.each_ref();
-        compute(operation, &tensors.map(|(tensor, values)| (*tensor, &**values)))
+        compute(
+            operation,
+            &tensors.map(|(tensor, values)| (*tensor, &**values)),
+        )
     }
 }
 

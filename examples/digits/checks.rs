@@ -33,7 +33,10 @@ impl Errors {
         tensors: &[(Tensor, &[f32])],
         got: &[(Tensor, &[f32])],
     ) -> Result<(), Error> {
-        let tensors: Vec<_> = tensors.iter().map(|(t, values)| (*t, f64s(values))).collect();
+        let tensors: Vec<_> = tensors
+            .iter()
+            .map(|(t, values)| (*t, f64s(values)))
+            .collect();
         let tensors: Vec<_> = tensors.iter().map(|(t, values)| (*t, &**values)).collect();
         for want in compute(operation, &tensors)? {
             let found = got.iter().find(|(tensor, _)| *tensor == want.tensor);
@@ -53,8 +56,14 @@ impl Errors {
     ) -> Result<(), Error> {
         let got = [
             (Tensor::DiffSrc, &*got.diff_src),
-            (Tensor::DiffGamma, got.diff_gamma.as_deref().unwrap_or_default()),
-            (Tensor::DiffBeta, got.diff_beta.as_deref().unwrap_or_default()),
+            (
+                Tensor::DiffGamma,
+                got.diff_gamma.as_deref().unwrap_or_default(),
+            ),
+            (
+                Tensor::DiffBeta,
+                got.diff_beta.as_deref().unwrap_or_default(),
+            ),
         ];
         self.compare(&forward.gradient(ParamGrads::Both)?, tensors, &got)
     }
@@ -121,8 +130,14 @@ pub fn layer_norm(
         (Tensor::Mean, &statistics.mean),
         (Tensor::Variance, &statistics.variance),
     ];
-    let summands = [(Tensor::Src, &*pass.src), (Tensor::Residual, &pass.residual)];
-    let sum = [(Tensor::Src, pass.normalized()), (Tensor::DiffDst, diff_dst)];
+    let summands = [
+        (Tensor::Src, &*pass.src),
+        (Tensor::Residual, &pass.residual),
+    ];
+    let sum = [
+        (Tensor::Src, pass.normalized()),
+        (Tensor::DiffDst, diff_dst),
+    ];
     let got = [
         (Tensor::Dst, &*pass.output.dst),
         (Tensor::Sum, pass.normalized()),

@@ -147,13 +147,12 @@ impl Bound {
                 tensor: Tensor::Sums.name(),
                 expected: true,
             }),
-            Halves::None => Err(Error::Argument {
-                argument: "record_reduce, record_apply",
-                expected: "a bound plan of batch norm, in training or of its gradient".to_owned(),
-                got: "one without halves: of layer norm, RMS norm, group norm or instance norm, of inference, \
-                      or of more channels than a workgroup has room for"
-                    .to_owned(),
-            }),
+            Halves::None => Err(Error::argument(
+                "record_reduce, record_apply",
+                "a bound plan of batch norm, in training or of its gradient",
+                "one without halves: of layer norm, RMS norm, group norm or instance norm, of inference, \
+                      or of more channels than a workgroup has room for",
+            )),
         }
     }
 

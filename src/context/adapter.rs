@@ -5,6 +5,7 @@ use crate::{Error, profile};
 
 /// Which adapter a context is made on, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ContextOptions {
     /// Backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
     /// it is set and not empty, else all.
@@ -13,6 +14,32 @@ pub struct ContextOptions {
     pub adapter_name: Option<String>,
     /// How the device is used.
     pub device: DeviceOptions,
+}
+
+impl ContextOptions {
+    /// Sets the backends to look at.
+    #[must_use]
+    pub fn backends(self, backends: wgpu::Backends) -> Self {
+        Self {
+            backends: Some(backends),
+            ..self
+        }
+    }
+
+    /// Sets a part of the adapter's name.
+    #[must_use]
+    pub fn adapter_name(self, name: impl Into<String>) -> Self {
+        Self {
+            adapter_name: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// Sets how the device is used.
+    #[must_use]
+    pub fn device(self, device: DeviceOptions) -> Self {
+        Self { device, ..self }
+    }
 }
 
 /// The environment variable that names backends.
@@ -78,11 +105,11 @@ impl ContextOptions {
             (Some(backends), _) => Ok(backends),
             (None, None) => Ok(wgpu::Backends::all()),
             (None, Some(text)) => match wgpu::Backends::from_comma_list(&text) {
-                backends if backends.is_empty() => Err(Error::Argument {
-                    argument: BACKEND,
-                    expected: "vulkan, gl, metal or dx12, or several with commas".to_owned(),
-                    got: text,
-                }),
+                backends if backends.is_empty() => Err(Error::argument(
+                    BACKEND,
+                    "vulkan, gl, metal or dx12, or several with commas",
+                    text,
+                )),
                 backends => Ok(backends),
             },
         }

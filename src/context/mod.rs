@@ -59,12 +59,33 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 /// How a context uses a device. What that means for the callbacks of a caller's device:
 /// [`GpuContext::from_device`].
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct DeviceOptions {
     /// Compile the kernels with wgpu's bounds checks, which they do not need.
     pub shader_checks: bool,
     /// Use this instead of the profile that the device suggests, and whatever `WGPU_NORM_PROFILE` says.
     /// Limits above the device's are lowered to it, sizes of the tuning out of range are moved into it.
     pub profile: Option<Profile>,
+}
+
+impl DeviceOptions {
+    /// Sets whether kernels are compiled with wgpu's bounds checks.
+    #[must_use]
+    pub fn shader_checks(self, shader_checks: bool) -> Self {
+        Self {
+            shader_checks,
+            ..self
+        }
+    }
+
+    /// Sets the profile.
+    #[must_use]
+    pub fn profile(self, profile: Profile) -> Self {
+        Self {
+            profile: Some(profile),
+            ..self
+        }
+    }
 }
 
 impl GpuContext {

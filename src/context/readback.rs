@@ -82,10 +82,10 @@ pub(super) fn done(
                 Some(Err(error)) => return Err(lost(&gpu, format!("reading {what}: {error}"))),
                 // Whoever polled did not get as far: a callback before ours panicked.
                 None => {
-                    return Err(gpu.or_lost(Error::Gpu {
-                        operation: format!("reading {what}"),
-                        message: "another callback of the device panicked".to_owned(),
-                    }));
+                    return Err(gpu.or_lost(Error::gpu(
+                        format!("reading {what}"),
+                        "another callback of the device panicked",
+                    )));
                 }
             }
         }

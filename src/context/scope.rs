@@ -12,16 +12,13 @@ pub(super) struct Complaint(wgpu::Error);
 impl Complaint {
     pub fn typed(self, what: &'static str, bytes: u64) -> Error {
         match self.0 {
-            wgpu::Error::OutOfMemory { .. } => Error::OutOfMemory { what, bytes },
+            wgpu::Error::OutOfMemory { .. } => Error::out_of_memory(what, bytes),
             _ => self.in_operation(what),
         }
     }
 
     pub fn in_operation(self, operation: &str) -> Error {
-        Error::Gpu {
-            operation: operation.to_owned(),
-            message: self.0.to_string(),
-        }
+        Error::gpu(operation, self.0)
     }
 }
 

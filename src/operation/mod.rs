@@ -74,14 +74,6 @@ impl Hash for Operation {
 /// Parts of a batch, whose statistics an invocation merges one after another, at most.
 const MOST_SHARDS: u32 = 4096;
 
-fn refused(argument: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Error {
-    Error::Argument {
-        argument,
-        expected: expected.into(),
-        got: got.to_string(),
-    }
-}
-
 impl Operation {
     /// A pass of a layer over src of a shape, with gamma and beta (RMS norm with gamma), epsilon 1e-5, and nothing else
     /// computed with it.
@@ -273,10 +265,12 @@ impl Operation {
             Pass::Forward(forward) if forward.keep_statistics => Through::Batch,
             Pass::Forward(_) => {
                 let expected = "true, for a gradient takes the statistics";
-                return Err(refused("keep_statistics", expected, false));
+                return Err(Error::argument("keep_statistics", expected, false));
             }
             Pass::Inference => Through::Constant,
-            Pass::Backward(_) => return Err(refused("pass", "a forward pass", "a gradient")),
+            Pass::Backward(_) => {
+                return Err(Error::argument("pass", "a forward pass", "a gradient"));
+            }
         };
         let backward = Backward {
             through,
@@ -306,7 +300,7 @@ impl Operation {
         self.check_epilogue()?;
         match &self.pass {
             Pass::Forward(forward) => self.check_forward(forward),
-            Pass::Inference if self.norm.is_over_rows() => Err(refused(
+            Pass::Inference if self.norm.is_over_rows() => Err(Error::argument(
                 "pass",
                 "forward, for layer and RMS norm take the statistics of src in inference, too",
                 self.pass.name(),
@@ -314,7 +308,7 @@ impl Operation {
             Pass::Inference => Ok(()),
             Pass::Backward(backward) => match (&self.norm, backward.through) {
                 (Norm::Batch(_), _) | (_, Through::Batch) => Ok(()),
-                _ => Err(refused(
+                _ => Err(Error::argument(
                     "statistics",
                     "those of src, for batch norm alone takes constant ones",
                     "constants",
@@ -326,9 +320,13 @@ impl Operation {
     fn check_params(&self) -> Result<(), Error> {
         match (&self.norm, self.beta) {
             (Norm::Layer { .. }, true) if !self.gamma => {
-                Err(refused("beta", "none without gamma", "one"))
+                Err(Error::argument("beta", "none without gamma", "one"))
             }
-            (Norm::Rms { .. }, true) => Err(refused("beta", "none, for RMS norm has none", "one")),
+            (Norm::Rms { .. }, true) => Err(Error::argument(
+                "beta",
+                "none, for RMS norm has none",
+                "one",
+            )),
             _ => Ok(()),
         }
     }
@@ -339,13 +337,11 @@ impl Operation {
             activation,
         } = self.epilogue;
         let is_gradient = matches!(self.pass, Pass::Backward(_));
-        let misplaced = |expected| Err(refused("residual", expected, "one"));
+        let misplaced = |expected| Err(Error::argument("residual", expected, "one"));
         match (residual, self.norm.is_over_rows()) {
-            _ if activation != Activation::None && self.norm.is_over_rows() => Err(refused(
-                "activation",
-                "none after layer and RMS norm",
-                activation,
-            )),
+            _ if activation != Activation::None && self.norm.is_over_rows() => Err(
+                Error::argument("activation", "none after layer and RMS norm", activation),
+            ),
             (Residual::Before, false) => misplaced("none before the layer, but after it"),
             (Residual::After, true) => misplaced("none after the layer, but before it"),
             (Residual::Before, true) if is_gradient => {
@@ -367,24 +363,28 @@ impl Operation {
         let is_batch = matches!(self.norm, Norm::Batch(_));
         if !keep_statistics && !self.norm.is_over_rows() {
             let expected = "true, for layer and RMS norm alone can do without";
-            return Err(refused("keep_statistics", expected, keep_statistics));
+            return Err(Error::argument(
+                "keep_statistics",
+                expected,
+                keep_statistics,
+            ));
         }
         if running.is_some() && !is_batch {
-            return Err(refused("running", "none but for batch norm", "one"));
+            return Err(Error::argument("running", "none but for batch norm", "one"));
         }
         if let Some(update) = running {
             // Of a batch that is spread over devices, this one's part says little.
             update.check((shards.count == 1).then(|| self.elements_of_a_channel()))?;
         }
         if shards != Shards::default() && !is_batch {
-            return Err(refused(
+            return Err(Error::argument(
                 "shards",
                 "one part but for batch norm",
                 shards.count,
             ));
         }
         if shards.index >= shards.count || shards.count > MOST_SHARDS {
-            return Err(refused(
+            return Err(Error::argument(
                 "shards",
                 format!("an index below the count, and that at most {MOST_SHARDS}"),
                 format_args!("{} of {}", shards.index, shards.count),

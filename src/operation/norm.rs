@@ -38,6 +38,7 @@ pub enum Norm {
 
 /// Batch norm's channels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Channels {
     /// Along one axis.
     Axis(DataFormat),

@@ -112,7 +112,6 @@ use crate::{
     Tensor, Through, memory,
 };
 use std::borrow::Cow;
-use std::fmt;
 
 /// An operation, if there is such a one on some adapter, of data, parameters and statistics of these types.
 fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
@@ -181,14 +180,6 @@ fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
     check_length("beta", gamma.map_or(0, |gamma| gamma.len()), beta.len())
 }
 
-fn refused(argument: &'static str, expected: impl Into<String>, got: impl fmt::Display) -> Error {
-    Error::Argument {
-        argument,
-        expected: expected.into(),
-        got: got.to_string(),
-    }
-}
-
 /// How running statistics take in a batch's where momentum is the weight of the old ones.
 fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
     Ok(RunningUpdate {
@@ -201,7 +192,11 @@ fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
 fn check_momentum(momentum: f64) -> Result<f64, Error> {
     match (0.0..=1.0).contains(&momentum) {
         true => Ok(momentum),
-        false => Err(refused("momentum", "a number from 0 to 1", momentum)),
+        false => Err(Error::argument(
+            "momentum",
+            "a number from 0 to 1",
+            momentum,
+        )),
     }
 }
 
@@ -217,14 +212,14 @@ fn exactly<V>(
         true => Ok(()),
         false => {
             let expected = format!("{}, as {attribute} is {is}", given(is));
-            Err(refused(argument, expected, given(!is)))
+            Err(Error::argument(argument, expected, given(!is)))
         }
     }
 }
 
 /// A tensor that may not be missing here.
 fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
-    tensor.ok_or_else(|| refused(argument, format!("a tensor, {why}"), "none"))
+    tensor.ok_or_else(|| Error::argument(argument, format!("a tensor, {why}"), "none"))
 }
 
 /// 1/√(variance + epsilon), in place of the variances.

@@ -120,10 +120,10 @@ impl Stream {
             operation.planned(&profile)
         })?;
         if let Some(tensor) = pieces::out_of_order(&planned.plan, &planned.pieces) {
-            return Err(Error::Gpu {
-                operation: "planning a stream".to_owned(),
-                message: format!("{} is not written in order", tensor.name()),
-            });
+            return Err(Error::gpu(
+                "planning a stream",
+                format_args!("{} is not written in order", tensor.name()),
+            ));
         }
         Ok(Self {
             gpu: gpu.clone(),

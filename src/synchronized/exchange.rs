@@ -76,11 +76,11 @@ impl<G: AllGather> Exchange<G> {
         let (made, _) = made?;
         let expected = message.len() * self.all_gather.ranks();
         if all.len() != expected {
-            return Err(Error::Argument {
-                argument: "all_gather",
-                expected: format!("{expected} bytes from {} ranks", self.all_gather.ranks()),
-                got: format!("{} bytes", all.len()),
-            }
+            return Err(Error::argument(
+                "all_gather",
+                format!("{expected} bytes from {} ranks", self.all_gather.ranks()),
+                format_args!("{} bytes", all.len()),
+            )
             .into());
         }
         let mut gathered = memory::room("what ranks have gathered", all.len())?;

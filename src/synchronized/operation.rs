@@ -118,13 +118,8 @@ fn biased(operation: &Operation) -> Operation {
 
 /// An error if ranks cannot share the samples of src, its first axis.
 fn check_samples(operation: &Operation) -> Result<(), Error> {
-    let refused = |argument, expected: &str, got: String| {
-        Err(Error::Argument {
-            argument,
-            expected: expected.to_owned(),
-            got,
-        })
-    };
+    let refused =
+        |argument, expected: &str, got: String| Err(Error::argument(argument, expected, got));
     match &operation.norm {
         Norm::Batch(Channels::Broadcast(_)) => refused(
             "data_format",
@@ -370,14 +365,14 @@ fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<P
     let plan = alone.plan(gpu.profile())?;
     match plan.sums() {
         // Without channels there is nothing to add up.
-        None if channels > 0 => Err(Error::Argument {
-            argument: "channels",
-            expected: format!(
+        None if channels > 0 => Err(Error::argument(
+            "channels",
+            format!(
                 "as many as have room for the sums of both halves in a binding of {} bytes",
                 gpu.profile().max_binding
             ),
-            got: channels.to_string(),
-        }),
+            channels,
+        )),
         _ => Ok(plan),
     }
 }
@@ -385,13 +380,11 @@ fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<P
 /// An error if there is no such variance.
 fn check_update(update: RunningUpdate, count: u64) -> Result<(), Error> {
     match (update.variance, count) {
-        (RunningVariance::Unbiased, 1) => Err(Error::Argument {
-            argument: "running variance",
-            expected:
-                "channels of two elements at least on all ranks together, for the unbiased variance"
-                    .to_owned(),
-            got: "channels of one".to_owned(),
-        }),
+        (RunningVariance::Unbiased, 1) => Err(Error::argument(
+            "running variance",
+            "channels of two elements at least on all ranks together, for the unbiased variance",
+            "channels of one",
+        )),
         _ => Ok(()),
     }
 }

@@ -1,28 +1,106 @@
 //! Forward passes against the float64 reference: random problems that cross operator, layout, element types, odd lengths,
-//! tunings, algorithms, windows, few buffers, running statistics, gamma, beta and residual.
+//! tunings, algorithms, windows, few buffers, running statistics, gamma, beta and residual; and the typed layers, there and
+//! back.
 
-use crate::common::data::{Random, to_f64};
+use crate::common::data::{
+    FORMATS, Problem, Random, Values, assert_close, close, find, in_format, to_f64,
+};
 use crate::common::{Subject, every_subject, random_cases, subjects};
 use half::{bf16, f16};
 use pollster::block_on;
-use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::{
-    Activation, Algorithm, BackwardArgs, BatchNormBackwardArgs, BatchNormForwardArgs,
-    BatchNormInferenceArgs, BatchNormOptions, DTypes, DataFormat, Element, Epilogue, Error,
-    Forward, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm, GpuLayerNorm, GpuRmsNorm,
-    Grads, GroupNormBackwardArgs, GroupNormForwardArgs, GroupNormInferenceArgs, GroupNormOptions,
-    InstanceNormOptions, LayerNormBackwardArgs, LayerNormForwardArgs, LayerNormOptions, Norm,
-    Operation, ParamGrads, ParamOf, Residual, RmsNormOptions, RunningStatistics, RunningUpdate,
-    RunningVariance, SavedStatistics, Statistics, Tensor, Tuning, bytemuck,
+    Activation, Algorithm, BackwardArgs, BatchNormOptions, Channels, DTypes, DataFormat, Element,
+    Epilogue, Error, Forward, ForwardArgs, GpuBatchNorm, GpuContext, GpuGroupNorm, GpuInstanceNorm,
+    GpuLayerNorm, GpuRmsNorm, Grads, GroupNormOptions, InferenceArgs, InstanceNormOptions,
+    LayerNormOptions, Norm, Operation, Output, ParamGrads, ParamOf, Pass, Residual, RmsNormOptions,
+    RunningStatistics, RunningUpdate, RunningVariance, Tensor, Tuning, bytemuck,
 };
 
 const EPSILON: f64 = 1e-3;
 
-/// A result within its tolerance.
-#[track_caller]
-fn close<T: Element>(name: &str, got: &[T], want: &[f64], scale: &[f64], what: &str) {
-    let error = scaled_error(got, want, scale);
-    assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
+/// A layer of typed calls.
+enum Typed {
+    Batch(GpuBatchNorm),
+    Group(GpuGroupNorm),
+    Instance(GpuInstanceNorm),
+    Layer(GpuLayerNorm),
+    Rms(GpuRmsNorm),
+}
+
+impl Typed {
+    /// That of an operation, with the defaults of all but epsilon.
+    fn of(operation: &Operation, gpu: &GpuContext) -> Result<Self, Error> {
+        let epsilon = operation.epsilon;
+        Ok(match operation.norm.clone() {
+            Norm::Batch(channels) => {
+                let options = BatchNormOptions::new(epsilon);
+                Self::Batch(GpuBatchNorm::new(
+                    gpu,
+                    match channels {
+                        Channels::Axis(format) => options.data_format(format),
+                        Channels::Broadcast(params) => options.broadcast(&params),
+                    },
+                )?)
+            }
+            Norm::Group { groups, format } => {
+                let options = GroupNormOptions::new(groups).data_format(format);
+                Self::Group(GpuGroupNorm::new(gpu, options.epsilon(epsilon))?)
+            }
+            Norm::Instance { format } => {
+                let options = InstanceNormOptions::default().data_format(format);
+                Self::Instance(GpuInstanceNorm::new(gpu, options.epsilon(epsilon))?)
+            }
+            Norm::Layer { begin_axis } => {
+                let options = LayerNormOptions::default().begin_norm_axis(begin_axis);
+                Self::Layer(GpuLayerNorm::new(gpu, options.epsilon(epsilon))?)
+            }
+            Norm::Rms { begin_axis } => {
+                let options = RmsNormOptions::default().begin_norm_axis(begin_axis);
+                Self::Rms(GpuRmsNorm::new(gpu, options.epsilon(epsilon))?)
+            }
+            other => panic!("{other:?}"),
+        })
+    }
+
+    fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: ForwardArgs<'_, T, P>,
+    ) -> Result<Output<T, T::Sum>, Error> {
+        match self {
+            Self::Batch(layer) => block_on(layer.forward(args)),
+            Self::Group(layer) => block_on(layer.forward(args)),
+            Self::Instance(layer) => block_on(layer.forward(args)),
+            Self::Layer(layer) => block_on(layer.forward(args)),
+            Self::Rms(layer) => block_on(layer.forward(args)),
+        }
+    }
+
+    /// None where the layer has no inference of its own.
+    fn infer<T: Element, P: ParamOf<T>>(&self, args: InferenceArgs<'_, T, P>) -> Option<Vec<T>> {
+        match self {
+            Self::Batch(layer) => Some(block_on(layer.infer(args)).unwrap()),
+            Self::Group(layer) => Some(block_on(layer.infer(args)).unwrap()),
+            Self::Instance(layer) => Some(block_on(layer.infer(args)).unwrap()),
+            Self::Layer(_) | Self::Rms(_) => None,
+        }
+    }
+
+    fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        args: BackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        match self {
+            Self::Batch(layer) => block_on(layer.backward(args)),
+            Self::Group(layer) => block_on(layer.backward(args)),
+            Self::Instance(layer) => block_on(layer.backward(args)),
+            Self::Layer(layer) => block_on(layer.backward(args)),
+            Self::Rms(layer) => block_on(layer.backward(args)),
+        }
+    }
+}
+
+fn types<T: Element, P: Element, S: Element>() -> DTypes {
+    DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE)
 }
 
 /// Random choices.
@@ -37,18 +115,18 @@ impl Choice {
         self.of(&[true, false])
     }
 
-    /// Numbers around a mean, the first of them far away.
-    fn numbers<T: Element>(&mut self, len: usize, mean: f64) -> Vec<T> {
-        let mut numbers: Vec<T> = self.0.vec(len, 1.5, mean);
-        if let Some(first) = numbers.first_mut() {
-            *first = T::from_f64(mean + 30.0);
+    /// A problem with numbers around a mean in src and residual, the first of them far away.
+    fn problem(&mut self, operation: &Operation, mean: f64) -> Problem {
+        let mut problem = Problem::random(operation, self.0.bits());
+        let len = operation.shape.iter().product();
+        for (tensor, mean) in [(Tensor::Src, mean), (Tensor::Residual, mean - 0.5)] {
+            if problem.has(tensor) {
+                let mut numbers: Vec<f64> = self.0.vec(len, 1.5, mean);
+                numbers[0] = mean + 30.0;
+                problem.set(tensor, &numbers);
+            }
         }
-        numbers
-    }
-
-    fn params<P: Element>(&mut self, len: usize, offset: f64) -> Option<Vec<P>> {
-        self.of(&[true, true, false])
-            .then(|| self.0.vec(len, 1.0, offset))
+        problem
     }
 
     /// A context with other sizes and limits, and maybe a forced algorithm.
@@ -96,6 +174,81 @@ fn result<R>(result: Result<R, Error>, what: &str) -> Option<R> {
     }
 }
 
+/// The typed call of a forward pass computes the same to the bit; running statistics, if there are any, are changed likewise.
+fn check_typed<T: Element, P: ParamOf<T>>(
+    problem: &Problem,
+    want: &[Values],
+    subject: &Subject,
+    what: &str,
+) {
+    let operation = &problem.operation;
+    let Pass::Forward(Forward {
+        running,
+        keep_statistics,
+        ..
+    }) = operation.pass
+    else {
+        panic!("{what} is no forward pass");
+    };
+    let of_params = |tensor| problem.has(tensor).then(|| problem.elements::<P>(tensor));
+    let (src, gamma, beta) = (
+        problem.elements::<T>(Tensor::Src),
+        of_params(Tensor::Gamma),
+        of_params(Tensor::Beta),
+    );
+    let residual = problem.has(Tensor::Residual);
+    let residual = residual.then(|| problem.elements::<T>(Tensor::Residual));
+    let old = |tensor| match running {
+        Some(_) => problem.elements::<T::Sum>(tensor),
+        None => vec![],
+    };
+    let mut running_mean = old(Tensor::RunningMean);
+    let mut running_variance = old(Tensor::RunningVariance);
+    let mut args = ForwardArgs::new(&operation.shape, &src)
+        .params(gamma.as_deref(), beta.as_deref())
+        .residual(residual.as_deref());
+    if let Some(update) = running {
+        let running = RunningStatistics::new(&mut running_mean, &mut running_variance, update);
+        args = args.running(running);
+    }
+    if !keep_statistics {
+        args = args.without_statistics();
+    }
+    let layer = Typed::of(operation, &subject.gpu).unwrap();
+    let got = layer.forward(args).unwrap();
+    let [dst, sum] = [&got.dst, got.sum.as_ref().unwrap_or(&vec![])]
+        .map(|values| bytemuck::cast_slice::<T, u8>(values).to_vec());
+    let bytes = |values: &[T::Sum]| bytemuck::cast_slice::<_, u8>(values).to_vec();
+    for (tensor, got) in [
+        (Tensor::Dst, dst),
+        (Tensor::Sum, sum),
+        (Tensor::Mean, bytes(&got.statistics.mean)),
+        (Tensor::Variance, bytes(&got.statistics.variance)),
+        (Tensor::MeanSquare, bytes(&got.statistics.mean_square)),
+        (Tensor::RunningMean, bytes(&running_mean)),
+        (Tensor::RunningVariance, bytes(&running_variance)),
+    ] {
+        let mut found = want.iter().filter(|values| values.used.tensor == tensor);
+        let want = found.next().map(|values| &*values.bytes);
+        assert!(got == want.unwrap_or_default(), "{what}: typed {tensor:?}");
+    }
+    assert_eq!(got.mask, None, "{what}");
+}
+
+/// Runs a forward pass and compares it with the reference, and with the typed call if it has this type of statistics.
+fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
+    problem: &Problem,
+    subject: &Subject,
+) -> Option<Vec<Values>> {
+    let what = format!("{:?} on {}", problem.operation, subject.name);
+    let got = result(problem.run(subject), &what)?;
+    assert_close(&got, &problem.reference(), &what);
+    if S::DTYPE == T::Sum::DTYPE {
+        check_typed::<T, P>(problem, &got, subject, &what);
+    }
+    Some(got)
+}
+
 /// Batch norm in training and by given statistics; whether it was run.
 fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     choice: &mut Choice,
@@ -103,39 +256,24 @@ fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
 ) -> bool {
     let (outer, channels) = (choice.of(&[1, 2, 3, 7, 33]), choice.of(&[1, 3, 4, 6, 12]));
     let inner = choice.of(&[1, 3, 5, 8, 13, 40, 64, 250]);
-    let data_format = choice.of(&[DataFormat::Ncx, DataFormat::Nxc]);
-    let shape = match data_format {
-        DataFormat::Ncx => [outer, channels, inner],
-        DataFormat::Nxc => [outer, inner, channels],
+    let format = choice.of(&FORMATS);
+    let shape = in_format(&[outer, channels, inner], format);
+    let unbiased = outer * inner != 1 && choice.yes();
+    let variance = match unbiased {
+        true => RunningVariance::Unbiased,
+        false => RunningVariance::Biased,
     };
-    let axes = reference::channel_axes(3, data_format);
-    let count = (outer * inner) as u64;
+    let update = RunningUpdate::new(choice.of(&[0.0, 0.25, 1.0]), variance);
+    let forward = match choice.yes() {
+        true => Forward::default().with_running(update),
+        false => Forward::default(),
+    };
+    let [gamma, beta] = [(); 2].map(|()| choice.of(&[true, true, false]));
+    let operation = Operation::new(Norm::batch(format), forward, &shape, types::<T, P, S>())
+        .with_epsilon(EPSILON)
+        .with_params(gamma, beta);
     let mean = choice.of(&[0.5, 100.0]);
-    let src: Vec<T> = choice.numbers(outer * channels * inner, mean);
-    let (gamma, beta) = (
-        choice.params::<P>(channels, 0.5),
-        choice.params::<P>(channels, 0.0),
-    );
-    let unbiased = count != 1 && choice.yes();
-    let update = RunningUpdate {
-        weight: choice.of(&[0.0, 0.25, 1.0]),
-        variance: match unbiased {
-            true => RunningVariance::Unbiased,
-            false => RunningVariance::Biased,
-        },
-    };
-    let old = vec![S::from_f64(0.75); channels];
-    let (src64, old64) = (to_f64(&src), to_f64(&old));
-    let (gamma64, beta64) = (gamma.as_deref().map(to_f64), beta.as_deref().map(to_f64));
-    let layer = reference::BatchNormForward {
-        shape: &shape,
-        channel_axes: &axes,
-        src: &src64,
-        gamma: gamma64.as_deref(),
-        beta: beta64.as_deref(),
-        epsilon: EPSILON,
-    };
-    let want = layer.train().unwrap();
+    let problem = choice.problem(&operation, mean);
     let subject = choice.context(
         subject,
         &[
@@ -145,221 +283,66 @@ fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
             Algorithm::FusedChannelsLast,
         ],
     );
-    let types = format!("{}-{}-{}", T::DTYPE, P::DTYPE, S::DTYPE);
-    let what = format!(
-        "{shape:?} {data_format:?} {types} {update:?} on {}",
-        subject.name
-    );
-    let options = BatchNormOptions {
-        data_format,
-        ..BatchNormOptions::new(EPSILON)
-    };
-    let gpu_layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-    let (mut running_mean, mut running_variance) = (old.clone(), old);
-    let with_running = choice.yes();
-    let running = RunningStatistics {
-        mean: &mut running_mean,
-        variance: &mut running_variance,
-        update,
-    };
-    let got = block_on(gpu_layer.forward_with_statistics(BatchNormForwardArgs {
-        shape: &shape,
-        src: &src,
-        gamma: gamma.as_deref(),
-        beta: beta.as_deref(),
-        running: with_running.then_some(running),
-        residual: None,
-    }));
-    let Some(got) = result(got, &what) else {
+    let Some(got) = run::<T, P, S>(&problem, &subject) else {
         return false;
     };
-    close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
-    close(
-        "variance",
-        &got.variance,
-        &want.variance,
-        &want.variance_scale,
-        &what,
-    );
-    close("dst", &got.dst, &want.dst, &want.dst_scale, &what);
-    if with_running {
-        let running = |batch: &[f64], unbiased| {
-            reference::running(&old64, batch, update.weight, count, unbiased).unwrap()
-        };
-        let mean = (running(&want.mean, false), running(&want.mean_scale, false));
-        let variance = (
-            running(&want.variance, unbiased),
-            running(&want.variance_scale, unbiased),
-        );
-        close("running_mean", &running_mean, &mean.0, &mean.1, &what);
-        close(
-            "running_variance",
-            &running_variance,
-            &variance.0,
-            &variance.1,
-            &what,
-        );
-    }
-    let want = layer
-        .infer(&to_f64(&got.mean), &to_f64(&got.variance))
-        .unwrap();
-    let inferred = block_on(gpu_layer.infer_with_statistics(BatchNormInferenceArgs {
-        shape: &shape,
-        src: &src,
-        mean: &got.mean,
-        variance: &got.variance,
-        gamma: gamma.as_deref(),
-        beta: beta.as_deref(),
-        residual: None,
-    }));
-    if let Some(inferred) = result(inferred, &what) {
-        close("inferred dst", &inferred, &want.dst, &want.dst_scale, &what);
+    let mut operation = operation;
+    operation.pass = Pass::Inference;
+    let statistics = [Tensor::Mean, Tensor::Variance];
+    let statistics = statistics.map(|tensor| (tensor, find(&got, tensor).numbers()));
+    let inference = by_statistics(&operation, &problem, &statistics);
+    let what = format!("{operation:?} on {}", subject.name);
+    if let Some(inferred) = result(inference.run(&subject), &what) {
+        assert_close(&inferred, &inference.reference(), &what);
     }
     true
+}
+
+/// A problem with src, gamma and beta of a forward pass, and these statistics.
+fn by_statistics(
+    operation: &Operation,
+    forward: &Problem,
+    statistics: &[(Tensor, Vec<f64>)],
+) -> Problem {
+    let mut problem = Problem::random(operation, 4);
+    for values in forward.inputs.iter() {
+        if problem.has(values.used.tensor) {
+            problem.set(values.used.tensor, &values.numbers());
+        }
+    }
+    for (tensor, numbers) in statistics {
+        problem.set(*tensor, numbers);
+    }
+    problem
 }
 
 /// Layer norm and RMS norm; whether they were run.
 fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: &Subject) -> bool {
     let rows = choice.of(&[1, 3, 9, 33]);
     let columns = choice.of(&[1, 2, 3, 4, 13, 24, 64, 66, 130, 1000, 4099]);
-    let shape = [rows, columns];
-    let mean = choice.of(&[0.5, 100.0]);
-    let src: Vec<T> = choice.numbers(rows * columns, mean);
-    let residual: Option<Vec<T>> = choice
-        .yes()
-        .then(|| choice.numbers(rows * columns, mean - 0.5));
+    let residual = choice.of(&[Residual::Before, Residual::None]);
     let affine = choice.yes();
-    let gamma: Vec<P> = choice.0.vec(columns, 1.0, 0.5);
-    let gamma = affine.then_some(gamma.as_slice());
-    let beta = choice.params::<P>(columns, 0.0).filter(|_| affine);
-    let keep_statistics = choice.yes();
-    let (src64, residual64) = (to_f64(&src), residual.as_deref().map(to_f64));
-    let (gamma64, beta64) = (gamma.map(to_f64), beta.as_deref().map(to_f64));
+    let beta = choice.of(&[true, true, false]) && affine;
+    let forward = match choice.yes() {
+        true => Forward::default(),
+        false => Forward::default().without_statistics(),
+    };
+    let mean = choice.of(&[0.5, 100.0]);
     let subject = choice.context(
         subject,
         &[Algorithm::RowsInRegisters, Algorithm::RowsReadTwice],
     );
-    let types = format!("{}-{}-{}", T::DTYPE, P::DTYPE, S::DTYPE);
-    let added = residual.is_some();
-    let what = format!(
-        "{shape:?} {types} residual {added}, affine {affine} on {}",
-        subject.name
-    );
-
-    let want = reference::LayerNormForward {
-        shape: &shape,
-        begin_norm_axis: 1,
-        src: &src64,
-        residual: residual64.as_deref(),
-        gamma: gamma64.as_deref(),
-        beta: beta64.as_deref(),
-        epsilon: EPSILON,
-    };
-    let want = want.forward().unwrap();
-    let options = LayerNormOptions {
-        use_affine: affine,
-        epsilon: EPSILON,
-        ..LayerNormOptions::default()
-    };
-    let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-    let got = block_on(
-        layer.forward_with_statistics::<T, P, S>(LayerNormForwardArgs {
-            shape: &shape,
-            src: &src,
-            residual: residual.as_deref(),
-            gamma,
-            beta: beta.as_deref(),
-            keep_statistics,
-        }),
-    );
-    let Some(got) = result(got, &what) else {
-        return false;
-    };
-    close("dst", &got.dst, &want.dst, &want.dst_scale, &what);
-    if keep_statistics {
-        close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
-        close(
-            "variance",
-            &got.variance,
-            &want.variance,
-            &want.variance_scale,
-            &what,
-        );
-    }
-    assert_eq!(got.sum.is_some(), added, "{what}");
-    if let Some(sum) = &got.sum {
-        close("sum", sum, &want.sum, &want.sum_scale, &what);
-    }
-
-    let want = reference::RmsNormForward {
-        shape: &shape,
-        begin_norm_axis: 1,
-        src: &src64,
-        residual: residual64.as_deref(),
-        gamma: gamma64.as_deref(),
-        epsilon: EPSILON,
-    };
-    let want = want.forward().unwrap();
-    let pass = match keep_statistics {
-        true => Forward::default(),
-        false => Forward::default().without_statistics(),
-    };
-    let placed = match added {
-        true => Residual::Before,
-        false => Residual::None,
-    };
-    let types = DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE);
-    let operation = Operation::new(Norm::Rms { begin_axis: 1 }, pass, &shape, types)
-        .with_epsilon(EPSILON)
-        .with_params(affine, false)
-        .with_epilogue(Epilogue::new(placed, Activation::None));
-    let mut inputs: Vec<(Tensor, &[u8])> = vec![(Tensor::Src, bytemuck::cast_slice(&src))];
-    inputs.extend(gamma.map(|gamma| (Tensor::Gamma, bytemuck::cast_slice(gamma))));
-    let residual = residual.as_deref();
-    inputs.extend(residual.map(|added| (Tensor::Residual, bytemuck::cast_slice(added))));
-    let (mut dst, mut sum) = (src.clone(), src.clone());
-    let mut mean_square = vec![S::from_f64(0.0); rows];
-    let mut outputs = vec![(Tensor::Dst, bytemuck::cast_slice_mut(&mut dst))];
-    if keep_statistics {
-        let bytes = bytemuck::cast_slice_mut(&mut mean_square);
-        outputs.push((Tensor::MeanSquare, bytes));
-    }
-    if added {
-        outputs.push((Tensor::Sum, bytemuck::cast_slice_mut(&mut sum)));
-    }
-    let got = block_on(operation.run_into(&subject.gpu, &inputs, &mut outputs));
-    if result(got, &format!("RMS {what}")).is_none() {
-        return false;
-    }
-    close("RMS dst", &dst, &want.dst, &want.dst_scale, &what);
-    if keep_statistics {
-        let scale = &want.mean_square_scale;
-        close("mean_square", &mean_square, &want.mean_square, scale, &what);
-    }
-    if added {
-        close("RMS sum", &sum, &want.sum, &want.sum_scale, &what);
-    }
-    if S::DTYPE == T::Sum::DTYPE {
-        // The typed call is the same operation.
-        let options = RmsNormOptions {
-            epsilon: EPSILON,
-            ..RmsNormOptions::default()
-        };
-        let layer = GpuRmsNorm::new(&subject.gpu, options).unwrap();
-        let args = ForwardArgs::new(&shape, &src)
-            .params(gamma, None)
-            .residual(residual);
-        let args = match keep_statistics {
-            true => args,
-            false => args.without_statistics(),
-        };
-        let got = block_on(layer.forward(args)).unwrap();
-        assert!(got.dst == dst && got.sum == added.then_some(sum), "{what}");
-        let kept = got.statistics.mean_square;
-        let want = keep_statistics.then_some(to_f64(&mean_square));
-        assert_eq!(to_f64(&kept), want.unwrap_or_default(), "{what}");
-    }
-    true
+    let norms = [
+        (Norm::Layer { begin_axis: 1 }, beta),
+        (Norm::Rms { begin_axis: 1 }, false),
+    ];
+    norms.into_iter().all(|(norm, beta)| {
+        let operation = Operation::new(norm, forward, &[rows, columns], types::<T, P, S>())
+            .with_epsilon(EPSILON)
+            .with_params(affine, beta)
+            .with_epilogue(Epilogue::new(residual, Activation::None));
+        run::<T, P, S>(&choice.problem(&operation, mean), &subject).is_some()
+    })
 }
 
 /// One of the two, of these types; whether it was run.
@@ -403,276 +386,71 @@ fn random_problems() {
     }
 }
 
-/// Gradients within their tolerance.
-#[track_caller]
-fn grads_close<T: Element, P: Element>(got: &Grads<T, P>, want: &reference::Gradients, what: &str) {
-    close(
-        "diff_src",
-        &got.diff_src,
-        &want.diff_src,
-        &want.diff_src_scale,
-        what,
-    );
-    let diff_gamma = got.diff_gamma.as_deref().unwrap_or_default();
-    let scale = &want.diff_gamma_scale;
-    close("diff_gamma", diff_gamma, &want.diff_gamma, scale, what);
-}
-
-/// Who asks for no type of statistics gets them in that of sums, and gives them so to the gradient: data reach beyond what
-/// the parameters' 16 bits hold of their variance, and of their mean.
+/// Typed calls give statistics in the type of sums, and take them so: data reach beyond what the parameters' 16 bits hold of
+/// their variance, and of their mean.
 fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mean: f64) {
-    const SHAPE: [usize; 3] = [4, 6, 10];
-    const EPSILON: f64 = 1e-10;
-    let shape = &SHAPE;
-    let mut random = Random::new(3);
-    let (src, diff_dst): (Vec<T>, Vec<T>) =
-        (random.vec(240, spread, mean), random.vec(240, 1.0, 0.1));
-    let gamma: Vec<P> = random.vec(6, 0.5, 1.0);
-    let gamma_of_rows: Vec<P> = random.vec(10, 0.5, 1.0);
-    let [src64, diff_dst64] = [&src, &diff_dst].map(|values| to_f64(values));
-    let [gamma64, gamma_of_rows64] = [&gamma, &gamma_of_rows].map(|values| to_f64(values));
-    let of = |layer: &str| {
-        let (data, params, name) = (T::DTYPE, P::DTYPE, &subject.name);
-        format!("{layer} of {data}-{params}, {spread} around {mean}, on {name}")
-    };
-    let statistics_close = |got: [&[T::Sum]; 2], want: &reference::Forward, what: &str| {
-        close("mean", got[0], &want.mean, &want.mean_scale, what);
-        close(
-            "variance",
-            got[1],
-            &want.variance,
-            &want.variance_scale,
-            what,
-        );
-    };
+    let shape = &[4, 6, 10];
+    let format = DataFormat::Ncx;
+    let mut of_channels = Vec::new();
+    for norm in [
+        Norm::batch(format),
+        Norm::Batch(Channels::Broadcast(vec![1, 6, 1])),
+        Norm::Group { groups: 2, format },
+        Norm::Instance { format },
+        Norm::Layer { begin_axis: 2 },
+        Norm::Rms { begin_axis: 2 },
+    ] {
+        let forward = Operation::new(norm, Forward::default(), shape, types::<T, P, T::Sum>());
+        let forward = forward.with_epsilon(1e-10).with_params(true, false);
+        let what = format!("{forward:?}, {spread} around {mean}, on {}", subject.name);
+        let layer = Typed::of(&forward, &subject.gpu).unwrap();
+        let mut problem = Problem::random(&forward, 3);
+        let src: Vec<T> = Random::new(3).vec(240, spread, mean);
+        problem.set(Tensor::Src, &to_f64(&src));
+        let gamma: Vec<P> = problem.elements(Tensor::Gamma);
+        let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
+        let mut statistics = layer.forward(args).unwrap().statistics;
+        let want = problem.reference();
+        let mut given = Vec::new();
+        for &tensor in forward.norm.statistics() {
+            let got = match tensor {
+                Tensor::Mean => &statistics.mean,
+                Tensor::Variance => &statistics.variance,
+                _ => &statistics.mean_square,
+            };
+            close(got, &want, tensor, &what);
+            given.push((tensor, to_f64(got)));
+        }
 
-    let what = of("batch norm");
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(EPSILON)
-    };
-    let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-    let channel_axes = &*reference::channel_axes(3, DataFormat::Ncx);
-    let want = reference::BatchNormForward {
-        shape,
-        channel_axes,
-        src: &src64,
-        gamma: Some(&gamma64),
-        beta: None,
-        epsilon: EPSILON,
-    };
-    let args = || BatchNormForwardArgs {
-        shape,
-        src: &src,
-        gamma: Some(&gamma),
-        beta: None,
-        residual: None,
-        running: None,
-    };
-    let got = block_on(layer.forward(args())).unwrap();
-    let (mean64, variance64) = (to_f64(&got.mean), to_f64(&got.variance));
-    statistics_close([&got.mean, &got.variance], &want.train().unwrap(), &what);
-    let broadcast = block_on(layer.forward_broadcast(&[1, 6, 1], args())).unwrap();
-    assert_eq!(broadcast.variance, got.variance, "{what}");
-    let inferred = block_on(layer.infer(BatchNormInferenceArgs {
-        shape,
-        src: &src,
-        mean: &got.mean,
-        variance: &got.variance,
-        gamma: Some(&gamma),
-        beta: None,
-        residual: None,
-    }));
-    let want = want.infer(&mean64, &variance64).unwrap();
-    close("dst", &inferred.unwrap(), &want.dst, &want.dst_scale, &what);
-    let grads = layer.backward(BatchNormBackwardArgs {
-        shape,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &got.mean,
-        variance: &got.variance,
-        gamma: Some(&gamma),
-        beta: None,
-        mask: None,
-    });
-    let want = reference::BatchNorm {
-        shape,
-        channel_axes,
-        src: &src64,
-        diff_dst: &diff_dst64,
-        mean: &mean64,
-        variance: &variance64,
-        gamma: Some(&gamma64),
-        epsilon: EPSILON,
-        statistics: Through::Batch,
-        param_grads: ParamGrads::Both,
-    };
-    grads_close(&block_on(grads).unwrap(), &want.backward().unwrap(), &what);
+        let args = InferenceArgs::new(shape, &src, &statistics);
+        if let Some(dst) = layer.infer(args.params(Some(&gamma), None)) {
+            let mut inference = forward.clone();
+            inference.pass = Pass::Inference;
+            let want = by_statistics(&inference, &problem, &given).reference();
+            close(&dst, &want, Tensor::Dst, &what);
+        }
 
-    for groups in [2, 6] {
-        let what = of(&format!("{groups} groups"));
-        let options = GroupNormOptions {
-            epsilon: EPSILON,
-            ..GroupNormOptions::new(groups)
-        };
-        let layer = GpuGroupNorm::new(&subject.gpu, options).unwrap();
-        let of_channels = InstanceNormOptions {
-            epsilon: EPSILON,
-            ..InstanceNormOptions::default()
-        };
-        let of_channels = GpuInstanceNorm::new(&subject.gpu, of_channels).unwrap();
-        let args = GroupNormForwardArgs {
-            shape,
-            src: &src,
-            gamma: Some(&gamma),
-            beta: None,
-            residual: None,
-        };
-        let got = match groups {
-            6 => block_on(of_channels.forward(args)).unwrap(),
-            _ => block_on(layer.forward(args)).unwrap(),
-        };
-        let (mean64, variance64) = (to_f64(&got.mean), to_f64(&got.variance));
-        let want = reference::GroupNormForward {
-            shape,
-            data_format: DataFormat::Ncx,
-            groups,
-            src: &src64,
-            gamma: Some(&gamma64),
-            beta: None,
-            epsilon: EPSILON,
-        };
-        statistics_close([&got.mean, &got.variance], &want.forward().unwrap(), &what);
-        let inferred = block_on(layer.infer(GroupNormInferenceArgs {
-            shape,
-            src: &src,
-            mean: &got.mean,
-            variance: &got.variance,
-            gamma: Some(&gamma),
-            beta: None,
-            residual: None,
-        }));
-        let want = want.infer(&mean64, &variance64).unwrap();
-        close("dst", &inferred.unwrap(), &want.dst, &want.dst_scale, &what);
-        let args = GroupNormBackwardArgs {
-            shape,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &got.mean,
-            variance: &got.variance,
-            gamma: Some(&gamma),
-            beta: None,
-            mask: None,
-        };
-        let grads = match groups {
-            6 => block_on(of_channels.backward(args)).unwrap(),
-            _ => block_on(layer.backward(args)).unwrap(),
-        };
-        let want = reference::GroupNorm {
-            shape,
-            data_format: DataFormat::Ncx,
-            groups,
-            src: &src64,
-            diff_dst: &diff_dst64,
-            mean: &mean64,
-            variance: &variance64,
-            gamma: Some(&gamma64),
-            epsilon: EPSILON,
-            param_grads: ParamGrads::Both,
-        };
-        grads_close(&grads, &want.backward().unwrap(), &what);
+        let gradient = forward.gradient(ParamGrads::Both).unwrap();
+        let problem = by_statistics(&gradient, &problem, &given);
+        let diff_dst: Vec<T> = problem.elements(Tensor::DiffDst);
+        let args = BackwardArgs::new(shape, &src, &diff_dst, &statistics);
+        let grads = layer.backward(args.params(Some(&gamma), None)).unwrap();
+        let want = problem.reference();
+        close(&grads.diff_src, &want, Tensor::DiffSrc, &what);
+        close(&grads.diff_gamma.unwrap(), &want, Tensor::DiffGamma, &what);
+
+        if matches!(layer, Typed::Rms(_)) {
+            statistics.mean_square[1] = T::Sum::from_f64(f64::INFINITY);
+            let args = BackwardArgs::new(shape, &src, &diff_dst, &statistics);
+            let error = layer.backward(args.params(Some(&gamma), None)).unwrap_err();
+            let is_named = matches!(error, Error::Variance { channel: 1, .. });
+            assert!(is_named, "{what}: {error}");
+        }
+        if let Typed::Batch(_) = layer {
+            of_channels.push(statistics.variance);
+        }
     }
-
-    let what = of("layer norm");
-    let options = LayerNormOptions {
-        epsilon: EPSILON,
-        ..LayerNormOptions::default()
-    };
-    let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-    let got = block_on(layer.forward(LayerNormForwardArgs {
-        shape,
-        src: &src,
-        residual: None,
-        gamma: Some(&gamma_of_rows),
-        beta: None,
-        keep_statistics: true,
-    }));
-    let got = got.unwrap();
-    let want = reference::LayerNormForward {
-        shape,
-        begin_norm_axis: 2,
-        src: &src64,
-        residual: None,
-        gamma: Some(&gamma_of_rows64),
-        beta: None,
-        epsilon: EPSILON,
-    };
-    statistics_close([&got.mean, &got.variance], &want.forward().unwrap(), &what);
-    let zeros = vec![P::from_f64(0.0); 10];
-    let grads = layer.backward(LayerNormBackwardArgs {
-        shape,
-        src: &src,
-        diff_dst: &diff_dst,
-        mean: &got.mean,
-        variance: &got.variance,
-        gamma: Some(&gamma_of_rows),
-        beta: Some(&zeros),
-    });
-    let want = reference::LayerNorm {
-        shape,
-        begin_norm_axis: 2,
-        src: &src64,
-        diff_dst: &diff_dst64,
-        mean: &to_f64(&got.mean),
-        variance: &to_f64(&got.variance),
-        gamma: Some(&gamma_of_rows64),
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    };
-    grads_close(&block_on(grads).unwrap(), &want.backward().unwrap(), &what);
-
-    let what = of("RMS norm");
-    let options = RmsNormOptions {
-        epsilon: EPSILON,
-        ..RmsNormOptions::default()
-    };
-    let layer = GpuRmsNorm::new(&subject.gpu, options).unwrap();
-    let args = ForwardArgs::new(shape, &src).params(Some(&gamma_of_rows), None);
-    let mut statistics = block_on(layer.forward(args)).unwrap().statistics;
-    let want = reference::RmsNormForward {
-        shape,
-        begin_norm_axis: 2,
-        src: &src64,
-        residual: None,
-        gamma: Some(&gamma_of_rows64),
-        epsilon: EPSILON,
-    };
-    let want = want.forward().unwrap();
-    let scale = &want.mean_square_scale;
-    let mean_square = &statistics.mean_square;
-    close("mean_square", mean_square, &want.mean_square, scale, &what);
-    let backward = |statistics: &SavedStatistics<T::Sum>| {
-        let args = BackwardArgs::new(shape, &src, &diff_dst, statistics);
-        block_on(layer.backward(args.params(Some(&gamma_of_rows), None)))
-    };
-    let want = reference::RmsNorm {
-        shape,
-        begin_norm_axis: 2,
-        src: &src64,
-        diff_dst: &diff_dst64,
-        mean_square: &to_f64(mean_square),
-        gamma: Some(&gamma_of_rows64),
-        epsilon: EPSILON,
-        param_grads: ParamGrads::Both,
-    };
-    let grads = backward(&statistics).unwrap();
-    grads_close(&grads, &want.backward().unwrap(), &what);
-    statistics.mean_square[1] = T::Sum::from_f64(f64::INFINITY);
-    let error = backward(&statistics).unwrap_err();
-    assert!(
-        matches!(error, Error::Variance { channel: 1, .. }),
-        "{what}: {error}"
-    );
+    assert_eq!(of_channels[0], of_channels[1], "on {}", subject.name);
 }
 
 #[test]

@@ -138,8 +138,13 @@ fn bad_arguments_are_typed_errors() {
     let error = fails(-1, &mean[1..], &variance, with_gamma, with_beta);
     assert_eq!(error, short("mean", 4));
     let error = fails(2, &mean, &variance, with_gamma, with_beta);
-    let argument = "begin_norm_axis";
-    assert!(matches!(error, Error::Argument { argument: found, .. } if found == argument));
+    assert!(matches!(
+        error,
+        Error::Argument {
+            argument: "begin_norm_axis",
+            ..
+        }
+    ));
     for bad in [-1.0, f32::INFINITY] {
         let mut wrong = variance.clone();
         wrong[2] = bad;

@@ -1,13 +1,14 @@
 //! Statistics of the forward passes that can be trusted: whatever the mean is beside the deviation, in any order, whole, in
 //! windows and in parts.
 
-use crate::common::data::Random;
+use crate::common::buffers::{Buffers, Room};
+use crate::common::data::{FORMATS, Problem, Random, find, in_format, to_f64};
 use crate::common::{Subject, random_cases, subjects, takes_all};
 use pollster::block_on;
 use wgpu_norm::{
-    Algorithm, BatchNormForwardArgs, BatchNormForwardBuffers, BatchNormForwardOperands,
-    BatchNormOptions, BatchNormOutput, ChannelStatistics, DType, DataFormat, Error, GpuBatchNorm,
-    GpuLayerNorm, LayerNormForwardArgs, LayerNormOptions, Shards, Tuning, bytemuck,
+    Algorithm, BatchNormOptions, Bound, DType, DataFormat, Error, Forward, ForwardArgs,
+    GpuBatchNorm, GpuLayerNorm, LayerNormOptions, Norm, Operation, Output, Plan, Shards, Tensor,
+    Tuning,
 };
 
 /// What elements may be like.
@@ -19,6 +20,15 @@ enum Order {
     Outlier,
     Constant,
 }
+
+const ORDERS: [Order; 4] = [
+    Order::Random,
+    Order::Rising,
+    Order::Outlier,
+    Order::Constant,
+];
+
+const TUNINGS: [(&str, Tuning); 2] = [("GPU", Tuning::GPU), ("software", Tuning::SOFTWARE)];
 
 /// Elements of a channel whose deviation is about 1, around a mean.
 fn channel(random: &mut Random, len: usize, mean: f64, order: Order) -> Vec<f32> {
@@ -42,9 +52,9 @@ fn exact(values: &[f32]) -> (f64, f64) {
     (mean, squares.sum::<f64>() / count)
 }
 
-fn check(mean: f32, variance: f32, values: &[f32], what: &str) {
+fn check(mean: f64, variance: f64, values: &[f32], what: &str) {
     let (want_mean, want_variance) = exact(values);
-    let off = (f64::from(variance) - want_variance).abs();
+    let off = (variance - want_variance).abs();
     assert!(
         off <= 1e-5 * want_variance,
         "{what}: variance {variance}, not {want_variance}: {:e} off",
@@ -53,14 +63,31 @@ fn check(mean: f32, variance: f32, values: &[f32], what: &str) {
     let deviation = want_variance.sqrt();
     let ulp = want_mean.abs() * f64::from(f32::EPSILON);
     assert!(
-        (f64::from(mean) - want_mean).abs() <= 1e-6 * deviation + ulp,
+        (mean - want_mean).abs() <= 1e-6 * deviation + ulp,
         "{what}: mean {mean}, not {want_mean}"
     );
 }
 
+/// The statistics of all sets of elements; those of a constant have no variance at all.
+fn check_all<'a>(
+    got: &Output<f32, f32>,
+    all: impl ExactSizeIterator<Item = &'a [f32]>,
+    order: Order,
+    what: &str,
+) {
+    let (means, variances) = (&got.statistics.mean, &got.statistics.variance);
+    assert_eq!((means.len(), variances.len()), (all.len(), all.len()));
+    for (index, values) in all.enumerate() {
+        let (mean, variance) = (means[index].into(), variances[index].into());
+        check(mean, variance, values, &format!("{index} of {what}"));
+        if matches!(order, Order::Constant) {
+            assert_eq!(variance, 0.0, "{index} of {what}");
+        }
+    }
+}
+
 fn contexts(subject: &Subject) -> Vec<Subject> {
-    let tunings = [("GPU", Tuning::GPU), ("software", Tuning::SOFTWARE)];
-    let tuned = tunings.map(|(name, tuning)| subject.with_tuning(name, tuning));
+    let tuned = TUNINGS.map(|(name, tuning)| subject.with_tuning(name, tuning));
     let algorithms = [
         None,
         Some(Algorithm::ChannelsFirst),
@@ -97,20 +124,12 @@ fn interleave(channels: &[Vec<f32>], outer: usize, inner: usize, format: DataFor
 
 fn forward(
     subject: &Subject,
-    options: BatchNormOptions,
+    options: &BatchNormOptions,
     shape: &[usize],
     src: &[f32],
-) -> Option<BatchNormOutput<f32, f32>> {
-    let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-    let args = BatchNormForwardArgs::<f32, f32> {
-        shape,
-        src,
-        gamma: None,
-        beta: None,
-        running: None,
-        residual: None,
-    };
-    match block_on(layer.forward(args)) {
+) -> Option<Output<f32, f32>> {
+    let layer = GpuBatchNorm::new(&subject.gpu, options.clone()).unwrap();
+    match block_on(layer.forward(ForwardArgs::new(shape, src))) {
         Ok(output) => Some(output),
         Err(Error::Algorithm { .. }) => None,
         Err(error) => panic!("{shape:?} on {}: {error}", subject.name),
@@ -133,24 +152,13 @@ fn batch_statistics_are_exact_whatever_the_mean() {
         sizes.extend([(8, 16_384), (1, 1 << 23)]);
     }
     for (outer, inner) in sizes {
-        for order in [
-            Order::Random,
-            Order::Rising,
-            Order::Outlier,
-            Order::Constant,
-        ] {
+        for order in ORDERS {
             let means = [0.0, 30.0, 1e4, 1e6];
             let channels = means.map(|mean| channel(&mut random, outer * inner, mean, order));
-            for format in [DataFormat::Ncx, DataFormat::Nxc] {
-                let shape = match format {
-                    DataFormat::Ncx => [outer, 4, inner],
-                    DataFormat::Nxc => [outer, inner, 4],
-                };
+            for format in FORMATS {
+                let shape = in_format(&[outer, 4, inner], format);
                 let src = interleave(&channels, outer, inner, format);
-                let options = BatchNormOptions {
-                    data_format: format,
-                    ..BatchNormOptions::new(1e-5)
-                };
+                let options = BatchNormOptions::new(1e-5).data_format(format);
                 // Millions of elements take each way once.
                 let vast = outer * inner > 1 << 20;
                 if vast && (format == DataFormat::Nxc || matches!(order, Order::Rising)) {
@@ -163,17 +171,11 @@ fn batch_statistics_are_exact_whatever_the_mean() {
                         .iter()
                         .filter(|c| !vast || c.gpu.profile().algorithm.is_none());
                     for subject in own {
-                        let Some(got) = forward(subject, options, &shape, &src) else {
+                        let Some(got) = forward(subject, &options, &shape, &src) else {
                             continue;
                         };
-                        for (c, values) in channels.iter().enumerate() {
-                            let what =
-                                format!("{shape:?} {format:?} {order:?} {c} on {}", subject.name);
-                            check(got.mean[c], got.variance[c], values, &what);
-                            if matches!(order, Order::Constant) {
-                                assert_eq!(got.variance[c], 0.0, "{what}");
-                            }
-                        }
+                        let what = format!("{shape:?} {format:?} {order:?} on {}", subject.name);
+                        check_all(&got, channels.iter().map(Vec::as_slice), order, &what);
                     }
                 }
             }
@@ -185,12 +187,7 @@ fn batch_statistics_are_exact_whatever_the_mean() {
 fn row_statistics_are_exact_whatever_the_mean() {
     let mut random = Random::new(10);
     for columns in [2, 3, 17, 64, 333, 1024, 4099, 20_000] {
-        for order in [
-            Order::Random,
-            Order::Rising,
-            Order::Outlier,
-            Order::Constant,
-        ] {
+        for order in ORDERS {
             let means = [0.0, 30.0, 1e4, 1e6, 40_000.0];
             let rows = means.map(|mean| channel(&mut random, columns, mean, order));
             let src = rows.concat();
@@ -202,8 +199,7 @@ fn row_statistics_are_exact_whatever_the_mean() {
             };
             let sums: Vec<f32> = small.iter().zip(&src).map(|(a, b)| a + b).collect();
             for subject in subjects().iter().filter(|subject| !subject.checked) {
-                let tunings = [("GPU", Tuning::GPU), ("software", Tuning::SOFTWARE)];
-                for (name, tuning) in tunings {
+                for (name, tuning) in TUNINGS {
                     for (algorithm, added) in [
                         (None, false),
                         (Some(Algorithm::RowsReadTwice), false),
@@ -214,32 +210,23 @@ fn row_statistics_are_exact_whatever_the_mean() {
                             profile.tuning = tuning;
                             profile.algorithm = algorithm;
                         });
-                        let options = LayerNormOptions {
-                            use_affine: false,
-                            ..LayerNormOptions::default()
-                        };
+                        let options = LayerNormOptions::default();
                         let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-                        let got = block_on(layer.forward(LayerNormForwardArgs::<f32, f32> {
-                            shape: &[rows.len(), columns],
-                            src: if added { &small } else { &src },
-                            residual: added.then_some(&src),
-                            gamma: None,
-                            beta: None,
-                            keep_statistics: true,
-                        }))
-                        .unwrap();
-                        let all = if added { &sums } else { &src };
-                        for (row, values) in all.chunks(columns).enumerate() {
-                            let what = format!(
-                                "{columns} {order:?} {row} {algorithm:?}, added {added} on {}",
-                                subject.name
-                            );
-                            check(got.mean[row], got.variance[row], values, &what);
-                            if matches!(order, Order::Constant) {
-                                assert_eq!(got.variance[row], 0.0, "{what}");
-                                let dst = &got.dst[row * columns..(row + 1) * columns];
-                                assert!(dst.iter().all(|&y| y == 0.0), "{what}: {dst:?}");
-                            }
+                        let (own, all) = match added {
+                            true => (&small, &sums),
+                            false => (&src, &src),
+                        };
+                        let shape = [rows.len(), columns];
+                        let args = ForwardArgs::new(&shape, own);
+                        let args = args.residual(added.then_some(&src));
+                        let got = block_on(layer.forward(args)).unwrap();
+                        let what = format!(
+                            "{columns} {order:?} {algorithm:?}, added {added} on {}",
+                            subject.name
+                        );
+                        check_all(&got, all.chunks(columns), order, &what);
+                        if matches!(order, Order::Constant) {
+                            assert!(got.dst.iter().all(|&y| y == 0.0), "{what}: {:?}", got.dst);
                         }
                     }
                 }
@@ -248,121 +235,112 @@ fn row_statistics_are_exact_whatever_the_mean() {
     }
 }
 
-/// The two halves over parts of a batch, one of them without samples: each part gets the statistics of all, to the bit.
+/// The two halves over parts of a batch, one of them without samples: each part gets the statistics of all, to the bit those of
+/// the parts as the host merges them.
 #[test]
 fn parts_of_a_batch_have_the_statistics_of_all() {
     let mut random = Random::new(11);
+    let options = BatchNormOptions::new(1e-3).data_format(DataFormat::Ncx);
     for case in 0..random_cases(16) {
         let (channels, inner) = (1 + case as usize % 7, [1, 4, 13, 40][case as usize % 4]);
         let parts = [3, 0, 1 + case as usize];
         let samples: usize = parts.iter().sum();
         let src: Vec<f32> = random.vec(samples * channels * inner, 2.0, 1e4);
-        let options = BatchNormOptions {
-            data_format: DataFormat::Ncx,
-            ..BatchNormOptions::new(1e-3)
-        };
         for subject in subjects().iter().filter(|subject| !subject.checked) {
-            let whole = forward(subject, options, &[samples, channels, inner], &src).unwrap();
-            let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
-            let mut first = 0;
+            let whole = forward(subject, &options, &[samples, channels, inner], &src).unwrap();
+            let mut rest = &*src;
             let mut shards = Vec::new();
-            for (index, &part) in (0..).zip(&parts) {
-                let operands = BatchNormForwardOperands {
-                    shards: Shards { count: 3, index },
-                    ..BatchNormForwardOperands::default()
-                };
+            for (index, part) in (0..).zip(parts) {
+                let (own, others) = rest.split_at(part * channels * inner);
+                rest = others;
                 let shape = [part, channels, inner];
-                let plan = layer.plan_forward(&shape, DType::F32, operands).unwrap();
-                let elements = part * channels * inner;
-                let own = &src[first..first + elements];
-                first += elements;
-                let sizes = plan.padded_sizes();
-                let buffer = |size: u64, bytes: &[u8]| subject.buffer(size.max(16), bytes);
-                let buffers = [
-                    buffer(sizes.src, bytemuck::cast_slice(own)),
-                    buffer(sizes.dst, &[]),
-                    buffer(sizes.mean, &[]),
-                    buffer(sizes.variance, &[]),
-                    buffer(sizes.sums, &[]),
-                ];
-                let bound = plan
-                    .bind(
-                        &subject.gpu,
-                        &BatchNormForwardBuffers {
-                            src: (&buffers[0]).into(),
-                            gamma: None,
-                            beta: None,
-                            running_mean: None,
-                            running_variance: None,
-                            dst: (&buffers[1]).into(),
-                            mean: (&buffers[2]).into(),
-                            variance: (&buffers[3]).into(),
-                            sums: Some((&buffers[4]).into()),
-                            workspace: None,
-                            residual: None,
-                            mask: None,
-                        },
-                    )
-                    .unwrap();
-                let record = |half: fn(
-                    &wgpu_norm::Bound,
-                    &mut wgpu::CommandEncoder,
-                ) -> Result<(), Error>| {
-                    let device = subject.gpu.device();
-                    let mut encoder = device.create_command_encoder(&Default::default());
-                    half(&bound, &mut encoder).unwrap();
-                    subject.gpu.queue().submit([encoder.finish()]);
-                };
-                record(wgpu_norm::Bound::record_statistics);
-                let statistics = subject.read(&buffers[4]);
-                let statistics: &[ChannelStatistics<f32>] = bytemuck::cast_slice(&statistics);
-                let at = index as usize * channels;
-                shards.push((
-                    statistics[at..at + channels].to_vec(),
-                    bound,
-                    buffers,
-                    elements,
-                ));
+                let bind = |shards| Part::new(subject, &shape, shards, own);
+                shards.push((bind(Shards { count: 3, index }), bind(Shards::default())));
             }
-            let all: Vec<_> = shards.iter().flat_map(|(own, ..)| own.clone()).collect();
-            let merged = (0..channels).map(|c| {
-                let of_channel = shards.iter().map(|(own, ..)| own[c]);
-                of_channel.fold(
-                    ChannelStatistics::default(),
-                    ChannelStatistics::<f32>::merge,
-                )
-            });
-            let merged: Vec<_> = merged.collect();
+            let sums = shards.iter().map(|(part, _)| part.reduce(subject));
+            let sums: Vec<_> = sums.collect();
+            let all = sums.concat();
+            let layout = shards[0].0.plan.sums().unwrap();
+            let sums: Vec<_> = sums.iter().map(Vec::as_slice).collect();
+            let merged = layout.merge(&sums).unwrap();
             let mut dst = Vec::new();
-            for (_, bound, buffers, elements) in &shards {
-                subject.write(&buffers[4], 0, bytemuck::cast_slice(&all));
-                let device = subject.gpu.device();
-                let mut encoder = device.create_command_encoder(&Default::default());
-                bound.record_normalize(&mut encoder).unwrap();
-                subject.gpu.queue().submit([encoder.finish()]);
-                let numbers = |buffer, len| -> Vec<f32> {
-                    bytemuck::cast_slice::<u8, f32>(&subject.read(buffer))[..len].to_vec()
-                };
-                for (c, (mean, variance)) in numbers(&buffers[2], channels)
-                    .into_iter()
-                    .zip(numbers(&buffers[3], channels))
-                    .enumerate()
-                {
+            for (part, alone) in &shards {
+                let got = part.apply(subject, &all);
+                // The host's merge is the device's.
+                assert_eq!(got, alone.apply(subject, &merged), "on {}", subject.name);
+                let [mean, variance, own] = got;
+                for c in 0..channels {
                     let what = format!("case {case}, channel {c} on {}", subject.name);
-                    let values: Vec<f32> = (0..samples)
-                        .flat_map(|n| &src[(n * channels + c) * inner..][..inner])
-                        .copied()
-                        .collect();
-                    check(mean, variance, &values, &what);
-                    // The host's merge is the device's.
-                    assert_eq!(mean, merged[c].mean(), "{what}");
-                    assert_eq!(variance, merged[c].variance(), "{what}");
+                    let values = src.chunks(inner).skip(c).step_by(channels);
+                    let values: Vec<f32> = values.flatten().copied().collect();
+                    check(mean[c], variance[c], &values, &what);
                 }
-                dst.extend(numbers(&buffers[1], *elements));
+                dst.extend(own);
             }
-            for (got, want) in dst.iter().zip(&whole.dst) {
+            assert_eq!(dst.len(), whole.dst.len());
+            for (got, want) in dst.iter().zip(to_f64(&whole.dst)) {
                 assert!((got - want).abs() <= 1e-4, "case {case}: {got}, not {want}");
             }
         }
+    }
+}
+
+/// A part of a batch, bound to buffers.
+struct Part {
+    problem: Problem,
+    plan: Plan,
+    buffers: Buffers,
+    sums: wgpu::Buffer,
+    bound: Bound,
+}
+
+impl Part {
+    fn new(subject: &Subject, shape: &[usize], shards: Shards, src: &[f32]) -> Self {
+        let norm = Norm::batch(DataFormat::Ncx);
+        let forward = Forward::default().with_shards(shards);
+        let operation = Operation::new(norm, forward, shape, DType::F32)
+            .with_epsilon(1e-3)
+            .with_params(false, false);
+        let mut problem = Problem::random(&operation, 0);
+        problem.set(Tensor::Src, &to_f64(src));
+        let plan = operation.plan(subject.gpu.profile()).unwrap();
+        let buffers = Buffers::new(subject, &problem, &plan, Room::Padded);
+        let sums = subject.buffer(plan.sums().unwrap().bytes(), &[]);
+        let mut ranges = buffers.ranges();
+        ranges.push((Tensor::Sums, (&sums).into()));
+        let bound = plan.bind(&subject.gpu, &ranges).unwrap();
+        Self {
+            problem,
+            plan,
+            buffers,
+            sums,
+            bound,
+        }
+    }
+
+    fn record(
+        &self,
+        subject: &Subject,
+        half: fn(&Bound, &mut wgpu::CommandEncoder) -> Result<(), Error>,
+    ) {
+        let device = subject.gpu.device();
+        let mut encoder = device.create_command_encoder(&Default::default());
+        half(&self.bound, &mut encoder).unwrap();
+        subject.gpu.queue().submit([encoder.finish()]);
+    }
+
+    /// What the first half has of this part.
+    fn reduce(&self, subject: &Subject) -> Vec<u8> {
+        self.record(subject, Bound::record_reduce);
+        let part = self.plan.sums().unwrap().part();
+        subject.read(&self.sums)[part.start as usize..part.end as usize].to_vec()
+    }
+
+    /// Mean, variance and dst by the second half, of this.
+    fn apply(&self, subject: &Subject, sums: &[u8]) -> [Vec<f64>; 3] {
+        subject.write(&self.sums, 0, sums);
+        self.record(subject, Bound::record_apply);
+        let results = self.buffers.results(subject, &self.problem);
+        [Tensor::Mean, Tensor::Variance, Tensor::Dst].map(|tensor| find(&results, tensor).numbers())
     }
 }

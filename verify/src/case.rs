@@ -198,11 +198,7 @@ impl FromStr for Case {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let refused = |expected: &str, got: &str| Error::Argument {
-            argument: "case",
-            expected: expected.to_owned(),
-            got: got.to_owned(),
-        };
+        let refused = |expected: &str, got: &str| Error::argument("case", expected, got);
         let mut tokens = text.split('/');
         let name = tokens.next().unwrap_or_default();
         let shape = tokens.next().unwrap_or_default();

@@ -9,7 +9,7 @@ pub fn room<T>(what: &'static str, values: usize) -> Result<Vec<T>, Error> {
         Ok(()) => Ok(room),
         Err(_) => {
             let bytes = (values as u64).saturating_mul(size_of::<T>() as u64);
-            Err(Error::HostMemory { what, bytes })
+            Err(Error::host_memory(what, bytes))
         }
     }
 }

@@ -158,10 +158,9 @@ impl Case {
             }
         }
         if self.checks.checked {
-            let options = DeviceOptions {
-                shader_checks: true,
-                profile: Some(gpu.profile().clone()),
-            };
+            let options = DeviceOptions::default()
+                .shader_checks(true)
+                .profile(gpu.profile().clone());
             let checked =
                 GpuContext::from_device(gpu.device().clone(), gpu.queue().clone(), options);
             let again = self.results(&checked, inputs).await?;
@@ -277,7 +276,7 @@ impl Case {
         let shards: Vec<_> = shards.filter(|samples| !samples.is_empty()).collect();
         let count = u32::try_from(shards.len()).unwrap_or(u32::MAX);
         for (samples, index) in shards.into_iter().zip(0..) {
-            let part = Shards { count, index };
+            let part = Shards::new(count, index);
             let operation = self.shard(&samples, part);
             let operation = operation
                 .ok_or_else(|| self.refused("an operator that has halves, with axis 0 reduced"))?;
@@ -376,11 +375,7 @@ impl Case {
     }
 
     fn refused(&self, expected: &str) -> Error {
-        Error::Argument {
-            argument: "case",
-            expected: expected.to_owned(),
-            got: self.to_string(),
-        }
+        Error::argument("case", expected, self)
     }
 
     fn buffers(
@@ -437,7 +432,7 @@ fn put(
     sums: &[u8],
     before: &[u8],
 ) -> Option<String> {
-    let Shards { count, index } = records.part;
+    let Shards { count, index, .. } = records.part;
     let parts = usize::try_from(count).unwrap_or(1).max(1);
     let bytes = sums.len() / parts;
     let mut fault = None;

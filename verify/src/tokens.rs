@@ -190,7 +190,7 @@ fn read_running(token: &str) -> Option<RunningUpdate> {
         "running_unbiased" => RunningVariance::Unbiased,
         _ => return None,
     };
-    Some(RunningUpdate { weight, variance })
+    Some(RunningUpdate::new(weight, variance))
 }
 
 fn show_running(update: RunningUpdate) -> String {
@@ -223,6 +223,7 @@ fn read_types(token: &str) -> Option<DTypes> {
         data,
         params,
         statistics,
+        ..
     } = types;
     let wider = statistics == DType::F32 && data.accepts_params(statistics);
     (data.accepts_params(params) && (statistics == params || wider)).then_some(types)
@@ -233,6 +234,7 @@ fn show_types(types: DTypes) -> String {
         data,
         params,
         statistics,
+        ..
     } = types;
     if statistics != params {
         format!("{data}-{params}-{statistics}")

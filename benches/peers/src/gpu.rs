@@ -39,10 +39,7 @@ impl Gpu {
         };
         let (device, queue) = pollster::block_on(adapter.request_device(&descriptor))
             .map_err(|error| format!("opening {}: {error}", info.name))?;
-        let options = DeviceOptions {
-            profile: Some(Profile::for_adapter(&adapter).with_env()?),
-            ..DeviceOptions::default()
-        };
+        let options = DeviceOptions::default().profile(Profile::for_adapter(&adapter).with_env()?);
         let context = GpuContext::from_device(device.clone(), queue.clone(), options);
         let setup = WgpuSetup {
             backend: info.backend,
@@ -65,10 +62,7 @@ impl Gpu {
     pub fn context_for_gpus(&self) -> GpuContext {
         let mut profile = self.context.profile().clone();
         profile.tuning = Tuning::GPU;
-        let options = DeviceOptions {
-            profile: Some(profile),
-            ..DeviceOptions::default()
-        };
+        let options = DeviceOptions::default().profile(profile);
         let (device, queue) = (self.context.device(), self.context.queue());
         GpuContext::from_device(device.clone(), queue.clone(), options)
     }

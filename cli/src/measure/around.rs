@@ -27,10 +27,7 @@ pub fn measure(
     let Some(adapter) = adapters.find(|adapter| adapter.get_info() == info) else {
         return Ok(None);
     };
-    let options = DeviceOptions {
-        profile: Some(gpu.profile().clone()),
-        ..DeviceOptions::default()
-    };
+    let options = DeviceOptions::default().profile(gpu.profile().clone());
     // A device of its own has compiled nothing yet; what a driver keeps on disk is another matter.
     let begin = Instant::now();
     let fresh = pollster::block_on(GpuContext::from_adapter(&adapter, options))?;

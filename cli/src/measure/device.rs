@@ -5,10 +5,7 @@ use wgpu_norm::Error;
 
 /// An error of wgpu's in the library's words.
 pub fn gpu_error(operation: &str, error: impl Display) -> Error {
-    Error::Gpu {
-        operation: operation.to_owned(),
-        message: error.to_string(),
-    }
+    Error::gpu(operation, error)
 }
 
 /// Runs `create` and returns what it made, or wgpu's complaint. `bytes` is what it may allocate.
@@ -26,7 +23,7 @@ pub fn scoped<T>(
     let internal = pollster::block_on(internal.pop());
     let validation = pollster::block_on(validation.pop());
     if pollster::block_on(memory.pop()).is_some() {
-        return Err(Error::OutOfMemory { what, bytes });
+        return Err(Error::out_of_memory(what, bytes));
     }
     match internal.or(validation) {
         Some(error) => Err(gpu_error(what, error)),
@@ -42,14 +39,7 @@ pub fn storage(
 ) -> Result<wgpu::Buffer, Error> {
     let size = bytes.max(32).next_multiple_of(32);
     let available = device.limits().max_buffer_size;
-    if size > available {
-        return Err(Error::Limit {
-            what: what.to_owned(),
-            limit: "max_buffer_size",
-            needed: size,
-            available,
-        });
-    }
+    Error::check_limit(what, "max_buffer_size", size, available)?;
     scoped(device, what, size, || {
         device.create_buffer(&wgpu::BufferDescriptor {
             label: Some(what),

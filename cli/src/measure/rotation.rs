@@ -124,10 +124,7 @@ mod tests {
         let make = |most: u64| {
             move |index: u64| match index < most {
                 true => Ok(index),
-                false => Err(Error::OutOfMemory {
-                    what: "a set",
-                    bytes: 1,
-                }),
+                false => Err(Error::out_of_memory("a set", 1)),
             }
         };
         assert_eq!(sets(1 << 28, TOTAL, make(3)).map(|sets| sets.len()), Ok(3));

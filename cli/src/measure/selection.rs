@@ -66,11 +66,11 @@ impl Selection {
             }
             _ => return Ok(()),
         };
-        Err(Failure::Library(Error::Argument {
-            argument: "activation",
+        Err(Failure::Library(Error::argument(
+            "activation",
             expected,
-            got: self.activation.to_string(),
-        }))
+            self.activation,
+        )))
     }
 
     /// The operators that are named, else the usual ones.

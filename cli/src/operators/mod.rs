@@ -251,10 +251,10 @@ impl Operator {
         let pass = match &self.pass {
             Pass::Forward(_) if has(Tensor::RunningMean) => {
                 let weight = given.number("running_weight", attributes::weight)?;
-                let update = RunningUpdate {
-                    weight: weight.ok_or(missing("running_weight"))?,
-                    variance: given.named("running_variance")?.unwrap_or_default(),
-                };
+                let update = RunningUpdate::new(
+                    weight.ok_or(missing("running_weight"))?,
+                    given.named("running_variance")?.unwrap_or_default(),
+                );
                 Forward::default().with_running(update).into()
             }
             Pass::Backward(_) => {
@@ -314,7 +314,10 @@ fn attributes_of(operation: &Operation) -> String {
     }
     match (&operation.norm, &operation.pass) {
         (_, Pass::Forward(forward)) => {
-            if let Some(RunningUpdate { weight, variance }) = forward.running {
+            if let Some(RunningUpdate {
+                weight, variance, ..
+            }) = forward.running
+            {
                 text += &format!(", running weight {weight}, {} variance", variance.name());
             }
         }

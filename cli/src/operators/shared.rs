@@ -56,11 +56,11 @@ fn check(job: &Job) -> Result<(), Failure> {
         (_, Some(_)) => "--memory-budget",
         _ => return Ok(()),
     };
-    Err(Failure::Library(Error::Argument {
-        argument: flag,
-        expected: "none where ranks share the work".to_owned(),
-        got: "one".to_owned(),
-    }))
+    Err(Failure::Library(Error::argument(
+        flag,
+        "none where ranks share the work",
+        "one",
+    )))
 }
 
 /// A tensor of all samples, and this rank's bytes of it.

@@ -181,12 +181,11 @@ impl Arguments {
     /// The parameters' shape; a failure if one cannot be broadcast to src, or they are not all of one shape.
     fn broadcast_shape(&self) -> Result<Vec<usize>, Failure> {
         let Some(first) = self.of_channels().next() else {
-            return Err(Failure::Library(Error::Argument {
-                argument: "data_format",
-                expected: "NCX or NXC where there is no parameter whose shape tells the axes"
-                    .to_owned(),
-                got: Format::Broadcast.name().to_owned(),
-            }));
+            return Err(Failure::Library(Error::argument(
+                "data_format",
+                "NCX or NXC where there is no parameter whose shape tells the axes",
+                Format::Broadcast.name(),
+            )));
         };
         for param in self.of_channels() {
             expect_broadcast(param, self.shape())?;
@@ -199,13 +198,11 @@ impl Arguments {
 fn find_mask(input: &Input, activation: Activation) -> Result<Option<Stored>, Failure> {
     match activation {
         // It tells of an activation that was forgotten.
-        Activation::None if input.contains(Tensor::Mask) => {
-            Err(Failure::Library(Error::Argument {
-                argument: "mask",
-                expected: "none without --activation, which names what the mask is of".to_owned(),
-                got: "one".to_owned(),
-            }))
-        }
+        Activation::None if input.contains(Tensor::Mask) => Err(Failure::Library(Error::argument(
+            "mask",
+            "none without --activation, which names what the mask is of",
+            "one",
+        ))),
         Activation::None => Ok(None),
         _ => input.optional(Tensor::Mask),
     }
@@ -232,14 +229,14 @@ fn expect_broadcast(param: &Stored, src: &[usize]) -> Result<(), Failure> {
     let mut axes = param.shape.iter().zip(src).enumerate();
     match axes.find(|(_, (got, size))| **got != 1 && got != size) {
         None => Ok(()),
-        Some((axis, (got, size))) => Err(Failure::Library(Error::Argument {
-            argument: param.tensor.name(),
-            expected: match size {
+        Some((axis, (got, size))) => Err(Failure::Library(Error::argument(
+            param.tensor.name(),
+            match size {
                 1 => format!("size 1 along axis {axis}"),
                 _ => format!("size 1 or {size} along axis {axis}"),
             },
-            got: got.to_string(),
-        })),
+            got,
+        ))),
     }
 }
 

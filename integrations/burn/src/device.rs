@@ -23,11 +23,9 @@ static CONTEXTS: Mutex<Option<HashMap<CubeDevice, GpuContext>>> = Mutex::new(Non
 pub(crate) fn context(device: &CubeDevice) -> Result<GpuContext, Error> {
     let contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let gpu = contexts.as_ref().and_then(|contexts| contexts.get(device));
-    gpu.cloned().ok_or_else(|| Error::Argument {
-        argument: "device",
-        expected: "one that was registered".to_owned(),
-        got: format!("{device:?}"),
-    })
+    let expected = "one that was registered";
+    gpu.cloned()
+        .ok_or_else(|| Error::argument("device", expected, format_args!("{device:?}")))
 }
 
 /// A device that has no handles of wgpu's.

@@ -276,7 +276,11 @@ impl BatchNormalization {
         for (tensor, dimensions) in PARAMETERS.into_iter().skip(1).zip(others) {
             if dimensions != mean_dimensions {
                 let expected = format!("mean's sizes, {mean_dimensions:?}, on device buffers");
-                return Err(refused(tensor.name(), expected, format!("{dimensions:?}")));
+                return Err(Error::argument(
+                    tensor.name(),
+                    expected,
+                    format!("{dimensions:?}"),
+                ));
             }
         }
         let pass = Pass::Inference;
@@ -326,7 +330,7 @@ fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<u
         for (axis, ((common, &input), &own)) in axes.enumerate() {
             if own != 1 && own != input {
                 let expected = format!("size 1 or {input} along axis {axis}");
-                return Err(refused(argument, expected, own));
+                return Err(Error::argument(argument, expected, own));
             }
             if own != 1 {
                 *common = own;

@@ -161,7 +161,7 @@ impl BatchNormForwardTraining {
 
     fn update(&self) -> Result<RunningUpdate, Error> {
         match self.momentum {
-            Some(0.0) => Err(refused("momentum", "a number above 0", 0.0)),
+            Some(0.0) => Err(Error::argument("momentum", "a number above 0", 0.0)),
             momentum => weighing_the_old(momentum.unwrap_or(MOMENTUM)),
         }
     }

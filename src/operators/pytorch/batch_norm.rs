@@ -186,7 +186,7 @@ impl NativeBatchNorm {
             (None, batches) => {
                 let expected = "the number of batches, this one included, as momentum is none";
                 let got = batches.map_or("none".to_owned(), |batches| batches.to_string());
-                return Err(refused("num_batches_tracked", expected, got));
+                return Err(Error::argument("num_batches_tracked", expected, got));
             }
         };
         Ok(RunningUpdate {

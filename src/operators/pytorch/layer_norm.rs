@@ -9,7 +9,7 @@ fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error>
         _ => {
             let expected = format!("one or more of the last sizes of {shape:?}");
             let got = format!("{normalized_shape:?}");
-            Err(refused("normalized_shape", expected, got))
+            Err(Error::argument("normalized_shape", expected, got))
         }
     }
 }

@@ -113,6 +113,12 @@ impl Problem {
         }
     }
 
+    /// Whether it reads a tensor.
+    pub fn has(&self, tensor: Tensor) -> bool {
+        let mut inputs = self.inputs.iter();
+        inputs.any(|values| values.used.tensor == tensor)
+    }
+
     /// The elements of an input.
     pub fn elements<T: Element>(&self, tensor: Tensor) -> Vec<T> {
         bytemuck::pod_collect_to_vec(&find(&self.inputs, tensor).bytes)
@@ -142,9 +148,7 @@ impl Problem {
             .iter_mut()
             .map(|values| (values.used.tensor, &mut *values.bytes))
             .collect();
-        let run = self
-            .operation
-            .run_into(&subject.gpu, &inputs, &mut outputs);
+        let run = self.operation.run_into(&subject.gpu, &inputs, &mut outputs);
         block_on(run)?;
         Ok(results)
     }
@@ -199,7 +203,9 @@ fn statistic(operation: &Operation, tensor: Tensor, src: &Values) -> Vec<f64> {
     );
     let forward = forward.with_params(false, false);
     let computed = compute(&forward, &[(Tensor::Src, &src.numbers())]).unwrap();
-    let found = computed.into_iter().find(|computed| computed.tensor == tensor);
+    let found = computed
+        .into_iter()
+        .find(|computed| computed.tensor == tensor);
     found.unwrap().values
 }
 
@@ -258,7 +264,11 @@ pub fn error(got: &Values, want: &Computed) -> f64 {
                 let undecided = value.abs() <= roundings * scale;
                 !undecided && (bit == 1.0) != (value.is_nan() || *value > 0.0)
             };
-            if bits.into_iter().any(is_wrong) { f64::INFINITY } else { 0.0 }
+            if bits.into_iter().any(is_wrong) {
+                f64::INFINITY
+            } else {
+                0.0
+            }
         }
     }
 }

@@ -231,10 +231,7 @@ fn open_all() -> Vec<Subject> {
             if shader_checks && !takes_all_types && !takes_all() {
                 continue;
             }
-            let options = DeviceOptions {
-                shader_checks,
-                profile: None,
-            };
+            let options = DeviceOptions::default().shader_checks(shader_checks);
             let gpu = pollster::block_on(GpuContext::from_adapter(adapter, options));
             let gpu = match gpu {
                 Ok(gpu) => gpu,

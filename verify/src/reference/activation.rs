@@ -2,12 +2,14 @@
 
 use wgpu_norm::Activation;
 
+/// NaN, which nothing agrees with, of an activation that has no line here.
 pub(super) fn value(activation: Activation, y: f64) -> f64 {
     match activation {
         Activation::None => y,
         Activation::Relu if y <= 0.0 => 0.0,
         Activation::Relu => y,
         Activation::Silu => y / (1.0 + (-y).exp()),
+        _ => f64::NAN,
     }
 }
 
@@ -20,6 +22,7 @@ fn slope(activation: Activation, y: f64) -> f64 {
             let s = 1.0 / (1.0 + (-y).exp());
             s * (1.0 + y * (1.0 - s))
         }
+        _ => f64::NAN,
     }
 }
 

@@ -99,11 +99,11 @@ fn running(
         update.variance == RunningVariance::Unbiased && tensor == Tensor::RunningVariance;
     let factor = match (count, is_unbiased) {
         (1, true) => {
-            return Err(Error::Argument {
-                argument: "running variance",
-                expected: "channels of two elements at least, for the unbiased variance".to_owned(),
-                got: "channels of one".to_owned(),
-            });
+            return Err(Error::argument(
+                "running variance",
+                "channels of two elements at least, for the unbiased variance",
+                "channels of one",
+            ));
         }
         (2.., true) => count as f64 / (count - 1) as f64,
         _ => 1.0,

@@ -153,11 +153,7 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
         let got = inputs.get(used.tensor).len();
         if got != expected {
             let tensor = used.tensor.name();
-            return Err(Error::Length {
-                tensor,
-                expected,
-                got,
-            });
+            return Err(Error::length(tensor, expected, got));
         }
     }
     let indices = Indices::new(&operation.axes())?;

@@ -63,20 +63,17 @@ fn check_alignment(role: Tensor, handle: &Handle, alignment: u64) -> Result<(), 
     let offset = handle.offset_start.unwrap_or(0);
     match offset.is_multiple_of(alignment) {
         true => Ok(()),
-        false => Err(Error::BufferAlignment {
-            tensor: role.name(),
+        false => Err(Error::argument(
+            role.name(),
+            format!("an offset that is a multiple of {alignment}"),
             offset,
-            alignment,
-        }),
+        )),
     }
 }
 
 /// A tensor that a plan binds was not given.
 fn missing(tensor: Tensor) -> Error {
-    Error::BufferPresence {
-        tensor: tensor.name(),
-        expected: true,
-    }
+    Error::argument(tensor.name(), "a buffer", "none")
 }
 
 /// A new tensor, with room for whole vec4s.

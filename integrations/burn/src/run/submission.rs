@@ -22,11 +22,7 @@ pub fn run(
     for (role, handle) in handles {
         let resource = client
             .get_resource::<WgpuServer<AutoCompiler>>(handle)
-            .map_err(|error| Error::Argument {
-                argument: role.name(),
-                expected: "memory of the device".to_owned(),
-                got: error.to_string(),
-            })?;
+            .map_err(|error| Error::argument(role.name(), "memory of the device", error))?;
         held.push((role, resource));
     }
     let ranges: Vec<_> = held
