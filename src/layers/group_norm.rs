@@ -1,10 +1,7 @@
 //! Group normalization.
 
-use super::Layer;
-use crate::{
-    Activation, Backward, BackwardArgs, DataFormat, Element, Error, ForwardArgs, GpuContext, Grads,
-    InferenceArgs, Norm, Output, ParamGrads, ParamOf,
-};
+use super::layer::{Layer, layer, setters};
+use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
 /// What a [`GpuGroupNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,36 +33,6 @@ impl GroupNormOptions {
         }
     }
 
-    /// Sets what is added to the variance.
-    #[must_use]
-    pub fn epsilon(self, epsilon: f64) -> Self {
-        Self { epsilon, ..self }
-    }
-
-    /// Sets where the channel axis stands.
-    #[must_use]
-    pub fn data_format(self, data_format: DataFormat) -> Self {
-        Self {
-            data_format,
-            ..self
-        }
-    }
-
-    /// Sets which parameter gradients are computed.
-    #[must_use]
-    pub fn param_grads(self, param_grads: ParamGrads) -> Self {
-        Self {
-            param_grads,
-            ..self
-        }
-    }
-
-    /// Sets what follows the layer.
-    #[must_use]
-    pub fn activation(self, activation: Activation) -> Self {
-        Self { activation, ..self }
-    }
-
     fn layer(&self) -> Layer {
         Layer {
             norm: Norm::Group {
@@ -79,111 +46,59 @@ impl GroupNormOptions {
     }
 }
 
-/// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) by given
-/// statistics, and the gradient, [`backward`](Self::backward).
-///
-/// The C channels of a sample are divided into G groups of C/G channels side by side; mean and biased variance, `[N, G]`,
-/// are those of the elements of a group, gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r,
-/// dst = gamma · x̂ + beta; an [`Activation`] and a residual follow as those of
-/// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
-/// [`ParamGrads::Neither`]) and means taken over the elements of a group:
-///
-/// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
-/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel
-///
-/// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit whenever
-/// the same input is given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
-/// variance as given, and never recomputes them. NaN and infinities in a group stay in that group, but for the
-/// parameter gradients of its channels.
-///
-/// A tensor of [`DataFormat::Nxc`] must fit one storage binding, and takes long, where the elements of a sample are no
-/// multiple of 4 and there are several samples of several elements a channel; any other tensor may be larger.
-///
-/// ```
-/// # pollster::block_on(async {
-/// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuGroupNorm, GroupNormOptions};
-///
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// let layer = GpuGroupNorm::new(&gpu, GroupNormOptions::new(2))?;
-/// let (shape, src) = ([1, 4, 1], [1.0_f32, 3.0, 10.0, 30.0]); // one sample of four channels
-/// let (gamma, beta) = ([1.0_f32, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 5.0]);
-/// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
-/// assert_eq!(output.statistics.mean, [2.0, 20.0]); // of two groups
-/// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 7.0).abs() < 1e-4);
-/// let diff_dst = [1.0, 0.0, 0.0, 4.0];
-/// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
-/// let grads = layer.backward(args).await?;
-/// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct GpuGroupNorm {
-    gpu: GpuContext,
-    options: GroupNormOptions,
+setters! {
+    GroupNormOptions:
+    /// Sets what is added to the variance.
+    epsilon: f64,
+    /// Sets where the channel axis stands.
+    data_format: DataFormat,
+    /// Sets which parameter gradients are computed.
+    param_grads: ParamGrads,
+    /// Sets what follows the layer.
+    activation: Activation,
 }
 
-impl GpuGroupNorm {
-    /// The layer on a context.
+layer! {
+    /// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) by given
+    /// statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// # Errors
+    /// The C channels of a sample are divided into G groups of C/G channels side by side; mean and biased variance, `[N, G]`,
+    /// are those of the elements of a group, gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r,
+    /// dst = gamma · x̂ + beta; an [`Activation`] and a residual follow as those of
+    /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
+    /// [`ParamGrads::Neither`]) and means taken over the elements of a group:
     ///
-    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
-    /// the element type is known.
-    pub fn new(gpu: &GpuContext, options: GroupNormOptions) -> Result<Self, Error> {
-        options.layer().check()?;
-        Ok(Self {
-            gpu: gpu.clone(),
-            options,
-        })
-    }
-
-    /// What it computes.
-    pub const fn options(&self) -> &GroupNormOptions {
-        &self.options
-    }
-
-    /// Computes the layer's output and its statistics: uploads, runs, reads back. src has rank 2 to 8. Groups without
-    /// elements have mean and variance 0.
+    /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel
     ///
-    /// Statistics are taken as [`GpuBatchNorm::forward`](crate::GpuBatchNorm::forward) takes them, and as exact.
+    /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit whenever
+    /// the same input is given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
+    /// variance as given, and never recomputes them. NaN and infinities in a group stay in that group, but for the
+    /// parameter gradients of its channels.
     ///
-    /// # Errors
+    /// src has rank 2 to 8, and its channels are divided by the groups. Groups without elements have mean and variance 0. A model
+    /// that is evaluated takes `forward`, unless its statistics are fixed: group norm has no running statistics.
     ///
-    /// As those of [`backward`](Self::backward).
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: ForwardArgs<'_, T, P>,
-    ) -> Result<Output<T, T::Sum>, Error> {
-        self.options.layer().forward(&self.gpu, args).await
-    }
-
-    /// Computes the layer's output by given statistics, dst = activation(gamma · (src − mean) / √(variance + epsilon) + beta +
-    /// residual), where activation and residual are optional: uploads, runs, reads back.
+    /// A tensor of [`DataFormat::Nxc`] must fit one storage binding, and takes long, where the elements of a sample are no
+    /// multiple of 4 and there are several samples of several elements a channel; any other tensor may be larger.
     ///
-    /// A model that is evaluated takes [`forward`](Self::forward), unless its statistics are fixed: group norm has no running
-    /// statistics, and takes those of src then, too.
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuGroupNorm, GroupNormOptions};
     ///
-    /// # Errors
-    ///
-    /// As those of [`backward`](Self::backward).
-    pub async fn infer<T: Element, P: ParamOf<T>>(
-        &self,
-        args: InferenceArgs<'_, T, P>,
-    ) -> Result<Vec<T>, Error> {
-        self.options.layer().infer(&self.gpu, args).await
-    }
-
-    /// Computes the gradients: uploads, runs, reads back.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and [`Error::Argument`] if the groups do not
-    /// divide the channels.
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: BackwardArgs<'_, T, P>,
-    ) -> Result<Grads<T, P>, Error> {
-        self.options.layer().backward(&self.gpu, args).await
-    }
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// let layer = GpuGroupNorm::new(&gpu, GroupNormOptions::new(2))?;
+    /// let (shape, src) = ([1, 4, 1], [1.0_f32, 3.0, 10.0, 30.0]); // one sample of four channels
+    /// let (gamma, beta) = ([1.0_f32, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 5.0]);
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+    /// assert_eq!(output.statistics.mean, [2.0, 20.0]); // of two groups
+    /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 7.0).abs() < 1e-4);
+    /// let diff_dst = [1.0, 0.0, 0.0, 4.0];
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+    /// let grads = layer.backward(args).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    GpuGroupNorm, GroupNormOptions, infer
 }

@@ -1,10 +1,7 @@
 //! Instance normalization.
 
-use super::Layer;
-use crate::{
-    Activation, Backward, BackwardArgs, DataFormat, Element, Error, ForwardArgs, GpuContext, Grads,
-    InferenceArgs, Norm, Output, ParamGrads, ParamOf,
-};
+use super::layer::{Layer, layer, setters};
+use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
 /// What a [`GpuInstanceNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -33,36 +30,6 @@ impl Default for InstanceNormOptions {
 }
 
 impl InstanceNormOptions {
-    /// Sets what is added to the variance.
-    #[must_use]
-    pub fn epsilon(self, epsilon: f64) -> Self {
-        Self { epsilon, ..self }
-    }
-
-    /// Sets where the channel axis stands.
-    #[must_use]
-    pub fn data_format(self, data_format: DataFormat) -> Self {
-        Self {
-            data_format,
-            ..self
-        }
-    }
-
-    /// Sets which parameter gradients are computed.
-    #[must_use]
-    pub fn param_grads(self, param_grads: ParamGrads) -> Self {
-        Self {
-            param_grads,
-            ..self
-        }
-    }
-
-    /// Sets what follows the layer.
-    #[must_use]
-    pub fn activation(self, activation: Activation) -> Self {
-        Self { activation, ..self }
-    }
-
     fn layer(&self) -> Layer {
         Layer {
             norm: Norm::Instance {
@@ -75,86 +42,39 @@ impl InstanceNormOptions {
     }
 }
 
-/// Instance normalization as PyTorch and ONNX define it, without running statistics: [`forward`](Self::forward),
-/// [`infer`](Self::infer) by given statistics, and the gradient, [`backward`](Self::backward).
-///
-/// It is group norm with a group for each channel: mean and variance are `[N, C]`. See [`GpuGroupNorm`](crate::GpuGroupNorm)
-/// for formulas and limits.
-///
-/// ```
-/// # pollster::block_on(async {
-/// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuInstanceNorm, InstanceNormOptions};
-///
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// let layer = GpuInstanceNorm::new(&gpu, InstanceNormOptions::default())?;
-/// let (shape, src) = ([2, 1, 2], [1.0_f32, 3.0, 10.0, 30.0]); // two samples of one channel
-/// let output = layer.forward(ForwardArgs::new(&shape, &src)).await?;
-/// assert_eq!(output.statistics.mean, [2.0, 20.0]);
-/// let diff_dst = [1.0, 0.0, 0.0, 4.0];
-/// let grads = layer.backward(BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics)).await?;
-/// assert_eq!(grads.diff_beta, Some(vec![5.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct GpuInstanceNorm {
-    gpu: GpuContext,
-    options: InstanceNormOptions,
+setters! {
+    InstanceNormOptions:
+    /// Sets what is added to the variance.
+    epsilon: f64,
+    /// Sets where the channel axis stands.
+    data_format: DataFormat,
+    /// Sets which parameter gradients are computed.
+    param_grads: ParamGrads,
+    /// Sets what follows the layer.
+    activation: Activation,
 }
 
-impl GpuInstanceNorm {
-    /// The layer on a context.
+layer! {
+    /// Instance normalization as PyTorch and ONNX define it, without running statistics: [`forward`](Self::forward),
+    /// [`infer`](Self::infer) by given statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// # Errors
+    /// It is group norm with a group for each channel: mean and variance are `[N, C]`. See [`GpuGroupNorm`](crate::GpuGroupNorm)
+    /// for formulas and limits.
     ///
-    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
-    /// the element type is known.
-    pub fn new(gpu: &GpuContext, options: InstanceNormOptions) -> Result<Self, Error> {
-        options.layer().check()?;
-        Ok(Self {
-            gpu: gpu.clone(),
-            options,
-        })
-    }
-
-    /// What it computes.
-    pub const fn options(&self) -> &InstanceNormOptions {
-        &self.options
-    }
-
-    /// Computes the layer's output and its statistics: uploads, runs, reads back.
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuInstanceNorm, InstanceNormOptions};
     ///
-    /// # Errors
-    ///
-    /// As those of [`GpuGroupNorm::forward`](crate::GpuGroupNorm::forward).
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: ForwardArgs<'_, T, P>,
-    ) -> Result<Output<T, T::Sum>, Error> {
-        self.options.layer().forward(&self.gpu, args).await
-    }
-
-    /// Computes the layer's output by given statistics, as [`GpuGroupNorm::infer`](crate::GpuGroupNorm::infer) does.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`GpuGroupNorm::infer`](crate::GpuGroupNorm::infer).
-    pub async fn infer<T: Element, P: ParamOf<T>>(
-        &self,
-        args: InferenceArgs<'_, T, P>,
-    ) -> Result<Vec<T>, Error> {
-        self.options.layer().infer(&self.gpu, args).await
-    }
-
-    /// Computes the gradients: uploads, runs, reads back.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`GpuGroupNorm::backward`](crate::GpuGroupNorm::backward).
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: BackwardArgs<'_, T, P>,
-    ) -> Result<Grads<T, P>, Error> {
-        self.options.layer().backward(&self.gpu, args).await
-    }
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// let layer = GpuInstanceNorm::new(&gpu, InstanceNormOptions::default())?;
+    /// let (shape, src) = ([2, 1, 2], [1.0_f32, 3.0, 10.0, 30.0]); // two samples of one channel
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src)).await?;
+    /// assert_eq!(output.statistics.mean, [2.0, 20.0]);
+    /// let diff_dst = [1.0, 0.0, 0.0, 4.0];
+    /// let grads = layer.backward(BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics)).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![5.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    GpuInstanceNorm, InstanceNormOptions, infer
 }

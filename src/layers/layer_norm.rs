@@ -1,10 +1,7 @@
 //! Layer normalization.
 
-use super::Layer;
-use crate::{
-    Activation, Backward, BackwardArgs, Element, Error, ForwardArgs, GpuContext, Grads, Norm,
-    Output, ParamGrads, ParamOf,
-};
+use super::layer::{Layer, layer, setters};
+use crate::{Activation, Backward, Norm, ParamGrads};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,30 +29,6 @@ impl Default for LayerNormOptions {
 }
 
 impl LayerNormOptions {
-    /// Sets the first normalized axis.
-    #[must_use]
-    pub fn begin_norm_axis(self, begin_norm_axis: i64) -> Self {
-        Self {
-            begin_norm_axis,
-            ..self
-        }
-    }
-
-    /// Sets what is added to the variance.
-    #[must_use]
-    pub fn epsilon(self, epsilon: f64) -> Self {
-        Self { epsilon, ..self }
-    }
-
-    /// Sets which parameter gradients are computed.
-    #[must_use]
-    pub fn param_grads(self, param_grads: ParamGrads) -> Self {
-        Self {
-            param_grads,
-            ..self
-        }
-    }
-
     fn layer(&self) -> Layer {
         Layer {
             norm: Norm::Layer {
@@ -68,95 +41,51 @@ impl LayerNormOptions {
     }
 }
 
-/// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN Graph's
-/// `LayerNorm` and `LayerNormBackward` define them.
-///
-/// A row is made of the elements that share the leading axes. Forward, with the row's mean and variance,
-/// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, dst = gamma · x̂ + beta. The gradient, with d = diff_dst · gamma
-/// (diff_dst without gamma, or with [`ParamGrads::Neither`]), and means taken over the row:
-///
-/// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-/// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; none without gamma
-///
-/// mean and variance have the leading dimensions of the shape, gamma and beta the trailing ones, those
-/// that are normalized; only their numbers of elements are checked.
-///
-/// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-/// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
-/// variance as given, and never recomputes them.
-///
-/// ```
-/// # pollster::block_on(async {
-/// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuLayerNorm, LayerNormOptions};
-///
-/// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
-/// let gpu = GpuContext::new().await?;
-/// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
-/// let (shape, src) = ([2, 2], [0.0_f32, 2.0, 1.0, 3.0]); // two rows
-/// let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
-/// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
-/// assert_eq!(output.statistics.mean, [1.0, 2.0]);
-/// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 1.0).abs() < 1e-4);
-/// let diff_dst = [1.0, 0.0, 0.0, 1.0];
-/// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
-/// let grads = layer.backward(args).await?;
-/// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
-/// # Ok::<(), Error>(()) }).unwrap();
-/// ```
-#[derive(Clone, Debug)]
-pub struct GpuLayerNorm {
-    gpu: GpuContext,
-    options: LayerNormOptions,
+setters! {
+    LayerNormOptions:
+    /// Sets the first normalized axis.
+    begin_norm_axis: i64,
+    /// Sets what is added to the variance.
+    epsilon: f64,
+    /// Sets which parameter gradients are computed.
+    param_grads: ParamGrads,
 }
 
-impl GpuLayerNorm {
-    /// The layer on a context.
+layer! {
+    /// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN Graph's
+    /// `LayerNorm` and `LayerNormBackward` define them.
     ///
-    /// # Errors
+    /// A row is made of the elements that share the leading axes. Forward, with the row's mean and variance,
+    /// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, dst = gamma · x̂ + beta. The gradient, with d = diff_dst · gamma
+    /// (diff_dst without gamma, or with [`ParamGrads::Neither`]), and means taken over the row:
     ///
-    /// [`Error::Epsilon`] if epsilon is not finite, normal and above 0. Tighter bounds of f32 are checked when
-    /// the element type is known.
-    pub fn new(gpu: &GpuContext, options: LayerNormOptions) -> Result<Self, Error> {
-        options.layer().check()?;
-        Ok(Self {
-            gpu: gpu.clone(),
-            options,
-        })
-    }
-
-    /// What it computes.
-    pub const fn options(&self) -> &LayerNormOptions {
-        &self.options
-    }
-
-    /// Computes the layer's output: uploads, runs, reads back.
+    /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; none without gamma
     ///
-    /// With x = src, or src + residual, and mean, variance (the biased one) and
-    /// r = 1/√(variance + epsilon) of each row, dst = gamma · (x − mean) · r + beta.
+    /// mean and variance have the leading dimensions of the shape, gamma and beta the trailing ones, those
+    /// that are normalized; only their numbers of elements are checked.
     ///
-    /// The relative error of the variance is below 1e-5 (in f32) whatever the mean is, up to a million standard
-    /// deviations, and the variance of equal elements is 0.
+    /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
+    /// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
+    /// variance as given, and never recomputes them.
     ///
-    /// # Errors
+    /// ```
+    /// # pollster::block_on(async {
+    /// use wgpu_norm::{BackwardArgs, Error, ForwardArgs, GpuContext, GpuLayerNorm, LayerNormOptions};
     ///
-    /// As those of [`backward`](Self::backward).
-    pub async fn forward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: ForwardArgs<'_, T, P>,
-    ) -> Result<Output<T, T::Sum>, Error> {
-        self.options.layer().forward(&self.gpu, args).await
-    }
-
-    /// Computes the gradients: uploads, runs, reads back.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward), and
-    /// [`Error::Argument`] for `begin_norm_axis` out of range, or beta without gamma.
-    pub async fn backward<T: Element, P: ParamOf<T>>(
-        &self,
-        args: BackwardArgs<'_, T, P>,
-    ) -> Result<Grads<T, P>, Error> {
-        self.options.layer().backward(&self.gpu, args).await
-    }
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// let layer = GpuLayerNorm::new(&gpu, LayerNormOptions::default())?;
+    /// let (shape, src) = ([2, 2], [0.0_f32, 2.0, 1.0, 3.0]); // two rows
+    /// let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
+    /// assert_eq!(output.statistics.mean, [1.0, 2.0]);
+    /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 1.0).abs() < 1e-4);
+    /// let diff_dst = [1.0, 0.0, 0.0, 1.0];
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+    /// let grads = layer.backward(args).await?;
+    /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
+    GpuLayerNorm, LayerNormOptions
 }

@@ -1,0 +1,245 @@
+//! What all layers have in common.
+
+use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output, StatisticsRef};
+use crate::call::Call;
+use crate::element::types;
+use crate::options::check_epsilon;
+use crate::{
+    Activation, Backward, DType, Element, Epilogue, Error, Forward, GpuContext, Grads, Norm,
+    Operation, ParamOf, Pass, Residual, Tensor, geometry,
+};
+
+/// What the options of a layer say, whichever layer it is.
+pub(crate) struct Layer {
+    pub norm: Norm,
+    pub epsilon: f64,
+    pub activation: Activation,
+    pub backward: Backward,
+}
+
+impl Layer {
+    /// An error where no element type can do with epsilon.
+    pub fn check(&self) -> Result<(), Error> {
+        check_epsilon(self.epsilon, DType::F64)
+    }
+
+    fn operation<T: Element, P: ParamOf<T>>(
+        &self,
+        pass: impl Into<Pass>,
+        shape: &[usize],
+        (gamma, beta): (bool, bool),
+        residual: Residual,
+    ) -> Operation {
+        Operation::new(self.norm.clone(), pass, shape, types::<T, P, T::Sum>())
+            .with_epsilon(self.epsilon)
+            .with_params(gamma, beta)
+            .with_epilogue(Epilogue::new(residual, self.activation))
+    }
+
+    fn residual(&self, is_given: bool) -> Residual {
+        match (is_given, self.norm.is_over_rows()) {
+            (false, _) => Residual::None,
+            (true, true) => Residual::Before,
+            (true, false) => Residual::After,
+        }
+    }
+
+    pub fn forward_call<'a, T: Element, P: ParamOf<T>>(
+        &self,
+        args: &'a ForwardArgs<'_, T, P>,
+    ) -> Call<'a> {
+        let running = args.running.as_ref();
+        let pass = Forward {
+            keep_statistics: args.keep_statistics,
+            running: running.map(|running| running.update),
+            ..Forward::default()
+        };
+        let params = (args.gamma.is_some(), args.beta.is_some());
+        let residual = self.residual(args.residual.is_some());
+        let operation = self.operation::<T, P>(pass, args.shape, params, residual);
+        Call::new(operation, args.src)
+            .params(args.gamma, args.beta)
+            .with(Tensor::Residual, args.residual)
+            .statistics(
+                running.map(|running| &*running.mean),
+                running.map(|running| &*running.variance),
+            )
+    }
+
+    fn inference_call<'a, T: Element, P: ParamOf<T>>(
+        &self,
+        args: &InferenceArgs<'a, T, P>,
+    ) -> Call<'a> {
+        let params = (args.gamma.is_some(), args.beta.is_some());
+        let residual = self.residual(args.residual.is_some());
+        let operation = self.operation::<T, P>(Pass::Inference, args.shape, params, residual);
+        let call = Call::new(operation, args.src)
+            .params(args.gamma, args.beta)
+            .with(Tensor::Residual, args.residual);
+        self.with_statistics(call, &args.statistics)
+    }
+
+    /// A beta on which no result depends must be as long as it would have to be.
+    pub fn backward_call<'a, T: Element, P: ParamOf<T>>(
+        &self,
+        args: &BackwardArgs<'a, T, P>,
+    ) -> Result<Call<'a>, Error> {
+        let params = (args.gamma.is_some(), args.beta.is_some());
+        let residual = match args.mask {
+            Some(_) => Residual::After,
+            None => Residual::None,
+        };
+        let operation = self.operation::<T, P>(self.backward, args.shape, params, residual);
+        let reads_beta = operation.epilogue.is_recomputed();
+        if let Some(beta) = args.beta.filter(|_| !reads_beta) {
+            operation.check()?;
+            let shape = self.norm.params_shape(args.shape);
+            let len = shape.iter().map(|&size| size as u64).product();
+            geometry::check_length(Tensor::Beta.name(), len, beta.len())?;
+        }
+        let call = Call::new(operation, args.src)
+            .with(Tensor::DiffDst, args.diff_dst)
+            .params(args.gamma, args.beta.filter(|_| reads_beta))
+            .with(Tensor::Mask, args.mask);
+        Ok(self.with_statistics(call, &args.statistics))
+    }
+
+    fn with_statistics<'a, S: Element>(
+        &self,
+        mut call: Call<'a>,
+        statistics: &StatisticsRef<'a, S>,
+    ) -> Call<'a> {
+        for &tensor in self.norm.statistics() {
+            call = call.with(tensor, statistics.of(tensor));
+        }
+        call
+    }
+
+    pub async fn forward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        args: ForwardArgs<'_, T, P>,
+    ) -> Result<Output<T, T::Sum>, Error> {
+        let results = self.forward_call(&args).run::<T, P, T::Sum>(gpu).await?;
+        Ok(Output::new(results, args.running))
+    }
+
+    pub async fn infer<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        args: InferenceArgs<'_, T, P>,
+    ) -> Result<Vec<T>, Error> {
+        let mut results = self.inference_call(&args).run::<T, P, T::Sum>(gpu).await?;
+        Ok(results.dst())
+    }
+
+    pub async fn backward<T: Element, P: ParamOf<T>>(
+        &self,
+        gpu: &GpuContext,
+        args: BackwardArgs<'_, T, P>,
+    ) -> Result<Grads<T, P>, Error> {
+        let call = self.backward_call(&args)?;
+        Ok(call.run::<T, P, T::Sum>(gpu).await?.grads())
+    }
+}
+
+/// Methods that set an option each.
+macro_rules! setters {
+    ($Options:ident: $($(#[$doc:meta])* $option:ident: $Type:ty,)*) => {
+        impl $Options {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $option(self, $option: $Type) -> Self {
+                    Self { $option, ..self }
+                }
+            )*
+        }
+    };
+}
+pub(super) use setters;
+
+/// A layer on a GPU, with `infer` if it can go by given statistics.
+macro_rules! layer {
+    ($(#[$doc:meta])* $Layer:ident, $Options:ident $(, $infer:ident)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug)]
+        pub struct $Layer {
+            gpu: $crate::GpuContext,
+            options: $Options,
+        }
+
+        /// Each call uploads, runs and reads back. The first poll uploads, and compiles what no call has needed before, which
+        /// takes up to seconds on a software driver; the wait for the GPU that follows does not block the executor; the last
+        /// poll copies the results out.
+        ///
+        /// # Errors
+        ///
+        /// Each call checks all arguments before it uploads anything: lengths and ranks that do not fit the shape, what the
+        /// options refuse of it, sizes that overflow or exceed the adapter's limits, an element type that the adapter cannot
+        /// run, given statistics whose variance + epsilon is not above 0 or infinite. Then there may be no memory, or the
+        /// device is lost.
+        impl $Layer {
+            /// The layer on a context.
+            ///
+            /// # Errors
+            ///
+            /// [`Error::Epsilon`](crate::Error::Epsilon) if epsilon is not finite, normal and above 0. Tighter bounds of f32
+            /// are checked when the element type is known.
+            pub fn new(
+                gpu: &$crate::GpuContext,
+                options: $Options,
+            ) -> Result<Self, $crate::Error> {
+                options.layer().check()?;
+                Ok(Self {
+                    gpu: gpu.clone(),
+                    options,
+                })
+            }
+
+            /// What it computes.
+            pub const fn options(&self) -> &$Options {
+                &self.options
+            }
+
+            /// Computes the layer's output, and the statistics of src.
+            ///
+            /// # Errors
+            ///
+            /// Those of all calls.
+            pub async fn forward<T: $crate::Element, P: $crate::ParamOf<T>>(
+                &self,
+                args: $crate::ForwardArgs<'_, T, P>,
+            ) -> Result<$crate::Output<T, T::Sum>, $crate::Error> {
+                self.options.layer().forward(&self.gpu, args).await
+            }
+
+            $(
+                /// Computes the layer's output by given statistics.
+                ///
+                /// # Errors
+                ///
+                /// Those of all calls.
+                pub async fn $infer<T: $crate::Element, P: $crate::ParamOf<T>>(
+                    &self,
+                    args: $crate::InferenceArgs<'_, T, P>,
+                ) -> Result<Vec<T>, $crate::Error> {
+                    self.options.layer().infer(&self.gpu, args).await
+                }
+            )?
+
+            /// Computes the gradients.
+            ///
+            /// # Errors
+            ///
+            /// Those of all calls.
+            pub async fn backward<T: $crate::Element, P: $crate::ParamOf<T>>(
+                &self,
+                args: $crate::BackwardArgs<'_, T, P>,
+            ) -> Result<$crate::Grads<T, P>, $crate::Error> {
+                self.options.layer().backward(&self.gpu, args).await
+            }
+        }
+    };
+}
+pub(super) use layer;
