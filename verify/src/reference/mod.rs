@@ -114,7 +114,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// Computes an operation's results in float64.
+/// Computes an operation's results in float64. Tensors that it does not read may be given all the same.
 ///
 /// ```
 /// use wgpu_norm::{Backward, Channels, DType, DataFormat, Norm, Operation, Tensor};
@@ -146,8 +146,14 @@ impl<'a> Inputs<'a> {
 /// What [`Operation::tensors`] refuses; [`Error::Length`] for a tensor that is missing or of another length;
 /// [`Error::Argument`] for the unbiased variance of channels with one element; [`Error::HostMemory`].
 pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec<Computed>, Error> {
-    let inputs = Inputs(inputs);
     let tensors = operation.tensors()?;
+    let is_read = |tensor| {
+        let mut read = tensors.iter().filter(|used| used.access.reads());
+        read.any(|used| used.tensor == tensor)
+    };
+    let inputs = inputs.iter().copied();
+    let inputs: Vec<_> = inputs.filter(|(tensor, _)| is_read(*tensor)).collect();
+    let inputs = Inputs(&inputs);
     for used in tensors.iter().filter(|used| used.access.reads()) {
         let expected = used.shape.iter().product();
         let got = inputs.get(used.tensor).len();

@@ -258,7 +258,7 @@ fn statistics_are_exact() {
 #[test]
 fn running_statistics() {
     let running = |samples: usize, weight: f64, variance: RunningVariance| {
-        let update = RunningUpdate { weight, variance };
+        let update = RunningUpdate::new(weight, variance);
         let norm = Norm::Batch(Channels::Axis(DataFormat::Nxc));
         let pass = Forward::default().with_running(update);
         let operation =
@@ -317,7 +317,8 @@ fn edges_and_errors() {
         Error::Length {
             tensor: "src",
             expected: 0,
-            got: 1
+            got: 1,
+            ..
         }
     ));
     let missing = compute(&backward, &[(Tensor::Src, &[])]).unwrap_err();
@@ -326,7 +327,8 @@ fn edges_and_errors() {
         Error::Length {
             tensor: "mean",
             expected: 2,
-            got: 0
+            got: 0,
+            ..
         }
     ));
     let wrong = Operation::new(
@@ -339,6 +341,20 @@ fn edges_and_errors() {
     // Squares that overflow make no zeros.
     let dst = row(vec![1e200, -1e200]);
     assert!(find(&dst, Tensor::Dst).values.iter().all(|x| x.is_nan()));
+}
+
+#[test]
+fn what_an_operation_does_not_read_does_not_count() {
+    let norm = Norm::Rms { begin_axis: -1 };
+    let plain = Operation::new(norm, Forward::default(), &[1, 2], DType::F32);
+    let plain = plain.with_params(false, false);
+    let src = (Tensor::Src, &[3.0, 4.0][..]);
+    let beside = [
+        src,
+        (Tensor::Gamma, &[5.0, 6.0]),
+        (Tensor::Beta, &[7.0, 8.0]),
+    ];
+    assert_eq!(compute(&plain, &beside), compute(&plain, &[src]));
 }
 
 #[test]
