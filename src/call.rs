@@ -171,7 +171,10 @@ fn add<E: Pod>(to: &mut Named<E>, used: &TensorUse, old: Option<&[u8]>) -> Resul
             let values = bytes.chunks_exact(size_of::<E>());
             memory::collect(name, values.map(bytemuck::pod_read_unaligned))?
         }
-        None => memory::zeroed(name, used.len())?,
+        None => {
+            let len = usize::try_from(used.len()).unwrap_or(usize::MAX);
+            memory::filled(name, len, E::zeroed())?
+        }
     };
     to.push((used.tensor, values));
     Ok(())

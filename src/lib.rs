@@ -128,7 +128,7 @@ mod geometry;
 mod host;
 mod kernels;
 mod layers;
-mod memory;
+pub mod memory;
 mod operation;
 pub mod operators;
 mod options;

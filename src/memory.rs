@@ -1,10 +1,13 @@
-//! Vectors as large as tensors. Where memory ends they are an error, and not the end of the process.
+//! Vectors as large as tensors: where memory ends they are an error, and not the end of the process.
 
 use crate::Error;
-use bytemuck::Zeroable;
 
-/// An empty vector with room for so many elements.
-pub(crate) fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Error> {
+/// An empty vector with room for so many elements. `what` names it in an error.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+pub fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Error> {
     let mut values = Vec::new();
     match values.try_reserve_exact(elements) {
         Ok(()) => Ok(values),
@@ -16,7 +19,11 @@ pub(crate) fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Err
 }
 
 /// The elements of an iterator that knows their number.
-pub(crate) fn collect<T>(
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+pub fn collect<T>(
     what: &'static str,
     elements: impl ExactSizeIterator<Item = T>,
 ) -> Result<Vec<T>, Error> {
@@ -25,14 +32,14 @@ pub(crate) fn collect<T>(
     Ok(values)
 }
 
-/// So many zeros.
-pub(crate) fn zeroed<T: Zeroable + Clone>(
-    what: &'static str,
-    elements: u64,
-) -> Result<Vec<T>, Error> {
-    let elements = usize::try_from(elements).unwrap_or(usize::MAX);
+/// The same value so many times.
+///
+/// # Errors
+///
+/// [`Error::HostMemory`].
+pub fn filled<T: Clone>(what: &'static str, elements: usize, value: T) -> Result<Vec<T>, Error> {
     let mut values = room(what, elements)?;
-    values.resize(elements, T::zeroed());
+    values.resize(elements, value);
     Ok(values)
 }
 
@@ -47,13 +54,12 @@ mod tests {
             let what = "diff_src";
             let want = Error::host_memory(what, bytes);
             assert_eq!(room::<f64>(what, elements).unwrap_err(), want);
-            let count = elements as u64;
+            assert_eq!(filled(what, elements, 0.0).unwrap_err(), want);
             let elements = std::iter::repeat_n(0_u64, elements);
             assert_eq!(collect(what, elements).unwrap_err(), want);
-            assert_eq!(zeroed::<f64>(what, count).unwrap_err(), want);
             assert!(want.to_string().contains(&bytes.to_string()));
         }
         assert_eq!(collect("diff_src", [1, 2].into_iter()).unwrap(), [1, 2]);
-        assert_eq!(zeroed::<u32>("diff_src", 2).unwrap(), [0, 0]);
+        assert_eq!(filled("diff_src", 2, 0).unwrap(), [0, 0]);
     }
 }

@@ -1,8 +1,9 @@
 //! The comparison of results with the float64 reference.
 
 use crate::failure::Failure;
-use crate::{memory, stdout};
+use crate::stdout;
 use half::{bf16, f16};
+use wgpu_norm::memory;
 use wgpu_norm::{DType, Element, Error, Format, Operation, Tensor, TensorUse};
 use wgpu_norm_verify::reference::{self, Computed, SUM_ULPS, scaled_error};
 
@@ -63,13 +64,13 @@ pub fn compare(
 fn to_f64(used: &TensorUse, bytes: &[u8]) -> Result<Vec<f64>, Error> {
     let what = "a tensor in float64";
     match used.format {
-        Format::Elements(dtype) => memory::collected(what, dtype.values(bytes)),
+        Format::Elements(dtype) => memory::collect(what, dtype.values(bytes)),
         Format::Bits => {
             let bit = |index: usize| {
                 let byte = bytes.get(index / 8).copied().unwrap_or_default();
                 f64::from(byte >> (index % 8) & 1)
             };
-            memory::collected(what, (0..used.shape.iter().product()).map(bit))
+            memory::collect(what, (0..used.shape.iter().product()).map(bit))
         }
     }
 }

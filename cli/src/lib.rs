@@ -17,7 +17,6 @@ mod header;
 mod input;
 mod job;
 mod measure;
-mod memory;
 mod numbers;
 mod operators;
 mod output;

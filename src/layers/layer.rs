@@ -86,6 +86,10 @@ impl Layer {
     ) -> Result<Call<'a>, Error> {
         let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = match args.mask {
+            Some(_) if self.activation == Activation::None => {
+                let expected = "none without an activation: diff_dst is the residual's gradient";
+                return Err(Error::argument(Tensor::Mask.name(), expected, "one"));
+            }
             Some(_) => Residual::After,
             None => Residual::None,
         };

@@ -293,7 +293,7 @@ fn what_does_not_fit_is_refused() {
     let tensors = Tensors::random(1);
     let op = GpuBatchNorm::new(gpu, with_relu()).unwrap();
     let plain = GpuBatchNorm::new(gpu, with_relu().activation(Activation::None)).unwrap();
-    let mask = vec![0; N.div_ceil(32)];
+    let mask = vec![5; N.div_ceil(32)];
     let args = |beta, mask| {
         let statistics = (&[0.0; 6], &[1.0; 6]);
         let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, statistics);
@@ -304,7 +304,7 @@ fn what_does_not_fit_is_refused() {
     let error = run(&op, None, Some(&mask[1..])).unwrap_err();
     says(&error, &["mask", "13", "12"]);
     let error = run(&plain, None, Some(&mask)).unwrap_err();
-    says(&error, &["residual", "none without an activation"]);
+    says(&error, &["mask", "none without an activation"]);
     // beta may be given where nothing depends on it, as long as it has to be.
     let (beta, short) = (Some(&*tensors.beta), Some(&tensors.beta[1..]));
     assert_eq!(run(&op, beta, Some(&mask)).unwrap(), masked);

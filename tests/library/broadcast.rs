@@ -1,151 +1,45 @@
 //! Parameters of src's rank: any set of reduced axes, as DirectML's operators have them.
 
-use crate::common::data::{Random, all_choices, assert_close, sizes, to_f64};
-use crate::common::vectors::{Vector, of_operator};
+use crate::common::data::{Problem, Random, all_choices, assert_close, sizes, types};
 use crate::common::{Subject, every_pair, random_cases, subjects, taken};
 use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    BatchNormBackwardArgs, BatchNormOptions, DType, Element, Error, GpuBatchNorm, Grads, ParamOf,
-    Statistics,
+    Backward, BackwardArgs, BatchNormOptions, Channels, Element, Error, GpuBatchNorm, Norm,
+    Operation, ParamOf, Tensor,
 };
 
-struct Case<T, P> {
-    shape: Vec<usize>,
-    param_shape: Vec<usize>,
-    options: BatchNormOptions,
-    src: Vec<T>,
-    diff_dst: Vec<T>,
-    mean: Vec<P>,
-    variance: Vec<P>,
-    gamma: Option<Vec<P>>,
-}
-
-impl<T: Element, P: ParamOf<T>> Case<T, P> {
-    /// Random tensors; mean and variance are plausible, not those of src.
-    fn random(shape: &[usize], kept: &[bool], options: BatchNormOptions, seed: u64) -> Self {
-        let mut random = Random::new(seed);
-        let param_shape: Vec<usize> = shape
-            .iter()
-            .zip(kept)
-            .map(|(&d, &kept)| if kept { d } else { 1 })
-            .collect();
-        let (n, channels) = (shape.iter().product(), param_shape.iter().product());
-        Self {
-            shape: shape.to_vec(),
-            param_shape,
-            options,
-            src: random.vec(n, 2.0, 0.5),
-            diff_dst: random.vec(n, 1.0, 0.1),
-            mean: random.vec(channels, 0.25, 0.5),
-            variance: random.vec(channels, 0.5, 1.25),
-            gamma: (!seed.is_multiple_of(3)).then(|| random.vec(channels, 1.0, 0.25)),
-        }
+/// Checks a gradient by parameters of the kept axes, of one of the choices; mean and variance are plausible, not those of src.
+fn check<T: Element, P: ParamOf<T>>(
+    contexts: &[Subject],
+    shape: &[usize],
+    kept: &[bool],
+    choice: usize,
+    seed: u64,
+) {
+    let params = shape
+        .iter()
+        .zip(kept)
+        .map(|(&d, &kept)| if kept { d } else { 1 });
+    let norm = Norm::Batch(Channels::Broadcast(params.collect()));
+    let operation = Operation::new(norm, Backward::default(), shape, types::<T, P>())
+        .with_epsilon(1e-3)
+        .with_params(!seed.is_multiple_of(3), false);
+    let choices = all_choices(&operation);
+    let mut problem = Problem::random(&choices[choice % choices.len()], seed);
+    let mut random = Random::new(seed);
+    for (statistic, scale, offset) in [(Tensor::Mean, 0.25, 0.5), (Tensor::Variance, 0.5, 1.25)] {
+        let len = problem.elements::<P>(statistic).len();
+        problem.set(statistic, &random.vec(len, scale, offset));
     }
-
-    fn run(&self, subject: &Subject) -> Result<Grads<T, P>, Error> {
-        let layer = GpuBatchNorm::new(&subject.gpu, self.options)?;
-        let args = BatchNormBackwardArgs {
-            shape: &self.shape,
-            src: &self.src,
-            diff_dst: &self.diff_dst,
-            mean: &self.mean,
-            variance: &self.variance,
-            gamma: self.gamma.as_deref(),
-            beta: None,
-            mask: None,
-        };
-        block_on(layer.backward_broadcast_with_statistics(&self.param_shape, args))
-    }
-
-    fn reference(&self) -> Gradients {
-        let varies = |(&d, &p): (&usize, &usize)| d == p;
-        let channel_axes: Vec<bool> = self
-            .shape
-            .iter()
-            .zip(&self.param_shape)
-            .map(varies)
-            .collect();
-        BatchNorm {
-            shape: &self.shape,
-            channel_axes: &channel_axes,
-            src: &to_f64(&self.src),
-            diff_dst: &to_f64(&self.diff_dst),
-            mean: &to_f64(&self.mean),
-            variance: &to_f64(&self.variance),
-            gamma: self.gamma.as_deref().map(to_f64).as_deref(),
-            epsilon: self.options.epsilon,
-            statistics: self.options.statistics,
-            param_grads: self.options.param_grads,
-        }
-        .backward()
-        .unwrap()
-    }
-
-    fn check(&self, subject: &Subject, want: &Gradients) {
-        let what = format!(
-            "{:?} over {:?}, {}/{}, {:?} on {}",
-            self.shape,
-            self.param_shape,
-            T::DTYPE,
-            P::DTYPE,
-            self.options,
-            subject.name
-        );
-        let got = self
-            .run(subject)
-            .unwrap_or_else(|error| panic!("{what}: {error}"));
-        assert_close(&got, want, self.options.param_grads, &what);
-    }
-}
-
-#[test]
-fn vectors() {
-    let mut tested = 0;
-    for vector in of_operator("batch_norm_backward") {
-        if vector.metadata["data_format"] != "broadcast" {
-            continue;
-        }
-        tested += 1;
-        match (vector.dtype("src"), vector.dtype("mean")) {
-            (DType::F32, DType::F32) => check_vector::<f32, f32>(&vector),
-            (DType::F16, DType::F16) => check_vector::<f16, f16>(&vector),
-            (DType::Bf16, DType::Bf16) => check_vector::<bf16, bf16>(&vector),
-            other => panic!("{}: {other:?}", vector.name),
-        }
-    }
-    assert!(tested >= 5, "only {tested} vectors");
-}
-
-fn check_vector<T: Element, P: ParamOf<T>>(vector: &Vector) {
-    let case = Case::<T, P> {
-        shape: vector.shape("src"),
-        param_shape: vector.shape("mean"),
-        options: BatchNormOptions {
-            statistics: match vector.metadata["statistics"].as_str() {
-                "batch" => Through::Batch,
-                "constant" => Through::Constant,
-                other => panic!("{other}"),
-            },
-            ..BatchNormOptions::new(vector.epsilon())
-        },
-        src: vector.tensor("src"),
-        diff_dst: vector.tensor("diff_dst"),
-        mean: vector.tensor("mean"),
-        variance: vector.tensor("variance"),
-        gamma: vector.has("gamma").then(|| vector.tensor("gamma")),
-    };
-    let want = Gradients {
-        diff_src: vector.tensor("expected.diff_src"),
-        diff_gamma: vector.tensor("expected.diff_gamma"),
-        diff_beta: vector.tensor("expected.diff_beta"),
-        ..case.reference()
-    };
-    for subject in subjects() {
-        case.check(subject, &want);
+    let want = problem.reference();
+    for subject in taken::<T, P>(contexts) {
+        let what = format!("{:?} on {}", problem.operation, subject.name);
+        let got = problem.run(subject);
+        let got = got.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_close(&got, &want, &what);
     }
 }
 
@@ -164,14 +58,8 @@ fn contexts() -> Vec<Subject> {
     subjects().iter().flat_map(tuned).collect()
 }
 
-/// Those of them that the types take: of each adapter one with checks and the others without.
-fn forced<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
-    taken::<T, P>(contexts)
-}
-
 fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
     let contexts = contexts();
-    let contexts = forced::<T, P>(&contexts);
     let shapes: &[(&[usize], &[bool])] = &[
         (&[6, 5, 8], &[true, false, true]),
         (&[6, 5, 7], &[true, false, true]),
@@ -199,18 +87,7 @@ fn every_order_of_axes<T: Element, P: ParamOf<T>>() {
         (&[2, 3, 0], &[true, false, true]),
     ];
     for (index, (shape, kept)) in shapes.iter().enumerate() {
-        let choices = all_choices();
-        let (statistics, param_grads) = choices[index % choices.len()];
-        let options = BatchNormOptions {
-            statistics,
-            param_grads,
-            ..BatchNormOptions::new(1e-3)
-        };
-        let case = Case::<T, P>::random(shape, kept, options, index as u64);
-        let want = case.reference();
-        for subject in &contexts {
-            case.check(subject, &want);
-        }
+        check::<T, P>(&contexts, shape, kept, index, index as u64);
     }
 }
 
@@ -232,48 +109,30 @@ fn random_shapes_and_axes() {
     let inputs = (axes, any::<u64>(), 0..6usize, 0..4u8);
     let tested = runner.run(&inputs, |(axes, seed, choice, dtype)| {
         let (shape, kept): (Vec<usize>, Vec<bool>) = axes.into_iter().unzip();
-        let (statistics, param_grads) = all_choices()[choice];
-        let options = BatchNormOptions {
-            statistics,
-            param_grads,
-            ..BatchNormOptions::new(1e-3)
-        };
         match dtype {
-            0 => check_random::<f32, f32>(&contexts, &shape, &kept, options, seed),
-            1 => check_random::<f16, f16>(&contexts, &shape, &kept, options, seed),
-            2 => check_random::<bf16, f32>(&contexts, &shape, &kept, options, seed),
-            _ => check_random::<f64, f64>(&contexts, &shape, &kept, options, seed),
+            0 => check::<f32, f32>(&contexts, &shape, &kept, choice, seed),
+            1 => check::<f16, f16>(&contexts, &shape, &kept, choice, seed),
+            2 => check::<bf16, f32>(&contexts, &shape, &kept, choice, seed),
+            _ => check::<f64, f64>(&contexts, &shape, &kept, choice, seed),
         }
         Ok(())
     });
     tested.unwrap();
 }
 
-fn check_random<T: Element, P: ParamOf<T>>(
-    contexts: &[Subject],
-    shape: &[usize],
-    kept: &[bool],
-    options: BatchNormOptions,
-    seed: u64,
-) {
-    let case = Case::<T, P>::random(shape, kept, options, seed);
-    let want = case.reference();
-    for subject in forced::<T, P>(contexts) {
-        case.check(subject, &want);
-    }
-}
-
 #[test]
 fn an_axis_that_does_not_broadcast_is_named() {
-    let subject = &subjects()[0];
-    let options = BatchNormOptions::new(1e-3);
-    let mut case = Case::<f32, f32>::random(&[4, 6], &[false, true], options, 1);
-    case.param_shape = vec![1, 5];
-    let error = case.run(subject).unwrap_err();
+    let gpu = &subjects()[0].gpu;
+    let run = |params: &[usize]| {
+        let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(1e-3).broadcast(params)).unwrap();
+        let (tensor, statistic) = ([1.0_f32; 24], [1.0; 6]);
+        let args = BackwardArgs::new(&[4, 6], &tensor, &tensor, (&statistic, &statistic));
+        block_on(layer.backward(args))
+    };
+    assert!(run(&[1, 6]).is_ok());
     assert_eq!(
-        error.to_string(),
+        run(&[1, 5]).unwrap_err().to_string(),
         "mean, variance and gamma: expected size 1 or 6 along axis 1, got 5"
     );
-    case.param_shape = vec![6];
-    assert!(matches!(case.run(subject), Err(Error::Rank { got: 1, .. })));
+    assert!(matches!(run(&[6]), Err(Error::Rank { got: 1, .. })));
 }

@@ -39,6 +39,7 @@ impl Typed {
                     match channels {
                         Channels::Axis(format) => options.data_format(format),
                         Channels::Broadcast(params) => options.broadcast(&params),
+                        other => panic!("{other:?}"),
                     },
                 )?)
             }

@@ -255,7 +255,7 @@ fn parts_of_a_batch_have_the_statistics_of_all() {
                 rest = others;
                 let shape = [part, channels, inner];
                 let bind = |shards| Part::new(subject, &shape, shards, own);
-                shards.push((bind(Shards { count: 3, index }), bind(Shards::default())));
+                shards.push((bind(Shards::new(3, index)), bind(Shards::default())));
             }
             let sums = shards.iter().map(|(part, _)| part.reduce(subject));
             let sums: Vec<_> = sums.collect();

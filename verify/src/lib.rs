@@ -79,7 +79,6 @@ mod buffers;
 mod case;
 mod expected;
 mod list;
-mod memory;
 mod numbers;
 pub mod reference;
 mod run;

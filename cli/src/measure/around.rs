@@ -5,10 +5,10 @@ use super::sets::Case;
 use super::subject::{Inputs, value};
 use super::timing::{Clock, median_ms, ms};
 use crate::args::GpuArgs;
-use crate::memory;
 use crate::results::Around;
 use half::{bf16, f16};
 use std::time::{Duration, Instant};
+use wgpu_norm::memory;
 use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor, TensorUse};
 
 /// Calls on host slices.
@@ -99,5 +99,8 @@ fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
         let wave = MEAN + (i % period) as f64 / period as f64 - 0.5;
         *number = T::from_f64(value(used.tensor).unwrap_or(wave));
     }
-    memory::copied(used.tensor.name(), bytemuck::cast_slice(&all))
+    memory::collect(
+        used.tensor.name(),
+        bytemuck::cast_slice(&all).iter().copied(),
+    )
 }

@@ -4,7 +4,7 @@ use super::device::{scoped, storage};
 use super::rotation::{self, MEAN};
 use super::sets::Case;
 use super::timing::Clock;
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{Bound, DType, Element, Error, Format, GpuContext, Plan, Tensor, TensorUse};
 
 /// A set of a case's tensors: src and diff_dst are random, mean and variance are src's but for the

@@ -5,11 +5,12 @@ use super::tensors::Work;
 use crate::args::GpuArgs;
 use crate::failure::Failure;
 use crate::job::Job;
+use crate::numbers;
 use crate::output::{Described, Parts};
 use crate::ranks::Group;
-use crate::{memory, numbers};
 use std::ops::Range;
 use std::path::Path;
+use wgpu_norm::memory;
 use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{DTypes, Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
 

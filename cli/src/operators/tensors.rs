@@ -5,8 +5,8 @@ use crate::attributes::{Choice as _, Format};
 use crate::failure::Failure;
 use crate::input::{Input, Stored};
 use crate::job::Job;
-use crate::memory;
 use crate::output::Described;
+use wgpu_norm::memory;
 use wgpu_norm::{
     Activation, Channels, DType, DTypes, DataFormat, Error, Need, Norm, Operation, Pass, Tensor,
     TensorUse,

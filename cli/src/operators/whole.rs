@@ -4,7 +4,8 @@ use super::tensors::{Work, read};
 use crate::check;
 use crate::failure::Failure;
 use crate::job::Job;
-use crate::{memory, numbers};
+use crate::numbers;
+use wgpu_norm::memory;
 use wgpu_norm::{Access, DType, Format, GpuContext, Plan, Tensor};
 
 /// Computes and writes.

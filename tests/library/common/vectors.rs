@@ -1,9 +1,13 @@
 //! The test vectors: see `tests/vectors/README.md`.
 
+use super::data::Problem;
 use safetensors::{Dtype, SafeTensors};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use wgpu_norm::{DType, Element};
+use wgpu_norm::{
+    Backward, Channels, DType, DTypes, DataFormat, Element, Format, Norm, Operation, Through,
+};
+use wgpu_norm_verify::reference::Computed;
 
 /// A vector file.
 pub struct Vector {
@@ -77,5 +81,47 @@ impl Vector {
         let view = file.tensor(tensor).expect("present");
         assert_eq!(self.dtype(tensor), T::DTYPE, "{}: {tensor}", self.name);
         bytemuck::pod_collect_to_vec(view.data())
+    }
+
+    /// A gradient's problem with the file's tensors, and the file's answers, with the scales that the tolerance is made of.
+    pub fn problem(&self) -> (Problem, Vec<Computed>) {
+        let metadata = |key: &str| self.metadata[key].as_str();
+        let (norm, through) = match metadata("op") {
+            "layer_norm_backward" => {
+                let begin_axis = metadata("begin_norm_axis").parse().expect("an axis");
+                (Norm::Layer { begin_axis }, Through::Batch)
+            }
+            _ => (
+                match metadata("data_format") {
+                    "NCX" => Norm::batch(DataFormat::Ncx),
+                    "NXC" => Norm::batch(DataFormat::Nxc),
+                    _ => Norm::Batch(Channels::Broadcast(self.shape("mean"))),
+                },
+                match metadata("statistics") {
+                    "batch" => Through::Batch,
+                    "constant" => Through::Constant,
+                    other => panic!("{other}"),
+                },
+            ),
+        };
+        let statistics = self.dtype("mean");
+        let types = DTypes::from((self.dtype("src"), statistics)).with_statistics(statistics);
+        let pass = Backward::default().with_through(through);
+        let operation = Operation::new(norm, pass, &self.shape("src"), types)
+            .with_epsilon(self.epsilon())
+            .with_params(self.has("gamma"), false);
+        let mut problem = Problem::random(&operation, 0);
+        let file = self.file();
+        for input in &mut problem.inputs {
+            let name = input.used.tensor.name();
+            assert_eq!(input.used.format, Format::Elements(self.dtype(name)));
+            input.bytes = file.tensor(name).expect("present").data().to_vec();
+        }
+        let mut want = problem.reference();
+        for computed in &mut want {
+            // In float64.
+            computed.values = self.tensor(&format!("expected.{}", computed.tensor.name()));
+        }
+        (problem, want)
     }
 }

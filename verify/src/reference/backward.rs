@@ -5,7 +5,7 @@ use super::layer::Layer;
 use super::moments::Statistic;
 use super::undecided::Undecided;
 use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{Activation, Backward, Error, Norm, Operation, ParamGrads, Tensor};
 
 /// All that a gradient may write.

@@ -4,7 +4,7 @@ use super::activation::{steepest, value};
 use super::indices::Indices;
 use super::moments::Statistic;
 use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, unzip};
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{
     Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
 };

@@ -1,6 +1,6 @@
 //! Which statistic and which parameter an element has.
 
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{Axis, Error};
 
 /// Of each element of src, in storage order.

@@ -3,7 +3,7 @@
 use super::indices::Indices;
 use super::moments::Statistic;
 use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{Error, Through};
 
 /// The layer's gradient by diff_dst: what it depends on beside that.

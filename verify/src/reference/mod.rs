@@ -76,8 +76,8 @@ mod undecided;
 
 pub use error::{SUM_ULPS, scaled_error};
 
-use crate::memory;
 use indices::Indices;
+use wgpu_norm::memory;
 use wgpu_norm::{DType, Element, Error, Operation, Pass, Tensor};
 
 /// What memory is for, as [`Error::HostMemory`] says it.

@@ -1,7 +1,7 @@
 //! Statistics, and what elements are normalized with.
 
 use super::{Inputs, OF_CHANNELS, SUM_ULPS, one_over_deviation};
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{DType, Error, Norm, Operation, Pass, Residual, Tensor};
 
 /// The variance's scale, in variances: in f32 [`scaled_error`](super::scaled_error) then allows a relative error of

@@ -3,7 +3,7 @@
 
 use super::layer::{Gradients, Layer};
 use super::{OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, sums};
-use crate::memory;
+use wgpu_norm::memory;
 use wgpu_norm::{Activation, DType, Error, Operation, Through};
 
 /// These elements.
@@ -24,7 +24,7 @@ impl Undecided {
         let sums = sums(operation);
         let is_relu = operation.epilogue.activation == Activation::Relu;
         let mut count = 0;
-        let mut sizes = memory::copied(OF_ELEMENTS, diff_dst)?;
+        let mut sizes = memory::collect(OF_ELEMENTS, diff_dst.iter().copied())?;
         for (size, (&y, &scale)) in sizes.iter_mut().zip(y.iter().zip(scale)) {
             // Twice the tolerance, as y has one and the mean in it another.
             if is_relu && is_undecided(y, 2.0 * SUM_ULPS * scale, sums) {
@@ -70,7 +70,7 @@ impl Undecided {
     /// part (1 + x̂ · x̂ of that one)/m of that of the m elements that share its statistics.
     fn of_src(&self, layer: &Layer<'_>) -> Result<Vec<f64>, Error> {
         let indices = layer.indices;
-        let mut own = memory::copied(OF_ELEMENTS, &self.diff_dst)?;
+        let mut own = memory::collect(OF_ELEMENTS, self.diff_dst.iter().copied())?;
         for (own, (statistic, parameter)) in own.iter_mut().zip(indices.each()) {
             let gamma = layer.gamma.map_or(1.0, |gamma| gamma[parameter]);
             *own = (*own * gamma * layer.statistics[statistic].r).abs();
