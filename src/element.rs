@@ -67,6 +67,26 @@ impl DType {
         })
     }
 
+    /// The bytes of the elements that are nearest to these numbers.
+    ///
+    /// ```
+    /// use wgpu_norm::DType;
+    /// assert_eq!(DType::F32.encode([0.5, -2.0]), [0.5_f32.to_ne_bytes(), (-2.0_f32).to_ne_bytes()].concat());
+    /// ```
+    pub fn encode(self, numbers: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        let numbers = numbers.into_iter();
+        match self {
+            Self::F16 => numbers
+                .flat_map(|x| f16::from_f64(x).to_ne_bytes())
+                .collect(),
+            Self::Bf16 => numbers
+                .flat_map(|x| bf16::from_f64(x).to_ne_bytes())
+                .collect(),
+            Self::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
+            Self::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
+        }
+    }
+
     /// Whether parameters (mean, variance, gamma, beta) of type `params` go with data of this type:
     /// f32 with f16, bf16 and f32 data, else the data's own type.
     pub const fn accepts_params(self, params: Self) -> bool {

@@ -3,20 +3,6 @@
 use half::{bf16, f16};
 use wgpu_norm::DType;
 
-/// Elements in another type, each rounded to the nearest number.
-pub fn converted(from: DType, to: DType, bytes: &[u8]) -> Vec<u8> {
-    let mut converted = Vec::new();
-    for value in from.values(bytes) {
-        match to {
-            DType::F16 => converted.extend(f16::from_f64(value).to_ne_bytes()),
-            DType::Bf16 => converted.extend(bf16::from_f64(value).to_ne_bytes()),
-            DType::F32 => converted.extend((value as f32).to_ne_bytes()),
-            DType::F64 => converted.extend(value.to_ne_bytes()),
-        }
-    }
-    converted
-}
-
 /// How many elements are not finite: those whose exponent has all bits.
 pub fn lost(dtype: DType, bytes: &[u8]) -> usize {
     count(dtype, bytes, true)
@@ -76,7 +62,7 @@ mod tests {
         ];
         let bytes = bytemuck::cast_slice(&values);
         for dtype in DType::ALL {
-            let bytes = converted(DType::F64, dtype, bytes);
+            let bytes = dtype.encode(DType::F64.values(bytes));
             assert_eq!(
                 (lost(dtype, &bytes), small(dtype, &bytes)),
                 (3, 2),
@@ -84,7 +70,7 @@ mod tests {
             );
         }
         let smallest = (0.5 * least(DType::F16)).to_ne_bytes();
-        let smallest = converted(DType::F64, DType::F16, &smallest);
+        let smallest = DType::F16.encode(DType::F64.values(&smallest));
         assert_eq!((small(DType::F16, &smallest), smallest.len()), (1, 2));
     }
 }

@@ -5,10 +5,9 @@ use super::exchange::Exchange;
 use crate::host::Halves;
 use crate::sums::SumsLayout;
 use crate::{
-    Channels, DType, Element, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan,
-    Ranks, RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
+    Channels, Error, Format, Forward, GpuContext, Norm, Operation, Pass, Plan, Ranks,
+    RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
 };
-use half::{bf16, f16};
 
 /// [`Operation::run_into`] over the samples of all ranks, of which this operation has its own: any number of them, none too.
 /// All ranks call it at once, with operations that are the same but for src's first size, and name the same results.
@@ -177,22 +176,10 @@ fn replace(
     numbers: &[f64],
     new: impl Fn(f64, f64) -> f64,
 ) {
-    fn set<T: Element>(element: &mut [u8], new: impl Fn(f64) -> f64) {
-        let old = bytemuck::pod_read_unaligned::<T>(element).to_f64();
-        element.copy_from_slice(bytemuck::bytes_of(&T::from_f64(new(old))));
-    }
-    let (Format::Elements(dtype), Some(to)) = (used.format, find(outputs, used.tensor)) else {
-        return;
-    };
-    let elements = to.chunks_exact_mut(dtype.size() as usize);
-    for (element, &number) in elements.zip(numbers) {
-        let new = |old| new(old, number);
-        match dtype {
-            DType::F16 => set::<f16>(element, new),
-            DType::Bf16 => set::<bf16>(element, new),
-            DType::F32 => set::<f32>(element, new),
-            DType::F64 => set::<f64>(element, new),
-        }
+    if let (Format::Elements(dtype), Some(to)) = (used.format, find(outputs, used.tensor)) {
+        let elements = dtype.values(to).zip(numbers);
+        let elements = dtype.encode(elements.map(|(old, number)| new(old, *number)));
+        to.iter_mut().zip(elements).for_each(|(to, new)| *to = new);
     }
 }
 

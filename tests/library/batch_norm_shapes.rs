@@ -1,41 +1,22 @@
 //! Batch norm's gradient against the reference: which shapes take one dispatch, and random small shapes and tunings. Every
 //! kernel whatever the shape: verify.rs.
 
-use crate::common::data::{Case, Random, options_in};
+use crate::common::data::{Problem, Random, batch_norm_gradient};
 use crate::common::{Subject, random_cases, subjects};
 use half::{bf16, f16};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
-use wgpu_norm::{BatchNormOptions, DataFormat, Element, GpuBatchNorm, ParamOf, Profile, Tuning};
+use wgpu_norm::{DataFormat, Element, ParamOf, Profile, Tensor, Tuning};
 
-/// Runs a case on every subject.
-fn on_all<'a, T: Element, P: ParamOf<T>>(
-    case: &Case<T, P>,
-    what: &str,
-    subjects: impl IntoIterator<Item = &'a Subject>,
-) {
-    let mut want = None;
-    for subject in subjects {
-        if subject.takes::<T>() {
-            let want = want.get_or_insert_with(|| case.reference());
-            case.check_against(subject, what, want);
-        }
-    }
-}
-
-fn describe<T: Element, P: Element>(shape: &[usize], options: &BatchNormOptions) -> String {
-    format!("{shape:?} {}/{} {options:?}", T::DTYPE, P::DTYPE)
+/// The kernels of a gradient of f32.
+fn kernels(subject: &Subject, shape: &[usize], format: DataFormat) -> Vec<&'static str> {
+    let operation = batch_norm_gradient::<f32, f32>(shape, format);
+    operation.plan(subject.gpu.profile()).unwrap().kernels()
 }
 
 #[test]
 fn small_tensors_with_the_channels_last_take_one_dispatch() {
-    let kernels = |subject: &Subject, shape: &[usize]| {
-        let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Nxc)).unwrap();
-        let plan = layer
-            .plan_backward(shape, (f32::DTYPE, f32::DTYPE), true)
-            .unwrap();
-        plan.kernels()
-    };
+    let kernels = |subject: &Subject, shape: &[usize]| kernels(subject, shape, DataFormat::Nxc);
     for subject in subjects() {
         for (what, tuning) in [("gpu", Tuning::GPU), ("software", Tuning::SOFTWARE)] {
             let set = |change: fn(&mut Profile)| {
@@ -74,28 +55,23 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             };
         });
         for shape in [&[8192, 4][..], &[32_768, 4]] {
-            let mut case = Case::<f32, f32>::random(shape, options_in(DataFormat::Nxc), 6);
-            case.diff_dst.fill(0.1);
-            case.check(&greedy, "many equal rows");
+            let operation = batch_norm_gradient::<f32, f32>(shape, DataFormat::Nxc);
+            let mut problem = Problem::random(&operation, 6);
+            problem.set(Tensor::DiffDst, &vec![0.1; shape.iter().product()]);
+            problem.check(&greedy, "many equal rows");
         }
     }
 }
 
 #[test]
 fn channels_that_a_cache_holds_take_one_dispatch() {
+    let kernels = |subject: &Subject, shape: &[usize]| kernels(subject, shape, DataFormat::Ncx);
     for subject in subjects() {
         let set = |change: fn(&mut Tuning)| {
             subject.with_profile("gpu", |profile| {
                 profile.tuning = Tuning::GPU;
                 change(&mut profile.tuning);
             })
-        };
-        let kernels = |subject: &Subject, shape: &[usize]| {
-            let layer = GpuBatchNorm::new(&subject.gpu, options_in(DataFormat::Ncx)).unwrap();
-            let plan = layer
-                .plan_backward(shape, (f32::DTYPE, f32::DTYPE), true)
-                .unwrap();
-            plan.kernels()
         };
         let usual = set(|_| {});
         // wgpu's GL backend offers fewer bindings than the kernel has.
@@ -149,8 +125,8 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
                 fits,
                 "{shape:?}"
             );
-            let case = Case::<f32, f32>::random(&shape, options_in(DataFormat::Ncx), 9);
-            case.check(&few_blocks, &format!("{shape:?} on {}", subject.name));
+            let operation = batch_norm_gradient::<f32, f32>(&shape, DataFormat::Ncx);
+            Problem::random(&operation, 9).check(&few_blocks, &format!("{shape:?}"));
         }
     }
 }
@@ -202,10 +178,10 @@ fn random_shapes_and_tunings() {
     let result = runner.run(
         &inputs,
         |(shape, (tuning, window_unit, long_words), ncx, seed, pair)| {
-            let options = options_in(match ncx {
+            let format = match ncx {
                 true => DataFormat::Ncx,
                 false => DataFormat::Nxc,
-            });
+            };
             let subject = unchecked[seed as usize % unchecked.len()];
             let subject = subject.with_profile(&format!("{tuning:?}"), |profile| {
                 profile.tuning = tuning;
@@ -214,18 +190,21 @@ fn random_shapes_and_tunings() {
             });
             fn check<T: Element, P: ParamOf<T>>(
                 shape: &[usize],
-                options: BatchNormOptions,
+                format: DataFormat,
                 seed: u64,
                 subject: &Subject,
             ) {
-                let case = Case::<T, P>::random(shape, options, Random::new(seed).bits());
-                on_all(&case, &describe::<T, P>(shape, &options), [subject]);
+                if subject.takes::<T>() {
+                    let operation = batch_norm_gradient::<T, P>(shape, format);
+                    let problem = Problem::random(&operation, Random::new(seed).bits());
+                    problem.check(subject, &format!("{operation:?}"));
+                }
             }
             match pair {
-                0 => check::<f32, f32>(&shape, options, seed, &subject),
-                1 => check::<f16, f16>(&shape, options, seed, &subject),
-                2 => check::<bf16, f32>(&shape, options, seed, &subject),
-                _ => check::<f64, f64>(&shape, options, seed, &subject),
+                0 => check::<f32, f32>(&shape, format, seed, &subject),
+                1 => check::<f16, f16>(&shape, format, seed, &subject),
+                2 => check::<bf16, f32>(&shape, format, seed, &subject),
+                _ => check::<f64, f64>(&shape, format, seed, &subject),
             }
             Ok(())
         },

@@ -1,6 +1,6 @@
 //! What a case's results are held against.
 
-use crate::numbers::{decode, size_of};
+use crate::numbers::size_of;
 use crate::reference::{Computed, SUM_ULPS, scaled_error};
 use half::{bf16, f16};
 use wgpu_norm::{DType, Element, Format, Tensor, TensorUse};
@@ -46,7 +46,7 @@ impl Expected {
     /// The largest error of a result in units of the tolerance, as
     /// [`scaled_error`](crate::reference::scaled_error): above 1 fails.
     pub fn error(&self, got: &[f64]) -> f64 {
-        self.worst(&crate::numbers::encode(self.dtype, got)).1
+        self.worst(&self.dtype.encode(got.iter().copied())).1
     }
 
     /// The element with the largest error, and the error.
@@ -138,16 +138,14 @@ impl Expected {
     /// The first element that is not the nearest number of its type. A subnormal number of f32 may be 0 of either sign:
     /// adapters may flush it before it is rounded.
     pub(crate) fn not_nearest(&self, bytes: &[u8]) -> Option<usize> {
-        let got = decode(self.dtype, bytes);
-        let nearest = decode(
-            self.dtype,
-            &crate::numbers::encode(self.dtype, &self.values),
-        );
+        let got = self.dtype.values(bytes);
+        let nearest = self.dtype.encode(self.values.iter().copied());
+        let nearest = self.dtype.values(&nearest);
         let same = |index: usize, got: f64, want: f64| {
             let flushed = got == 0.0 && self.at(index).abs() < f64::from(f32::MIN_POSITIVE);
             got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan()) || flushed
         };
-        let mut pairs = got.into_iter().zip(nearest).enumerate();
+        let mut pairs = got.zip(nearest).enumerate();
         pairs
             .find(|&(index, (got, want))| !same(index, got, want))
             .map(|(index, _)| index)

@@ -56,7 +56,7 @@ pub(crate) struct Numbers {
 impl Numbers {
     /// The nearest numbers of an element type.
     pub fn new(tensor: Tensor, dtype: DType, len: usize, values: Vec<f64>) -> Self {
-        let values = decode(dtype, &encode(dtype, &values));
+        let values = dtype.values(&dtype.encode(values)).collect();
         Self {
             tensor,
             dtype,
@@ -67,9 +67,10 @@ impl Numbers {
 
     /// Makes an element the nearest number to a value.
     pub fn set(&mut self, index: usize, value: f64) {
-        let nearest = decode(self.dtype, &encode(self.dtype, &[value]));
-        if let (Some(place), [nearest]) = (self.values.get_mut(index), nearest.as_slice()) {
-            *place = *nearest;
+        let nearest = self.dtype.encode([value]);
+        let mut nearest = self.dtype.values(&nearest);
+        if let (Some(place), Some(nearest)) = (self.values.get_mut(index), nearest.next()) {
+            *place = nearest;
         }
     }
 
@@ -81,7 +82,7 @@ impl Numbers {
             let words = bits.chunks(32).map(word_of_bits);
             return words.flat_map(u32::to_ne_bytes).collect();
         }
-        let bytes = encode(self.dtype, &self.values);
+        let bytes = self.dtype.encode(self.values.iter().copied());
         match self.values.len() >= self.len {
             true => bytes,
             false => {
@@ -114,34 +115,6 @@ pub(crate) fn word_of_bits(bits: &[bool]) -> u32 {
 /// An element's size.
 pub(crate) const fn size_of(dtype: DType) -> usize {
     dtype.size() as usize
-}
-
-/// The bytes of the nearest numbers of an element type.
-pub(crate) fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
-    fn of<T: Element>(values: &[f64]) -> Vec<u8> {
-        let elements: Vec<T> = values.iter().map(|&value| T::from_f64(value)).collect();
-        bytemuck::cast_slice(&elements).to_vec()
-    }
-    match dtype {
-        DType::F16 => of::<f16>(values),
-        DType::Bf16 => of::<bf16>(values),
-        DType::F32 => of::<f32>(values),
-        DType::F64 => of::<f64>(values),
-    }
-}
-
-/// The elements of some bytes.
-pub(crate) fn decode(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    fn of<T: Element>(bytes: &[u8]) -> Vec<f64> {
-        let elements = bytemuck::pod_collect_to_vec::<u8, T>(bytes);
-        elements.into_iter().map(T::to_f64).collect()
-    }
-    match dtype {
-        DType::F16 => of::<f16>(bytes),
-        DType::Bf16 => of::<bf16>(bytes),
-        DType::F32 => of::<f32>(bytes),
-        DType::F64 => of::<f64>(bytes),
-    }
 }
 
 /// Every number of an element type of 16 bits, and one more: in the next turn each is in the other half of a word.

@@ -3,7 +3,7 @@
 use crate::buffers::Buffers;
 use crate::case::{Case, Halves};
 use crate::expected::Expected;
-use crate::numbers::{Numbers, decode, encode, size_of};
+use crate::numbers::{Numbers, size_of};
 use std::ops::Range;
 use wgpu_norm::{
     Algorithm, Bound, Channels, DType, DeviceOptions, Error, Forward, GpuContext, Norm, Operation,
@@ -127,7 +127,8 @@ impl Case {
             let got = |index: usize| {
                 let size = size_of(want.dtype);
                 let element = bytes.get(index * size..(index + 1) * size);
-                decode(want.dtype, element.unwrap_or_default())
+                let element = want.dtype.values(element.unwrap_or_default());
+                element.collect::<Vec<_>>()
             };
             if let (Some(index), None) = (wrong, &fault) {
                 fault = Some(format!(
@@ -231,8 +232,8 @@ impl Case {
                 }
                 let pairs = without.iter().zip(&with);
                 for (without, with) in pairs.filter(|(_, with)| with.tensor != Tensor::Mask) {
-                    let after = decode(with.dtype, got.bytes(with.tensor));
-                    let before = decode(with.dtype, clean.bytes(with.tensor));
+                    let after: Vec<_> = with.dtype.values(got.bytes(with.tensor)).collect();
+                    let before: Vec<_> = with.dtype.values(clean.bytes(with.tensor)).collect();
                     let reached = with.values.iter().zip(&without.values);
                     let mut all = reached.zip(after.iter().zip(&before)).enumerate();
                     let is_wrong = |at: usize| with.error_at(got.bytes(with.tensor), at) > 1.0;
@@ -418,9 +419,8 @@ impl Records {
 
 /// The sums of the elements of both.
 fn add(dtype: DType, left: &[u8], right: &[u8]) -> Vec<u8> {
-    let (left, right) = (decode(dtype, left), decode(dtype, right));
-    let sums: Vec<f64> = left.iter().zip(&right).map(|(a, b)| a + b).collect();
-    encode(dtype, &sums)
+    let pairs = dtype.values(left).zip(dtype.values(right));
+    dtype.encode(pairs.map(|(left, right)| left + right))
 }
 
 /// Puts a part's records into their place among all, and says what is wrong with them: that others are not as they were, or
@@ -448,9 +448,8 @@ fn put(
         if let Some(place) = all.get_mut(range) {
             place.copy_from_slice(got);
         }
-        let numbers = decode(dtype, got);
         let want = records.count;
-        let mut counts = numbers.into_iter().step_by(4);
+        let mut counts = dtype.values(got).step_by(4);
         if let Some(got) = counts.find(|got| (got - want).abs() > 1e-6 * want) {
             fault = Some(format!("a record counts {got} elements of {want}"));
         }

@@ -127,8 +127,8 @@ impl Samples {
         let computed = if is_data { types.data } else { types.params };
         match used.format {
             Format::Elements(stored) if stored != computed => match to_file {
-                true => numbers::converted(computed, stored, &bytes),
-                false => numbers::converted(stored, computed, &bytes),
+                true => stored.encode(computed.values(&bytes)),
+                false => computed.encode(stored.values(&bytes)),
             },
             _ => bytes,
         }

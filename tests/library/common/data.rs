@@ -15,20 +15,6 @@ pub fn to_f64<T: Element>(values: &[T]) -> Vec<f64> {
     values.iter().map(|v| v.to_f64()).collect()
 }
 
-/// The bytes of the numbers of a type that are nearest to these.
-pub fn encode(dtype: DType, values: &[f64]) -> Vec<u8> {
-    fn of<T: Element>(values: &[f64]) -> Vec<u8> {
-        let elements: Vec<T> = values.iter().map(|&value| T::from_f64(value)).collect();
-        bytemuck::cast_slice(&elements).to_vec()
-    }
-    match dtype {
-        DType::F16 => of::<f16>(values),
-        DType::Bf16 => of::<bf16>(values),
-        DType::F32 => of::<f32>(values),
-        DType::F64 => of::<f64>(values),
-    }
-}
-
 /// A tensor of an operation, and its bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
@@ -102,7 +88,7 @@ impl Problem {
                         }
                         _ => random.vec(len, scale, offset),
                     };
-                    encode(dtype, &values)
+                    dtype.encode(values)
                 }
             };
             inputs.push(Values { used, bytes });
@@ -133,7 +119,7 @@ impl Problem {
         let Format::Elements(dtype) = input.used.format else {
             panic!("{} has no numbers", tensor.name());
         };
-        input.bytes = encode(dtype, numbers);
+        input.bytes = dtype.encode(numbers.iter().copied());
     }
 
     /// Runs it, by `Operation::run_into`. Results are NaN before, but for those that are read, too.
