@@ -74,16 +74,16 @@ impl DType {
     /// assert_eq!(DType::F32.encode([0.5, -2.0]), [0.5_f32.to_ne_bytes(), (-2.0_f32).to_ne_bytes()].concat());
     /// ```
     pub fn encode(self, numbers: impl IntoIterator<Item = f64>) -> Vec<u8> {
+        fn of<T: Element>(numbers: impl Iterator<Item = f64>) -> Vec<u8> {
+            let elements: Vec<T> = numbers.map(T::from_f64).collect();
+            bytemuck::cast_slice(&elements).to_vec()
+        }
         let numbers = numbers.into_iter();
         match self {
-            Self::F16 => numbers
-                .flat_map(|x| f16::from_f64(x).to_ne_bytes())
-                .collect(),
-            Self::Bf16 => numbers
-                .flat_map(|x| bf16::from_f64(x).to_ne_bytes())
-                .collect(),
-            Self::F32 => numbers.flat_map(|x| (x as f32).to_ne_bytes()).collect(),
-            Self::F64 => numbers.flat_map(f64::to_ne_bytes).collect(),
+            Self::F16 => of::<f16>(numbers),
+            Self::Bf16 => of::<bf16>(numbers),
+            Self::F32 => of::<f32>(numbers),
+            Self::F64 => of::<f64>(numbers),
         }
     }
 

@@ -319,7 +319,7 @@ impl Error {
     }
 
     /// [`Error::HostMemory`].
-    pub const fn host_memory(what: &'static str, bytes: u64) -> Self {
+    pub(crate) const fn host_memory(what: &'static str, bytes: u64) -> Self {
         Self::HostMemory { what, bytes }
     }
 

@@ -13,8 +13,12 @@ impl GpuArgs {
             Backend::Dx12 => wgpu::Backends::DX12,
         });
         let mut options = ContextOptions::default();
-        options.backends = backends;
-        options.adapter_name = self.adapter.clone();
+        if let Some(backends) = backends {
+            options = options.backends(backends);
+        }
+        if let Some(name) = &self.adapter {
+            options = options.adapter_name(name);
+        }
         options
     }
 

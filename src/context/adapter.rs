@@ -5,19 +5,15 @@ use crate::{Error, profile};
 
 /// Which adapter a context is made on, and how.
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct ContextOptions {
-    /// Backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
-    /// it is set and not empty, else all.
-    pub backends: Option<wgpu::Backends>,
-    /// A part of the adapter's name, in any case; by default that of `WGPU_ADAPTER_NAME`, else any.
-    pub adapter_name: Option<String>,
-    /// How the device is used.
-    pub device: DeviceOptions,
+    backends: Option<wgpu::Backends>,
+    adapter_name: Option<String>,
+    pub(super) device: DeviceOptions,
 }
 
 impl ContextOptions {
-    /// Sets the backends to look at.
+    /// Sets the backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
+    /// it is set and not empty, else all.
     #[must_use]
     pub fn backends(self, backends: wgpu::Backends) -> Self {
         Self {
@@ -26,7 +22,7 @@ impl ContextOptions {
         }
     }
 
-    /// Sets a part of the adapter's name.
+    /// Sets a part of the adapter's name, in any case; by default that of `WGPU_ADAPTER_NAME`, else any.
     #[must_use]
     pub fn adapter_name(self, name: impl Into<String>) -> Self {
         Self {

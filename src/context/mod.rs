@@ -59,17 +59,13 @@ type LostFlag = Arc<Mutex<Option<String>>>;
 /// How a context uses a device. What that means for the callbacks of a caller's device:
 /// [`GpuContext::from_device`].
 #[derive(Clone, Debug, Default, PartialEq)]
-#[non_exhaustive]
 pub struct DeviceOptions {
-    /// Compile the kernels with wgpu's bounds checks, which they do not need.
-    pub shader_checks: bool,
-    /// Use this instead of the profile that the device suggests, and whatever `WGPU_NORM_PROFILE` says.
-    /// Limits above the device's are lowered to it, sizes of the tuning out of range are moved into it.
-    pub profile: Option<Profile>,
+    shader_checks: bool,
+    profile: Option<Profile>,
 }
 
 impl DeviceOptions {
-    /// Sets whether kernels are compiled with wgpu's bounds checks.
+    /// Sets whether kernels are compiled with wgpu's bounds checks, which they do not need.
     #[must_use]
     pub fn shader_checks(self, shader_checks: bool) -> Self {
         Self {
@@ -78,7 +74,8 @@ impl DeviceOptions {
         }
     }
 
-    /// Sets the profile.
+    /// Sets the profile, in place of the one that the device suggests, whatever `WGPU_NORM_PROFILE` says. Limits above the
+    /// device's are lowered to it, sizes of the tuning out of range are moved into it.
     #[must_use]
     pub fn profile(self, profile: Profile) -> Self {
         Self {

@@ -5,25 +5,17 @@ use crate::{Activation, Backward, Channels, DataFormat, Norm, ParamGrads, Throug
 
 /// What a [`GpuBatchNorm`] computes.
 #[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct BatchNormOptions {
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Which elements are of one channel: by default the last axis is the channel. PyTorch's `(N, C, H, W)` is
-    /// [`DataFormat::Ncx`].
-    pub channels: Channels,
-    /// What mean and variance are to the gradient.
-    pub through: Through,
-    /// Which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the
-    /// gradient ignores a given gamma.
-    pub param_grads: ParamGrads,
-    /// What follows the layer, in both directions.
-    pub activation: Activation,
+    epsilon: f64,
+    channels: Channels,
+    through: Through,
+    param_grads: ParamGrads,
+    activation: Activation,
 }
 
 impl BatchNormOptions {
-    /// The defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter gradients, no
-    /// activation. epsilon has no default there.
+    /// epsilon is added to the variance; finite, normal and above 0, as f32 too where the data are not f64. All else has the
+    /// defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter gradients, no activation.
     pub const fn new(epsilon: f64) -> Self {
         Self {
             epsilon,
@@ -34,7 +26,7 @@ impl BatchNormOptions {
         }
     }
 
-    /// Sets where the channel axis stands.
+    /// Sets where the channel axis stands. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
     #[must_use]
     pub fn data_format(self, format: DataFormat) -> Self {
         Self {
@@ -87,9 +79,10 @@ setters! {
     BatchNormOptions:
     /// Sets what mean and variance are to the gradient.
     through: Through,
-    /// Sets which parameter gradients are computed.
+    /// Sets which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
+    /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
     param_grads: ParamGrads,
-    /// Sets what follows the layer.
+    /// Sets what follows the layer, in both directions.
     activation: Activation,
 }
 

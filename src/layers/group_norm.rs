@@ -5,23 +5,17 @@ use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
 /// What a [`GpuGroupNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct GroupNormOptions {
-    /// Groups of a sample's channels, each of channels side by side; they divide the channels.
-    pub groups: usize,
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Where the channel axis stands. Axis 0 is that of the samples in both formats.
-    pub data_format: DataFormat,
-    /// Which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with [`ParamGrads::Neither`] the
-    /// gradient ignores a given gamma.
-    pub param_grads: ParamGrads,
-    /// What follows the layer, in both directions.
-    pub activation: Activation,
+    groups: usize,
+    epsilon: f64,
+    data_format: DataFormat,
+    param_grads: ParamGrads,
+    activation: Activation,
 }
 
 impl GroupNormOptions {
-    /// The defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`], unlike batch norm's here; both parameter
+    /// With groups of a sample's channels, each of channels side by side; they divide the channels. All else has the
+    /// defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`], unlike batch norm's here; both parameter
     /// gradients, no activation.
     pub const fn new(groups: usize) -> Self {
         Self {
@@ -48,13 +42,14 @@ impl GroupNormOptions {
 
 setters! {
     GroupNormOptions:
-    /// Sets what is added to the variance.
+    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     epsilon: f64,
-    /// Sets where the channel axis stands.
+    /// Sets where the channel axis stands. Axis 0 is that of the samples in both formats.
     data_format: DataFormat,
-    /// Sets which parameter gradients are computed.
+    /// Sets which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
+    /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
     param_grads: ParamGrads,
-    /// Sets what follows the layer.
+    /// Sets what follows the layer, in both directions.
     activation: Activation,
 }
 

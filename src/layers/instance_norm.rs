@@ -5,16 +5,11 @@ use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
 /// What a [`GpuInstanceNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct InstanceNormOptions {
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Where the channel axis stands. Axis 0 is that of the samples in both formats.
-    pub data_format: DataFormat,
-    /// Which parameter gradients are computed, as [`GroupNormOptions::param_grads`](crate::GroupNormOptions::param_grads).
-    pub param_grads: ParamGrads,
-    /// What follows the layer, in both directions.
-    pub activation: Activation,
+    epsilon: f64,
+    data_format: DataFormat,
+    param_grads: ParamGrads,
+    activation: Activation,
 }
 
 impl Default for InstanceNormOptions {
@@ -44,13 +39,14 @@ impl InstanceNormOptions {
 
 setters! {
     InstanceNormOptions:
-    /// Sets what is added to the variance.
+    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     epsilon: f64,
-    /// Sets where the channel axis stands.
+    /// Sets where the channel axis stands. Axis 0 is that of the samples in both formats.
     data_format: DataFormat,
-    /// Sets which parameter gradients are computed.
+    /// Sets which parameter gradients are computed, as
+    /// [`GroupNormOptions::param_grads`](crate::GroupNormOptions::param_grads).
     param_grads: ParamGrads,
-    /// Sets what follows the layer.
+    /// Sets what follows the layer, in both directions.
     activation: Activation,
 }
 

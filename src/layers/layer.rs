@@ -201,11 +201,6 @@ macro_rules! layer {
                 })
             }
 
-            /// What it computes.
-            pub const fn options(&self) -> &$Options {
-                &self.options
-            }
-
             /// Computes the layer's output, and the statistics of src.
             ///
             /// # Errors

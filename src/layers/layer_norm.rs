@@ -5,16 +5,10 @@ use crate::{Activation, Backward, Norm, ParamGrads};
 
 /// What a [`GpuLayerNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct LayerNormOptions {
-    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
-    /// it on are normalized together.
-    pub begin_norm_axis: i64,
-    /// Added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Which parameter gradients are computed, where gamma is given. For none of them take [`ParamGrads::Frozen`]: with
-    /// [`ParamGrads::Neither`] the gradient ignores gamma, which is batch norm's rule.
-    pub param_grads: ParamGrads,
+    begin_norm_axis: i64,
+    epsilon: f64,
+    param_grads: ParamGrads,
 }
 
 impl Default for LayerNormOptions {
@@ -43,11 +37,13 @@ impl LayerNormOptions {
 
 setters! {
     LayerNormOptions:
-    /// Sets the first normalized axis.
+    /// Sets the first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from it on are
+    /// normalized together.
     begin_norm_axis: i64,
-    /// Sets what is added to the variance.
+    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
     epsilon: f64,
-    /// Sets which parameter gradients are computed.
+    /// Sets which parameter gradients are computed, where gamma is given. For none of them take [`ParamGrads::Frozen`]:
+    /// with [`ParamGrads::Neither`] the gradient ignores gamma, which is batch norm's rule.
     param_grads: ParamGrads,
 }
 

@@ -5,15 +5,10 @@ use crate::{Activation, Backward, Norm, ParamGrads};
 
 /// What a [`GpuRmsNorm`] computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub struct RmsNormOptions {
-    /// The first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from
-    /// it on are normalized together.
-    pub begin_norm_axis: i64,
-    /// Added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
-    pub epsilon: f64,
-    /// Whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src.
-    pub param_grads: ParamGrads,
+    begin_norm_axis: i64,
+    epsilon: f64,
+    param_grads: ParamGrads,
 }
 
 impl Default for RmsNormOptions {
@@ -42,11 +37,12 @@ impl RmsNormOptions {
 
 setters! {
     RmsNormOptions:
-    /// Sets the first normalized axis.
+    /// Sets the first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from it on are
+    /// normalized together.
     begin_norm_axis: i64,
-    /// Sets what is added to the mean of squares.
+    /// Sets what is added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
     epsilon: f64,
-    /// Sets whether gamma's gradient is computed.
+    /// Sets whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src.
     param_grads: ParamGrads,
 }
 

@@ -44,8 +44,7 @@ pub use operation::run_into;
 
 use crate::call::{Call, Results};
 use crate::{
-    BackwardArgs, BatchNormOptions, Element, Error, ForwardArgs, GpuBatchNorm, GpuContext, Grads,
-    Output, ParamOf,
+    BackwardArgs, BatchNormOptions, Element, Error, ForwardArgs, GpuContext, Grads, Output, ParamOf,
 };
 use std::future::Future;
 
@@ -80,14 +79,14 @@ impl<G: AllGather> AllGather for &mut G {
     }
 }
 
-/// [`GpuBatchNorm`] over the samples of all ranks.
+/// [`GpuBatchNorm`](crate::GpuBatchNorm) over the samples of all ranks.
 ///
 /// Every rank makes one, and then all make the same calls in the same order, each with its own samples: any number of them,
 /// none too. A rank that fails, or makes another call than the others, makes the call fail on all.
 #[derive(Debug)]
 pub struct SyncBatchNorm<G> {
     all_gather: G,
-    layer: GpuBatchNorm,
+    options: BatchNormOptions,
     gpu: GpuContext,
 }
 
@@ -96,21 +95,17 @@ impl<G: AllGather> SyncBatchNorm<G> {
     ///
     /// # Errors
     ///
-    /// Those of [`GpuBatchNorm::new`].
+    /// Those of [`GpuBatchNorm::new`](crate::GpuBatchNorm::new).
     pub fn new(all_gather: G, gpu: &GpuContext, options: BatchNormOptions) -> Result<Self, Error> {
+        options.layer().check()?;
         Ok(Self {
             all_gather,
-            layer: GpuBatchNorm::new(gpu, options)?,
             gpu: gpu.clone(),
+            options,
         })
     }
 
-    /// What it computes.
-    pub const fn options(&self) -> &BatchNormOptions {
-        self.layer.options()
-    }
-
-    /// [`GpuBatchNorm::forward`] by the statistics of all samples: dst, and the mask, are of this rank's samples.
+    /// [`GpuBatchNorm::forward`](crate::GpuBatchNorm::forward) by the statistics of all samples: dst, and the mask, are of this rank's samples.
     ///
     /// # Errors
     ///
@@ -119,12 +114,12 @@ impl<G: AllGather> SyncBatchNorm<G> {
         &mut self,
         args: ForwardArgs<'_, T, P>,
     ) -> Result<Output<T, T::Sum>, G::Error> {
-        let call = self.options().layer().forward_call(&args);
+        let call = self.options.layer().forward_call(&args);
         let results = self.run::<T, P>(Ok(call)).await?;
         Ok(Output::new(results, args.running))
     }
 
-    /// [`GpuBatchNorm::backward`] by the sums of all samples: diff_src is of this rank's samples, diff_gamma and diff_beta are
+    /// [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward) by the sums of all samples: diff_src is of this rank's samples, diff_gamma and diff_beta are
     /// of all.
     ///
     /// # Errors
@@ -134,7 +129,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
         &mut self,
         args: BackwardArgs<'_, T, P>,
     ) -> Result<Grads<T, P>, G::Error> {
-        let call = self.options().layer().backward_call(&args);
+        let call = self.options.layer().backward_call(&args);
         Ok(self.run::<T, P>(call).await?.grads())
     }
 

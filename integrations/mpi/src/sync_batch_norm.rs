@@ -40,11 +40,6 @@ impl SyncBatchNorm {
         })
     }
 
-    /// What it computes.
-    pub const fn options(&self) -> &BatchNormOptions {
-        self.layer.options()
-    }
-
     /// The layer's output for this rank's samples, by the statistics of all ranks':
     /// [`wgpu_norm::synchronized::SyncBatchNorm::forward`].
     ///
