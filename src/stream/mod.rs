@@ -61,7 +61,8 @@ use crate::{Error, GpuContext, Operation, Profile, Tensor};
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 
-/// A caller's tensors, each from byte 0 on in storage order.
+/// A caller's tensors, each from byte 0 on in storage order. The future of [`Stream::run`] is Send where a storage and its
+/// futures are; they need not be.
 pub trait Storage {
     /// What reading and writing may fail with.
     type Error: From<Error>;

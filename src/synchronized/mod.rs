@@ -48,7 +48,8 @@ use crate::{
 };
 use std::future::Future;
 
-/// What processes that work on one batch need of each other.
+/// What processes that work on one batch need of each other. A call's future is Send where the caller's type and its futures
+/// are; they need not be, as MPI's are not.
 pub trait AllGather {
     /// What that may fail with.
     type Error: From<Error>;
@@ -152,5 +153,43 @@ impl<G: AllGather> SyncBatchNorm<G> {
             }
             Err(error) => Err(operation::fail(&mut self.all_gather, error).await),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Operation, Tensor};
+
+    struct Alone;
+
+    impl AllGather for Alone {
+        type Error = Error;
+
+        fn rank(&self) -> usize {
+            0
+        }
+
+        fn ranks(&self) -> usize {
+            1
+        }
+
+        async fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
+            Ok(bytes.to_vec())
+        }
+    }
+
+    /// That it compiles is the test.
+    #[expect(dead_code)]
+    fn futures_are_send(
+        gpu: &GpuContext,
+        operation: &Operation,
+        outputs: &mut [(Tensor, &mut [u8])],
+        layer: &mut SyncBatchNorm<Alone>,
+        args: ForwardArgs<'_, f32>,
+    ) {
+        fn is_send(_: impl Send) {}
+        is_send(run_into(operation, gpu, Alone, &[], outputs));
+        is_send(layer.forward(args));
     }
 }
