@@ -6,8 +6,8 @@ use crate::expected::Expected;
 use crate::numbers::{Numbers, size_of};
 use std::ops::Range;
 use wgpu_norm::{
-    Algorithm, Bound, Channels, DType, DeviceOptions, Error, Forward, GpuContext, Norm, Operation,
-    Pass, Plan, Ranks, Shards, Tensor, wgpu,
+    Algorithm, Bound, Channels, DType, DeviceOptions, Error, GpuContext, Norm, Operation, Pass,
+    Plan, Ranks, Shards, SumsLayout, Tensor, wgpu,
 };
 
 /// What came of a case.
@@ -294,7 +294,7 @@ impl Case {
         self.halves(gpu, &parts).await
     }
 
-    /// Runs the first halves, adds their sums or puts their records side by side, and runs the second halves.
+    /// Runs the first halves, merges their sums or puts their statistics side by side, and runs the second halves.
     async fn halves(
         &self,
         gpu: &GpuContext,
@@ -308,15 +308,19 @@ impl Case {
             let before = self.buffers(gpu, &plan, inputs, true);
             let after = before.run(gpu, &plan, Bound::record_reduce).await?;
             let sums = after.elements(Tensor::Sums).unwrap_or_default();
-            let dtype = operation.types.data.accumulator();
-            if let Some(records) = Records::of(operation) {
+            let Some(layout) = plan.sums() else {
+                begun.push((plan, before)); // without channels
+                continue;
+            };
+            if self.is_gradient() {
+                total = match total.is_empty() {
+                    true => sums.to_vec(),
+                    false => layout.merge(&[&total, sums])?,
+                };
+            } else {
                 let empty = before.elements(Tensor::Sums).unwrap_or_default();
                 total.resize(sums.len(), 0);
-                fault = fault.or(put(dtype, records, &mut total, sums, empty));
-            } else if total.is_empty() {
-                total = sums.to_vec();
-            } else {
-                total = add(dtype, &total, sums);
+                fault = fault.or(put(operation, layout, &mut total, [empty, sums]));
             }
             begun.push((plan, before));
         }
@@ -394,67 +398,33 @@ impl Case {
     }
 }
 
-/// Records of each part of a batch, one after another, of each channel four numbers.
-#[derive(Clone, Copy, Debug)]
-struct Records {
-    /// Whose are written.
-    part: Shards,
-    /// The first number of each of these: how many elements a channel has.
-    count: f64,
-}
-
-impl Records {
-    /// What is between the halves of an operation, if that is no sums which are added.
-    fn of(operation: &Operation) -> Option<Self> {
-        let Pass::Forward(Forward { shards, .. }) = operation.pass else {
-            return None;
-        };
-        let reduced = operation.axes().into_iter().filter(|axis| axis.reduced);
-        Some(Self {
-            part: shards,
-            count: reduced.map(|axis| axis.size).product::<usize>() as f64,
-        })
-    }
-}
-
-/// The sums of the elements of both.
-fn add(dtype: DType, left: &[u8], right: &[u8]) -> Vec<u8> {
-    let pairs = dtype.values(left).zip(dtype.values(right));
-    dtype.encode(pairs.map(|(left, right)| left + right))
-}
-
-/// Puts a part's records into their place among all, and says what is wrong with them: that others are not as they were, or
-/// count other elements. Results of elements that are alike hardly depend on the count.
+/// Puts the statistics of a part to its place among those of all parts, and says what is wrong with them: that others are not
+/// as they were, or that they count other elements. Results of elements that are alike hardly depend on the count.
 fn put(
-    dtype: DType,
-    records: Records,
+    operation: &Operation,
+    layout: SumsLayout,
     all: &mut [u8],
-    sums: &[u8],
-    before: &[u8],
+    [before, after]: [&[u8]; 2],
 ) -> Option<String> {
-    let Shards { count, index, .. } = records.part;
-    let parts = usize::try_from(count).unwrap_or(1).max(1);
-    let bytes = sums.len() / parts;
-    let mut fault = None;
-    for (part, own) in (0..).zip(0..parts) {
-        let range = own * bytes..(own + 1) * bytes;
-        let got = sums.get(range.clone()).unwrap_or_default();
-        if part != index {
-            if got != before.get(range).unwrap_or_default() {
-                fault = Some(format!("part {index} changed the records of part {part}"));
-            }
-            continue;
-        }
-        if let Some(place) = all.get_mut(range) {
-            place.copy_from_slice(got);
-        }
-        let want = records.count;
-        let mut counts = dtype.values(got).step_by(4);
-        if let Some(got) = counts.find(|got| (got - want).abs() > 1e-6 * want) {
-            fault = Some(format!("a record counts {got} elements of {want}"));
-        }
+    let part = layout.part();
+    let own = part.start as usize..part.end as usize;
+    let others = |bytes: &[u8]| {
+        let (left, right) = (bytes.get(..own.start), bytes.get(own.end..));
+        [left, right].map(Option::unwrap_or_default).concat()
+    };
+    if others(before) != others(after) {
+        return Some("a part changed the statistics of another one".to_owned());
     }
-    fault
+    let got = after.get(own.clone()).unwrap_or_default();
+    if let Some(place) = all.get_mut(own).filter(|place| place.len() == got.len()) {
+        place.copy_from_slice(got);
+    }
+    let reduced = operation.axes().into_iter().filter(|axis| axis.reduced);
+    let want = reduced.map(|axis| axis.size).product::<usize>() as f64;
+    // Four numbers of each channel, of which the first one is how many elements it has.
+    let mut counts = operation.types.data.accumulator().values(got).step_by(4);
+    let wrong = counts.find(|got| (got - want).abs() > 1e-6 * want);
+    wrong.map(|got| format!("a channel has {got} elements, not {want}"))
 }
 
 fn of_run(plan: &Plan, before: &Buffers, after: &Buffers) -> Results {
