@@ -65,10 +65,11 @@ pub enum Activation {
 
 impl Activation {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::None, Self::Relu, Self::Silu];
+    #[cfg(test)]
+    pub(crate) const ALL: [Self; 3] = [Self::None, Self::Relu, Self::Silu];
 
     /// `none`, `relu` or `silu`.
-    pub const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
             Self::Relu => "relu",
@@ -192,16 +193,13 @@ impl RunningUpdate {
 /// A batch that is spread over several devices, each with a part of the samples: how many parts there are, and which one
 /// a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub struct Shards {
-    /// How many parts.
-    pub count: u32,
-    /// This one, below `count`.
-    pub index: u32,
+    pub(crate) count: u32,
+    pub(crate) index: u32,
 }
 
 impl Shards {
-    /// Part `index` of `count`.
+    /// Part `index` of `count`, below which it is.
     pub const fn new(count: u32, index: u32) -> Self {
         Self { count, index }
     }

@@ -169,7 +169,7 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     let epilogue = operation.epilogue;
     add(
         epilogue.activation != Activation::None,
-        epilogue.activation.name(),
+        &epilogue.activation.to_string(),
     );
     add(epilogue.residual != Residual::None, "residual");
     if let Pass::Forward(forward) = operation.pass {
