@@ -1,51 +1,68 @@
 //! Every bad argument is a typed error that names it, what was expected and what was given, and leaves the
 //! context working.
 
-use crate::common::buffers::{Buffers, Room, plan};
-use crate::common::data::{Case, options_in};
-use crate::common::errors::{case, says, still_works};
+use crate::common::buffers::{Buffers, Room};
+use crate::common::data::{Problem, batch_norm_gradient};
+use crate::common::errors::{problem, says, still_works};
 use crate::common::{Noop, Subject};
-use half::{bf16, f16};
+use pollster::block_on;
 use wgpu_norm::{
-    BatchNormOptions, DType, DataFormat, Element, Error, GpuBatchNorm, GpuLayerNorm,
-    LayerNormOptions, ParamOf, Profile,
+    Backward, BackwardArgs, BatchNormOptions, DType, DTypes, DataFormat, Error, GpuBatchNorm, Norm,
+    Operation, Profile, Tensor,
 };
+
+fn ncx(dtype: DType, shape: &[usize]) -> Operation {
+    let norm = Norm::batch(DataFormat::Ncx);
+    let types = DTypes::from(dtype).with_statistics(dtype);
+    Operation::new(norm, Backward::default(), shape, types)
+}
+
+fn layer_norm(shape: &[usize]) -> Operation {
+    let norm = Norm::Layer { begin_axis: -1 };
+    Operation::new(norm, Backward::default(), shape, DType::F32)
+}
+
+/// Whether a subject takes a problem of f32, and the layer, too; if not, both say the same, and the context still works.
+fn run(subject: &Subject, problem: &Problem) -> Result<(), Error> {
+    let operation = &problem.operation;
+    let inputs = problem.inputs.iter();
+    let inputs: Vec<_> = inputs.map(|v| (v.used.tensor, &*v.bytes)).collect();
+    let result = block_on(operation.run_into(&subject.gpu, &inputs, &mut []));
+
+    let options = BatchNormOptions::new(operation.epsilon).data_format(DataFormat::Ncx);
+    let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+    let of = |tensor| problem.elements::<f32>(tensor);
+    let [src, diff_dst, gamma] = [Tensor::Src, Tensor::DiffDst, Tensor::Gamma].map(of);
+    let statistics = (&of(Tensor::Mean), &of(Tensor::Variance));
+    let args = BackwardArgs::new(&operation.shape, &src, &diff_dst, statistics);
+    let typed = block_on(layer.backward(args.params(Some(&gamma), None)));
+    assert_eq!(typed.map(|_| ()), result);
+    still_works(subject);
+    result
+}
+
+/// [`Error::Limit`].
+fn limit(what: &str, limit: &'static str, needed: u64, available: u64) -> Error {
+    Error::check_limit(what, limit, needed, available).unwrap_err()
+}
 
 #[test]
 fn lengths() {
     let noop = Noop::default();
-    let change = |tensor: &str, by: isize| {
-        let mut case = case();
-        let values = match tensor {
-            "src" => &mut case.src,
-            "diff_dst" => &mut case.diff_dst,
-            "mean" => &mut case.mean,
-            "variance" => &mut case.variance,
-            _ => case.gamma.as_mut().unwrap(),
-        };
-        let got = values.len().checked_add_signed(by).unwrap();
-        values.resize(got, 1.0);
-        (case, got)
-    };
     for (tensor, expected) in [
-        ("src", 30),
-        ("diff_dst", 30),
-        ("mean", 3),
-        ("variance", 3),
-        ("gamma", 3),
+        (Tensor::Src, 30),
+        (Tensor::DiffDst, 30),
+        (Tensor::Mean, 3),
+        (Tensor::Variance, 3),
+        (Tensor::Gamma, 3),
     ] {
-        for by in [-1, 1, -(expected as isize)] {
-            let (case, got) = change(tensor, by);
-            let error = case.run(&noop.subject).unwrap_err();
-            let want = Error::Length {
-                tensor,
-                expected,
-                got,
-            };
-            assert_eq!(error, want);
+        for got in [expected - 1, expected + 1, 0] {
+            let mut problem = problem();
+            problem.set(tensor, &vec![1.0; got]);
+            let error = run(&noop.subject, &problem).unwrap_err();
+            assert_eq!(error, Error::length(tensor.name(), expected, got));
             let (expected, got) = (expected.to_string(), got.to_string());
-            says(&error, &[tensor, &expected, &got]);
-            still_works(&noop.subject);
+            says(&error, &[tensor.name(), &expected, &got]);
         }
     }
 }
@@ -54,18 +71,12 @@ fn lengths() {
 fn ranks() {
     let noop = Noop::default();
     for rank in [0, 1, 9] {
-        let mut case = case();
-        case.shape = vec![1; rank];
-        let error = case.run(&noop.subject).unwrap_err();
-        let want = Error::Rank {
-            tensor: "src",
-            min: 2,
-            max: 8,
-            got: rank,
-        };
-        assert_eq!(error, want);
-        says(&error, &["src", "2", "8", &rank.to_string()]);
-        still_works(&noop.subject);
+        let mut problem = problem();
+        problem.operation.shape = vec![1; rank];
+        let error = run(&noop.subject, &problem).unwrap_err();
+        assert!(matches!(error, Error::Rank { .. }), "{error:?}");
+        let want = format!("src: expected a rank from 2 to 8, got rank {rank}");
+        assert_eq!(error.to_string(), want);
     }
 }
 
@@ -73,132 +84,125 @@ fn ranks() {
 fn epsilons() {
     let noop = Noop::default();
     let gpu = &noop.subject.gpu;
+    let planned = |dtype, epsilon| {
+        let operation = ncx(dtype, &[2, 3]).with_epsilon(epsilon);
+        operation.plan(gpu.profile()).map(|_| ())
+    };
     for epsilon in [0.0, -0.0, -1e-5, f64::NAN, f64::INFINITY, -f64::INFINITY] {
         let error = GpuBatchNorm::new(gpu, BatchNormOptions::new(epsilon)).unwrap_err();
-        let Error::Epsilon { got, .. } = error else {
-            panic!("{error:?}");
-        };
-        assert_eq!(got.to_bits(), epsilon.to_bits());
-        says(&error, &["epsilon", "above 0", &format!("{epsilon:e}")]);
+        for error in [error, planned(DType::F32, epsilon).unwrap_err()] {
+            let Error::Epsilon { got, .. } = error else {
+                panic!("{error:?}");
+            };
+            assert_eq!(got.to_bits(), epsilon.to_bits());
+            says(&error, &["epsilon", "above 0", &format!("{epsilon:e}")]);
+        }
     }
     // In the type that it is used in: as f32 0, subnormal (which an adapter may take for 0) and infinity.
-    for (epsilon, used) in [
+    for (epsilon, as_used) in [
         (1e-60, 0.0),
         (1e-40, f64::from(1e-40_f32)),
         (1e60, f64::INFINITY),
     ] {
-        let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(epsilon)).unwrap();
-        let want = Error::Epsilon {
-            got: epsilon,
-            used,
-            dtype: DType::F32,
-        };
+        let mut problem = problem();
+        problem.operation.epsilon = epsilon;
+        let error = run(&noop.subject, &problem).unwrap_err();
         for dtype in [DType::F32, DType::F16, DType::Bf16] {
-            let error = layer
-                .plan_backward(&[2, 3], (dtype, dtype), false)
-                .unwrap_err();
-            assert_eq!(error, want);
+            assert_eq!(planned(dtype, epsilon).unwrap_err(), error);
         }
-        let mut case = case();
-        case.options.epsilon = epsilon;
-        let error = case.run(&noop.subject).unwrap_err();
-        assert_eq!(error, want);
-        says(&error, &["epsilon", &format!("{epsilon:e}"), "f32"]);
-        still_works(&noop.subject);
+        assert!(
+            matches!(error, Error::Epsilon { used, .. } if used == as_used),
+            "{error:?}"
+        );
+        let used = format!("got {epsilon:e}, which is {as_used:e} as f32");
+        says(&error, &["epsilon", &used]);
     }
     // f64 data can use them.
     let noop = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
     for epsilon in [1e-60, 1e60] {
-        let layer = GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(epsilon)).unwrap();
-        let _ = layer
-            .plan_backward(&[2, 3], (DType::F64, DType::F64), true)
-            .unwrap();
+        let operation = ncx(DType::F64, &[2, 3]).with_epsilon(epsilon);
+        let _ = operation.plan(noop.subject.gpu.profile()).unwrap();
+        GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(epsilon)).unwrap();
     }
 }
 
 #[test]
 fn variances() {
     let noop = Noop::default();
-    let epsilon = 1e-5;
+    let is_of = |error: &Error, channel: usize, variance: f64| {
+        assert!(matches!(error, Error::Variance { .. }), "{error:?}");
+        assert_eq!(
+            error.to_string(),
+            format!(
+                "variance: expected variance + epsilon above 0 and finite, got {variance} + 0.00001 \
+                 in channel {channel}"
+            )
+        );
+    };
     // The last is 0 in f32, where kernels add, though not in f64.
-    for bad in [
-        -1.0,
-        -2e-5,
-        f32::NEG_INFINITY,
-        f32::INFINITY,
-        -(epsilon as f32),
-    ] {
-        let mut case = case();
-        case.variance[1] = bad;
-        case.variance[2] = -7.0;
-        let error = case.run(&noop.subject).unwrap_err();
-        let want = Error::Variance {
-            argument: "variance",
-            group: "channel",
-            channel: 1,
-            variance: f64::from(bad),
-            epsilon,
-        };
-        assert_eq!(error, want);
-        says(&error, &["variance", "channel 1", "above 0", "0.00001"]);
-        still_works(&noop.subject);
+    for bad in [-1.0, -2e-5, f32::NEG_INFINITY, f32::INFINITY, -1e-5] {
+        let mut problem = problem();
+        problem.set(Tensor::Variance, &[1.0, bad.into(), -7.0]);
+        is_of(&run(&noop.subject, &problem).unwrap_err(), 1, bad.into());
     }
-    fn halves<T: Element, P: ParamOf<T>>(noop: &Noop) {
-        let mut case = Case::<T, P>::random(&[2, 3, 5], options_in(DataFormat::Ncx), 1);
+    for dtype in [DType::F16, DType::Bf16] {
         for bad in [-0.5, f64::INFINITY] {
-            case.variance[2] = P::from_f64(bad);
-            let error = case.run(&noop.subject).unwrap_err();
-            assert!(
-                matches!(error, Error::Variance { channel: 2, .. }),
-                "{error:?}"
-            );
+            let mut problem = Problem::random(&ncx(dtype, &[2, 3, 5]), 1);
+            problem.set(Tensor::Variance, &[1.0, 1.0, bad]);
+            is_of(&problem.run(&noop.subject).unwrap_err(), 2, bad);
         }
     }
-    halves::<f16, f16>(&noop);
-    halves::<bf16, bf16>(&noop);
     // Not an error: zero, small negative noise within epsilon, and what the data may be.
     for good in [0.0, -0.0, -1e-6, f32::NAN, f32::MAX] {
-        let mut case = case();
-        case.variance[1] = good;
-        case.run(&noop.subject).unwrap();
+        let mut problem = problem();
+        problem.set(Tensor::Variance, &[1.0, good.into(), 1.0]);
+        run(&noop.subject, &problem).unwrap();
     }
 }
 
 #[test]
 fn element_types() {
     let noop = Noop::default();
-    let mut case = Case::<f64, f64>::random(&[2, 3, 5], options_in(DataFormat::Ncx), 1);
-    let error = case.run(&noop.subject).unwrap_err();
-    let adapter = noop.subject.gpu.profile().adapter.clone();
-    let want = Error::UnsupportedDType {
-        dtype: DType::F64,
-        needs: "SHADER_F64",
-        adapter,
-    };
-    assert_eq!(error, want);
-    says(
-        &error,
-        &["f64", "SHADER_F64", &noop.subject.gpu.profile().adapter],
+    let profile = noop.subject.gpu.profile();
+    let f64s = ncx(DType::F64, &[2, 3, 5]);
+    let problem = Problem::random(&f64s, 1);
+    let error = problem.run(&noop.subject).unwrap_err();
+    assert_eq!(f64s.plan(profile).unwrap_err(), error);
+    assert!(
+        matches!(
+            error,
+            Error::UnsupportedDType {
+                dtype: DType::F64,
+                ..
+            }
+        ),
+        "{error:?}"
     );
+    let want = "f64 tensors: expected a device with SHADER_F64, got one of";
+    let want = format!("{want} {} without it", profile.adapter);
+    assert_eq!(error.to_string(), want);
     still_works(&noop.subject);
     let with_f64 = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
-    case.run(&with_f64.subject).unwrap();
-    case.gamma = None;
-    case.run(&with_f64.subject).unwrap();
+    problem.run(&with_f64.subject).unwrap();
+    let problem = Problem::random(&f64s.with_params(false, false), 1);
+    problem.run(&with_f64.subject).unwrap();
 
-    let layer = GpuBatchNorm::new(&with_f64.subject.gpu, BatchNormOptions::new(1e-5)).unwrap();
     for data in DType::ALL {
         for params in DType::ALL {
             let narrow = matches!(data, DType::F16 | DType::Bf16);
             let allowed = data == params || (narrow && params == DType::F32);
-            match layer.plan_backward(&[2, 3], (data, params), true) {
-                Ok(_) => assert!(allowed, "{data}/{params}"),
-                Err(error) => {
-                    assert!(!allowed, "{data}/{params}");
-                    assert_eq!(error, Error::ParamDType { data, params });
-                    let (data, params) = (data.to_string(), params.to_string());
-                    says(&error, &["mean, variance and gamma", &data, &params]);
-                }
+            let types = DTypes::from((data, params));
+            for types in [types, types.with_statistics(params)] {
+                let mut operation = ncx(data, &[2, 3]);
+                operation.types = types;
+                let Err(error) = operation.plan(with_f64.subject.gpu.profile()) else {
+                    assert!(allowed, "{data}/{params}");
+                    continue;
+                };
+                assert!(!allowed, "{data}/{params}");
+                assert!(matches!(error, Error::ParamDType { .. }), "{error:?}");
+                let beside = format!("beside src of {data}, got {params}");
+                says(&error, &["mean, variance and gamma: ", &beside]);
             }
         }
     }
@@ -207,7 +211,6 @@ fn element_types() {
 #[test]
 fn sizes_that_overflow() {
     let noop = Noop::default();
-    let layer = GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(1e-5)).unwrap();
     for shape in [
         vec![usize::MAX, 2],
         vec![1 << 32, 1 << 32],
@@ -216,22 +219,14 @@ fn sizes_that_overflow() {
         vec![0, usize::MAX, usize::MAX],
         vec![1 << 31, 0, 1 << 31],
     ] {
-        let error = layer
-            .plan_backward(&shape, (DType::F32, DType::F32), true)
-            .unwrap_err();
-        let Error::SizeOverflow {
-            what, shape: got, ..
-        } = &error
-        else {
-            panic!("{error:?}");
-        };
-        assert_eq!(*what, "src");
-        assert_eq!(*got, shape);
-        says(&error, &["src", &format!("{shape:?}")]);
-        let mut case = case();
-        case.shape = shape;
-        assert_eq!(case.run(&noop.subject).unwrap_err(), error);
-        still_works(&noop.subject);
+        let mut problem = problem();
+        problem.operation.shape = shape.clone();
+        let error = run(&noop.subject, &problem).unwrap_err();
+        let planned = problem.operation.plan(noop.subject.gpu.profile());
+        assert_eq!(planned.unwrap_err(), error);
+        assert!(matches!(error, Error::SizeOverflow { .. }), "{error:?}");
+        let product = format!("got the product of {shape:?}");
+        says(&error, &["src: ", &product]);
     }
 }
 
@@ -241,45 +236,18 @@ fn limits_of_the_adapter() {
     let small = noop.subject.with_profile("small", |profile| {
         profile.max_buffer = 4096;
     });
-    let large = Case::<f32, f32>::random(&[2, 3, 500], options_in(DataFormat::Ncx), 1);
-    let error = large.run(&small).unwrap_err();
-    let want = Error::Limit {
-        what: "src".to_owned(),
-        limit: "max_buffer_size",
-        needed: 12_000,
-        available: 4096,
-    };
-    assert_eq!(error, want);
+    let large = Problem::random(&ncx(DType::F32, &[2, 3, 500]), 1);
+    let error = run(&small, &large).unwrap_err();
+    assert_eq!(error, limit("src", "max_buffer_size", 12_000, 4096));
     says(&error, &["src", "max_buffer_size", "12000", "4096"]);
-    let tiny = Case::<f32, f32>::random(&[1, 1], options_in(DataFormat::Ncx), 1);
+    let tiny = Problem::random(&ncx(DType::F32, &[1, 1]), 1);
     tiny.run(&small).unwrap();
-    // A device that does not allow four storage buffers cannot run the kernels.
-    let limits = wgpu::Limits {
+    // A device that does not allow four storage buffers cannot run the kernels, nor can one with smaller workgroups than any
+    // kernel has: it is the device's fault, not the plan's.
+    let three = wgpu::Limits {
         max_storage_buffers_per_shader_stage: 3,
         ..wgpu::Limits::default()
     };
-    let three = Noop::new(limits, wgpu::Features::empty());
-    let error = case().run(&three.subject).unwrap_err();
-    let want = Error::Limit {
-        what: "a plan".to_owned(),
-        limit: "max_storage_buffers_per_shader_stage",
-        needed: 4,
-        available: 3,
-    };
-    assert_eq!(error, want);
-    let layer = GpuBatchNorm::new(&three.subject.gpu, case().options).unwrap();
-    let error = layer.plan_backward(&[2, 3, 5], (DType::F32, DType::F32), true);
-    assert_eq!(error.unwrap_err(), want);
-    let layer = GpuLayerNorm::new(&three.subject.gpu, LayerNormOptions::default()).unwrap();
-    let error = layer
-        .plan_backward(&[2, 3], (DType::F32, DType::F32))
-        .unwrap_err();
-    assert_eq!(error, want);
-    says(
-        &error,
-        &["plan", "max_storage_buffers_per_shader_stage", "3"],
-    );
-    // Nor can one with smaller workgroups than any kernel has: it is the device's fault, not the plan's.
     let alone = wgpu::Limits {
         max_compute_invocations_per_workgroup: 1,
         max_compute_workgroup_size_x: 1,
@@ -289,18 +257,19 @@ fn limits_of_the_adapter() {
         max_compute_workgroup_storage_size: 0,
         ..wgpu::Limits::default()
     };
-    for (limits, limit, needed, available) in [
+    for (limits, name, needed, available) in [
+        (three, "max_storage_buffers_per_shader_stage", 4, 3),
         (alone, "max_compute_invocations_per_workgroup", 4, 1),
         (unshared, "max_compute_workgroup_storage_size", 256, 0),
     ] {
         let noop = Noop::new(limits, wgpu::Features::empty());
-        let want = Error::Limit {
-            what: "a plan".to_owned(),
-            limit,
-            needed,
-            available,
-        };
-        assert_eq!(case().run(&noop.subject).unwrap_err(), want);
+        let want = limit("a plan", name, needed, available);
+        assert_eq!(problem().run(&noop.subject).unwrap_err(), want);
+        for operation in [problem().operation, layer_norm(&[2, 3])] {
+            let error = operation.plan(noop.subject.gpu.profile()).unwrap_err();
+            assert_eq!(error, want);
+        }
+        says(&want, &["plan", name, &available.to_string()]);
     }
 }
 
@@ -320,33 +289,26 @@ fn a_plan_of_another_context() {
         profile.tuning.workgroup = 1024;
     });
     let narrow = Noop::default();
-    let case = Case::<f32, f32>::random(&[2, 3, 500], options_in(DataFormat::Ncx), 1);
-    let buffers = Buffers::new(&narrow.subject, &case, Room::Exact);
-    let error = plan(&wide, &case).bind(&narrow.subject.gpu, &buffers.ranges());
-    let error = error.map(|_| ()).unwrap_err();
-    let want = Error::Limit {
-        what: "a plan of another context".to_owned(),
-        limit: "max_compute_invocations_per_workgroup",
-        needed: 1024,
-        available: 256,
-    };
-    assert_eq!(error, want);
+    let problem = Problem::random(&ncx(DType::F32, &[2, 3, 500]), 1);
+    let planned = |subject: &Subject| problem.operation.plan(subject.gpu.profile()).unwrap();
+    let plan = planned(&narrow.subject);
+    let buffers = Buffers::new(&narrow.subject, &problem, &plan, Room::Exact);
+    let error = planned(&wide).bind(&narrow.subject.gpu, &buffers.ranges());
+    let what = "a plan of another context";
+    let want = limit(what, "max_compute_invocations_per_workgroup", 1024, 256);
+    assert_eq!(error.map(|_| ()).unwrap_err(), want);
     still_works(&narrow.subject);
     // Made for larger bindings, and for more workgroup memory.
     let limited = |what, change: fn(&mut Profile)| {
         let limited = narrow.subject.with_profile(what, change);
-        let error = plan(&narrow.subject, &case).bind(&limited.gpu, &buffers.ranges());
+        let error = plan.bind(&limited.gpu, &buffers.ranges());
         still_works(&limited);
         error.map(|_| ()).unwrap_err()
     };
-    let want = Error::Limit {
-        what: "a binding of src".to_owned(),
-        limit: "max_storage_buffer_binding_size",
-        needed: 12_000,
-        available: 8192,
-    };
+    let name = "max_storage_buffer_binding_size";
+    let want = limit("a binding of src", name, 12_000, 8192);
     assert_eq!(limited("bindings", |p| p.max_binding = 8192), want);
-    says(&want, &["src", "max_storage_buffer_binding_size", "8192"]);
+    says(&want, &["src", name, "8192"]);
     let error = limited("workgroups", |p| p.max_workgroup_storage = 256);
     let Error::Limit {
         limit: "max_compute_workgroup_storage_size",
@@ -363,20 +325,10 @@ fn a_plan_of_another_context() {
         profile.max_binding = 4096;
         profile.window_unit = 256;
     });
-    let types = (DType::F32, DType::F32);
-    let rows = GpuLayerNorm::new(&short.gpu, LayerNormOptions::default()).unwrap();
-    assert!(rows.plan_backward(&[2000, 4], types).is_ok());
-    let layer = GpuBatchNorm::new(&short.gpu, BatchNormOptions::new(1e-5)).unwrap();
-    let error = layer.plan_backward(&[4, 2000], types, true).unwrap_err();
-    says(
-        &error,
-        &[
-            "a binding of mean",
-            "max_storage_buffer_binding_size",
-            "8000",
-            "4096",
-        ],
-    );
+    assert!(layer_norm(&[2000, 4]).plan(short.gpu.profile()).is_ok());
+    let many = batch_norm_gradient::<f32, f32>(&[4, 2000], DataFormat::Nxc);
+    let error = many.plan(short.gpu.profile()).unwrap_err();
+    says(&error, &["a binding of mean", name, "8000", "4096"]);
     // A profile cannot promise more than the device has.
     let boasting = narrow.subject.with_profile("boasting", |profile| {
         profile.tuning.workgroup = 1024;
@@ -395,5 +347,5 @@ fn a_plan_of_another_context() {
         profile
     };
     assert_eq!(limits(&boasting), limits(&narrow.subject));
-    case.run(&boasting).unwrap();
+    problem.run(&boasting).unwrap();
 }

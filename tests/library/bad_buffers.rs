@@ -2,138 +2,102 @@
 //! context working.
 
 use crate::common::Noop;
-use crate::common::buffers::{self, Buffers, Room, plan, range};
-use crate::common::data::{Case, options_in};
-use crate::common::errors::{case, says, still_works};
+use crate::common::buffers::{Buffers, Room, range, with};
+use crate::common::data::{Problem, batch_norm_gradient};
+use crate::common::errors::{problem, says, still_works};
 use wgpu_norm::{
-    BatchNormBackwardBuffers, BufferRange, DType, DataFormat, Error, GpuLayerNorm,
-    LayerNormBackwardBuffers, LayerNormOptions, ParamGrads,
+    Backward, BufferRange, DType, DataFormat, Error, Norm, Operation, ParamGrads, Plan, Tensor,
 };
 
-/// All buffers of the case, each by its name.
-const NAMES: [&str; 8] = [
-    "src",
-    "diff_dst",
-    "mean",
-    "variance",
-    "gamma",
-    "diff_src",
-    "diff_gamma",
-    "diff_beta",
-];
-
-/// The argument of this name.
-fn argument<'r, 'a>(
-    ranges: &'r mut BatchNormBackwardBuffers<'a>,
-    name: &str,
-) -> &'r mut BufferRange<'a> {
-    match name {
-        "src" => &mut ranges.src,
-        "diff_dst" => &mut ranges.diff_dst,
-        "mean" => &mut ranges.mean,
-        "variance" => &mut ranges.variance,
-        "gamma" => ranges.gamma.as_mut().unwrap(),
-        "diff_src" => &mut ranges.diff_src,
-        "diff_gamma" => ranges.diff_gamma.as_mut().unwrap(),
-        "diff_beta" => ranges.diff_beta.as_mut().unwrap(),
-        "sums" => ranges.sums.as_mut().unwrap(),
-        "workspace" => ranges.workspace.as_mut().unwrap(),
-        other => panic!("{other}"),
-    }
-}
-
-/// Binds the case's buffers after a change to one of them, which `replacement` may be put into.
+/// A plan and right buffers for it, those for sums and workspace among them.
 struct Binding {
     noop: Noop,
-    case: Case<f32, f32>,
+    plan: Plan,
+    own: Vec<(Tensor, u64, wgpu::Buffer)>,
 }
 
 impl Binding {
-    fn new() -> Self {
-        Self {
-            noop: Noop::default(),
-            case: case(),
-        }
+    fn new(problem: &Problem) -> Self {
+        let noop = Noop::default();
+        let subject = &noop.subject;
+        let plan = problem.operation.plan(subject.gpu.profile()).unwrap();
+        let sums = (Tensor::Sums, plan.sums().unwrap().bytes());
+        let uses = plan.buffers().into_iter();
+        let sizes = uses.map(|used| (used.tensor, used.bytes)).chain([sums]);
+        let own = sizes.map(|(tensor, size)| (tensor, size, subject.buffer(size, &[])));
+        let own = own.collect();
+        Self { noop, plan, own }
     }
 
-    fn bytes(&self, name: &str) -> u64 {
-        let plan = plan(&self.noop.subject, &self.case);
-        match name {
-            "src" | "diff_dst" | "diff_src" => 120,
-            "sums" => plan.sums_size(),
-            "workspace" => plan.workspace_size(),
-            _ => 12,
-        }
+    /// The buffers' tensors, and the bytes of each.
+    fn tensors(&self) -> impl Iterator<Item = (Tensor, u64)> {
+        self.own.iter().map(|(tensor, size, _)| (*tensor, *size))
     }
 
-    /// The error of binding, after which the right buffers still bind.
-    fn error(&self, change: impl FnOnce(&mut BatchNormBackwardBuffers<'_>)) -> Error {
-        let subject = &self.noop.subject;
-        let buffers = Buffers::new(subject, &self.case, Room::Exact);
-        let plan = plan(subject, &self.case);
-        let sums = subject.buffer(plan.sums_size(), &[]);
-        let workspace = subject.buffer(plan.workspace_size(), &[]);
-        let right = || BatchNormBackwardBuffers {
-            sums: Some((&sums).into()),
-            workspace: Some((&workspace).into()),
-            ..buffers.ranges()
-        };
-        // The closure may only put in what lives as long as these.
-        let mut wrong = right();
-        change(&mut wrong);
-        let error = plan.bind(&subject.gpu, &wrong).map(|_| ()).unwrap_err();
-        let _ = plan.bind(&subject.gpu, &right()).unwrap();
-        still_works(subject);
+    fn right(&self) -> Vec<(Tensor, BufferRange<'_>)> {
+        let own = self.own.iter();
+        own.map(|(tensor, _, buffer)| (*tensor, buffer.into()))
+            .collect()
+    }
+
+    /// That of a tensor.
+    fn of(&self, tensor: Tensor) -> BufferRange<'_> {
+        let right = self.right();
+        right.iter().find(|(own, _)| *own == tensor).unwrap().1
+    }
+
+    /// Right buffers but for another one for a tensor, or none.
+    fn bind(&self, tensor: Tensor, other: Option<BufferRange<'_>>) -> Result<(), Error> {
+        self.bind_all(&with(&self.right(), tensor, other))
+    }
+
+    fn bind_all(&self, ranges: &[(Tensor, BufferRange<'_>)]) -> Result<(), Error> {
+        let bound = self.plan.bind(&self.noop.subject.gpu, ranges);
+        bound.map(|_| ())
+    }
+
+    /// The error of binding so, after which the right buffers still bind.
+    #[track_caller]
+    fn error(&self, tensor: Tensor, other: Option<BufferRange<'_>>) -> Error {
+        let error = self.bind(tensor, other).unwrap_err();
+        self.bind_all(&self.right()).unwrap();
+        still_works(&self.noop.subject);
         error
-    }
-
-    /// The error of binding with another range in one argument's place.
-    fn with(&self, name: &str, range: BufferRange<'_>) -> Error {
-        let subject = &self.noop.subject;
-        let buffers = Buffers::new(subject, &self.case, Room::Exact);
-        let plan = plan(subject, &self.case);
-        let sums = subject.buffer(plan.sums_size(), &[]);
-        let workspace = subject.buffer(plan.workspace_size(), &[]);
-        let mut ranges = BatchNormBackwardBuffers {
-            sums: Some((&sums).into()),
-            workspace: Some((&workspace).into()),
-            ..buffers.ranges()
-        };
-        *argument(&mut ranges, name) = range;
-        let error = plan.bind(&subject.gpu, &ranges).map(|_| ()).unwrap_err();
-        still_works(subject);
-        error
-    }
-
-    fn names() -> impl Iterator<Item = &'static str> {
-        NAMES.into_iter().chain(["sums", "workspace"])
     }
 }
 
 #[test]
 fn buffers_too_small() {
-    let test = Binding::new();
+    let test = Binding::new(&problem());
     let subject = &test.noop.subject;
-    for name in Binding::names() {
-        let expected = test.bytes(name);
-        let large = subject.buffer(1 << 12, &[]);
-        for (range, got) in [
-            ((&subject.buffer(expected - 4, &[])).into(), expected - 4),
-            (range(&large, 0, expected - 4), expected - 4),
+    let large = subject.buffer(1 << 12, &[]);
+    for (tensor, bytes) in test.tensors() {
+        match tensor {
+            Tensor::Src | Tensor::DiffDst | Tensor::DiffSrc => assert_eq!(bytes, 120),
+            Tensor::Sums | Tensor::Workspace => {}
+            _ => assert_eq!(bytes, 12),
+        }
+        for (range, bytes_given) in [
+            ((&subject.buffer(bytes - 4, &[])).into(), bytes - 4),
+            (range(&large, 0, bytes - 4), bytes - 4),
             (range(&large, 256, 0), 0),
             (range(&large, 1 << 12, 0), 0),
         ] {
-            let error = test.with(name, range);
-            let want = Error::BufferSize {
-                tensor: name_of(name),
+            let error = test.error(tensor, Some(range));
+            let Error::BufferSize {
+                tensor: name,
                 expected,
                 got,
+                ..
+            } = error
+            else {
+                panic!("{error:?}");
             };
-            assert_eq!(error, want);
+            assert_eq!((name, expected, got), (tensor.name(), bytes, bytes_given));
             says(&error, &[name, &expected.to_string(), &got.to_string()]);
         }
         // Beyond the buffer, also where the tensor itself would fit.
-        for (offset, size) in [
+        for place in [
             (256, 1 << 20),
             (0, (1 << 12) + 4),
             (1 << 12, 1 << 20),
@@ -141,120 +105,124 @@ fn buffers_too_small() {
             (1 << 20, 0),
             (u64::MAX - 255, 1 << 20),
         ] {
-            let error = test.with(name, range(&large, offset, size));
-            let want = Error::BufferRange {
-                tensor: name_of(name),
+            let error = test.error(tensor, Some(range(&large, place.0, place.1)));
+            let Error::BufferRange {
+                tensor: name,
                 offset,
                 size,
-                buffer: 1 << 12,
+                buffer: 4096,
+                ..
+            } = error
+            else {
+                panic!("{error:?}");
             };
-            assert_eq!(error, want);
-            says(
-                &error,
-                &[name, "4096", &size.to_string(), &offset.to_string()],
-            );
+            assert_eq!((name, (offset, size)), (tensor.name(), place));
+            let (offset, size) = (offset.to_string(), size.to_string());
+            says(&error, &[name, "4096", &size, &offset]);
         }
     }
 }
 
-/// The same name as the error's.
-fn name_of(name: &str) -> &'static str {
-    Binding::names().find(|n| *n == name).unwrap()
-}
-
 #[test]
 fn buffers_misaligned() {
-    let test = Binding::new();
+    let test = Binding::new(&problem());
     let large = test.noop.subject.buffer(1 << 16, &[]);
-    let alignment = u64::from(wgpu::Limits::default().min_storage_buffer_offset_alignment);
-    for name in Binding::names() {
-        for offset in [1, 4, 32, alignment - 4, alignment + 16] {
-            let error = test.with(name, range(&large, offset, 1 << 12));
-            let want = Error::BufferAlignment {
-                tensor: name_of(name),
+    let of_device = u64::from(wgpu::Limits::default().min_storage_buffer_offset_alignment);
+    for (tensor, _) in test.tensors() {
+        for at in [1, 4, 32, of_device - 4, of_device + 16] {
+            let error = test.error(tensor, Some(range(&large, at, 1 << 12)));
+            let Error::BufferAlignment {
+                tensor: name,
                 offset,
                 alignment,
+                ..
+            } = error
+            else {
+                panic!("{error:?}");
             };
-            assert_eq!(error, want);
-            says(&error, &[name, &offset.to_string(), &alignment.to_string()]);
+            let want = (tensor.name(), at, of_device);
+            assert_eq!((name, offset, alignment), want);
+            says(&error, &[name, &at.to_string(), &alignment.to_string()]);
         }
     }
 }
 
 #[test]
 fn buffers_without_storage() {
-    let test = Binding::new();
+    let test = Binding::new(&problem());
     let usage = wgpu::BufferUsages::COPY_DST | wgpu::BufferUsages::UNIFORM;
-    let plain = test
-        .noop
-        .subject
-        .gpu
-        .device()
-        .create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size: 1 << 12,
-            usage,
-            mapped_at_creation: false,
-        });
-    for name in Binding::names() {
-        let error = test.with(name, (&plain).into());
-        let want = Error::BufferUsage {
-            tensor: name_of(name),
+    let device = test.noop.subject.gpu.device();
+    let plain = device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 1 << 12,
+        usage,
+        mapped_at_creation: false,
+    });
+    for (tensor, _) in test.tensors() {
+        let error = test.error(tensor, Some((&plain).into()));
+        let Error::BufferUsage {
+            tensor: name,
             expected: wgpu::BufferUsages::STORAGE,
-            got: usage,
+            got,
+            ..
+        } = error
+        else {
+            panic!("{error:?}");
         };
-        assert_eq!(error, want);
+        assert_eq!((name, got), (tensor.name(), usage));
         says(&error, &[name, "STORAGE", "UNIFORM"]);
     }
 }
 
+#[track_caller]
+fn assert_presence(error: &Error, of: Tensor, is_expected: bool) {
+    let Error::BufferPresence {
+        tensor, expected, ..
+    } = error
+    else {
+        panic!("{error:?}");
+    };
+    assert_eq!((*tensor, *expected), (of.name(), is_expected));
+    says(error, &[tensor]);
+}
+
 #[test]
 fn buffers_missing_or_superfluous() {
-    let test = Binding::new();
-    let missing = |tensor| Error::BufferPresence {
-        tensor,
-        expected: true,
-    };
-    assert_eq!(test.error(|b| b.gamma = None), missing("gamma"));
-    assert_eq!(test.error(|b| b.diff_gamma = None), missing("diff_gamma"));
-    assert_eq!(test.error(|b| b.diff_beta = None), missing("diff_beta"));
-    says(&missing("gamma"), &["gamma"]);
+    let test = Binding::new(&problem());
+    for (tensor, _) in test.tensors() {
+        // For the halves alone, and made by the plan.
+        if [Tensor::Sums, Tensor::Workspace].contains(&tensor) {
+            test.bind(tensor, None).unwrap();
+        } else {
+            assert_presence(&test.error(tensor, None), tensor, true);
+        }
+    }
 
-    let mut test = Binding::new();
-    test.case.gamma = None;
-    test.case.options.param_grads = ParamGrads::Frozen;
-    for name in ["gamma", "diff_gamma", "diff_beta"] {
-        let error = test.error(|b| {
-            let extra = Some(b.variance);
-            match name {
-                "gamma" => b.gamma = extra,
-                "diff_gamma" => b.diff_gamma = extra,
-                _ => b.diff_beta = extra,
-            }
-        });
-        let want = Error::BufferPresence {
-            tensor: name_of(name),
-            expected: false,
-        };
-        assert_eq!(error, want);
-        says(&error, &[name]);
+    let mut problem = problem();
+    problem.operation.gamma = false;
+    let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
+    problem.operation.pass = frozen.into();
+    let test = Binding::new(&problem);
+    for tensor in [Tensor::Gamma, Tensor::DiffGamma, Tensor::DiffBeta] {
+        let error = test.error(tensor, Some(test.of(Tensor::Variance)));
+        assert_presence(&error, tensor, false);
     }
 }
 
 #[test]
 fn buffers_of_another_device() {
-    let test = Binding::new();
+    let test = Binding::new(&problem());
     let sibling = test.noop.sibling();
     let foreign = sibling.buffer(1 << 12, &[]);
     let destroyed = test.noop.subject.buffer(1 << 12, &[]);
     destroyed.destroy();
-    for name in Binding::names() {
+    for (tensor, _) in test.tensors() {
         for buffer in [&foreign, &destroyed] {
-            let error = test.with(name, buffer.into());
-            let Error::ForeignBuffer { tensor, .. } = &error else {
-                panic!("{name}: {error:?}");
+            let error = test.error(tensor, Some(buffer.into()));
+            let Error::ForeignBuffer { tensor: name, .. } = &error else {
+                panic!("{tensor:?}: {error:?}");
             };
-            assert_eq!(*tensor, name);
+            assert_eq!(*name, tensor.name());
             says(&error, &[name, "this context's device"]);
         }
     }
@@ -262,73 +230,71 @@ fn buffers_of_another_device() {
     still_works(&sibling);
 }
 
+#[track_caller]
+fn assert_overlap(error: &Error, of: [Tensor; 2]) {
+    let Error::Overlap { first, second, .. } = error else {
+        panic!("{error:?}");
+    };
+    assert_eq!([*first, *second], of.map(Tensor::name));
+    says(error, &[first, second]);
+}
+
 #[test]
 fn ranges_that_overlap() {
-    let mut test = Binding::new();
-    test.case = Case::random(&[2, 70, 5], options_in(DataFormat::Ncx), 1); // 2800 and 280 bytes
-    let overlap = |first, second| Error::Overlap { first, second };
+    use Tensor::{
+        DiffBeta, DiffDst, DiffGamma, DiffSrc, Gamma, Mean, Src, Sums, Variance, Workspace,
+    };
+    // 2800 and 280 bytes.
+    let operation = batch_norm_gradient::<f32, f32>(&[2, 70, 5], DataFormat::Ncx);
+    let test = Binding::new(&Problem::random(&operation, 1));
     let subject = &test.noop.subject;
-    let error = test.error(|b| b.diff_src = b.src);
-    assert_eq!(error, overlap("src", "diff_src"));
-    says(&error, &["src", "diff_src"]);
-    let error = test.error(|b| b.diff_gamma = b.diff_beta);
-    assert_eq!(error, overlap("diff_gamma", "diff_beta"));
-    let error = test.error(|b| b.diff_beta = b.gamma);
-    assert_eq!(error, overlap("gamma", "diff_beta"));
-    let error = test.error(|b| b.sums = b.workspace);
-    assert_eq!(error, overlap("workspace", "sums"));
-    let error = test.error(|b| b.mean = b.workspace.unwrap());
-    assert_eq!(error, overlap("workspace", "mean"));
+    for (tensor, other, names) in [
+        (DiffSrc, Src, [Src, DiffSrc]),
+        (DiffGamma, DiffBeta, [DiffGamma, DiffBeta]),
+        (DiffBeta, Gamma, [Gamma, DiffBeta]),
+        (Sums, Workspace, [Workspace, Sums]),
+        (Mean, Workspace, [Workspace, Mean]),
+    ] {
+        let error = test.error(tensor, Some(test.of(other)));
+        assert_overlap(&error, names);
+    }
 
     // diff_src over a part of diff_dst, and one byte too near; then right beside it.
-    let plan = plan(subject, &test.case);
     let pool = subject.buffer(1 << 14, &[]);
-    let own = Buffers::new(subject, &test.case, Room::Exact);
-    let pooled = |diff_src| BatchNormBackwardBuffers {
-        diff_dst: range(&pool, 0, 2800),
-        diff_src: range(&pool, diff_src, 2800),
-        ..own.ranges()
+    let pooled = |diff_src| {
+        let ranges = with(&test.right(), DiffDst, Some(range(&pool, 0, 2800)));
+        test.bind_all(&with(&ranges, DiffSrc, Some(range(&pool, diff_src, 2800))))
     };
     for offset in [256, 2560] {
-        let error = plan.bind(&subject.gpu, &pooled(offset)).map(|_| ());
-        assert_eq!(error.unwrap_err(), overlap("diff_dst", "diff_src"));
+        assert_overlap(&pooled(offset).unwrap_err(), [DiffDst, DiffSrc]);
     }
     for offset in [0, 2816, 8192] {
-        let _ = plan.bind(&subject.gpu, &pooled(offset)).unwrap();
+        pooled(offset).unwrap();
     }
     // Sums at the end of a buffer, half inside of the workspace.
-    let (sums, workspace) = (plan.sums_size(), plan.workspace_size());
+    let sums = test.plan.sums().unwrap().bytes();
+    let workspace = test.plan.workspace_bytes();
     let offset = (workspace - 256) / 256 * 256;
     let end = subject.buffer((offset + sums).max(workspace), &[]);
-    let ranges = BatchNormBackwardBuffers {
-        workspace: Some(range(&end, 0, workspace)),
-        sums: Some(range(&end, offset, sums)),
-        ..own.ranges()
-    };
-    let error = plan.bind(&subject.gpu, &ranges).map(|_| ());
-    assert_eq!(error.unwrap_err(), overlap("workspace", "sums"));
+    let ranges = with(&test.right(), Workspace, Some(range(&end, 0, workspace)));
+    let ranges = with(&ranges, Sums, Some(range(&end, offset, sums)));
+    assert_overlap(&test.bind_all(&ranges).unwrap_err(), [Workspace, Sums]);
     // What is only read may overlap.
-    let ranges = BatchNormBackwardBuffers {
-        src: own.ranges().diff_dst,
-        mean: own.ranges().variance,
-        gamma: Some(own.ranges().variance),
-        ..own.ranges()
-    };
-    let _ = plan.bind(&subject.gpu, &ranges).unwrap();
+    let ranges = with(&test.right(), Src, Some(test.of(DiffDst)));
+    let ranges = with(&ranges, Mean, Some(test.of(Variance)));
+    let ranges = with(&ranges, Gamma, Some(test.of(Variance)));
+    test.bind_all(&ranges).unwrap();
     // Tensors without elements overlap nothing.
-    let empty = Case::<f32, f32>::random(&[0, 3, 5], options_in(DataFormat::Ncx), 1);
-    let buffers = Buffers::new(subject, &empty, Room::Exact);
+    let operation = batch_norm_gradient::<f32, f32>(&[0, 3, 5], DataFormat::Ncx);
+    let empty = Problem::random(&operation, 1);
+    let plan = operation.plan(subject.gpu.profile()).unwrap();
+    let buffers = Buffers::new(subject, &empty, &plan, Room::Exact);
     let workspace = subject.buffer(4096, &[]);
-    let ranges = BatchNormBackwardBuffers {
-        workspace: Some((&workspace).into()),
-        src: range(&workspace, 256, 0),
-        diff_dst: range(&workspace, 512, 0),
-        diff_src: range(&workspace, 768, 0),
-        ..buffers.ranges()
-    };
-    let _ = buffers::plan(subject, &empty)
-        .bind(&subject.gpu, &ranges)
-        .unwrap();
+    let mut ranges = with(&buffers.ranges(), Workspace, Some((&workspace).into()));
+    for (tensor, offset) in [(Src, 256), (DiffDst, 512), (DiffSrc, 768)] {
+        ranges = with(&ranges, tensor, Some(range(&workspace, offset, 0)));
+    }
+    let _ = plan.bind(&subject.gpu, &ranges).unwrap();
     still_works(subject);
 }
 
@@ -336,27 +302,13 @@ fn ranges_that_overlap() {
 fn layer_norm_has_no_halves() {
     let noop = Noop::default();
     let subject = &noop.subject;
-    let options = LayerNormOptions {
-        use_affine: false,
-        ..LayerNormOptions::default()
-    };
-    let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-    let plan = layer
-        .plan_backward(&[3, 4], (DType::F32, DType::F32))
-        .unwrap();
-    let [src, diff_dst, mean, variance, diff_src] = [48; 5].map(|size| subject.buffer(size, &[]));
-    let ranges = LayerNormBackwardBuffers {
-        src: (&src).into(),
-        diff_dst: (&diff_dst).into(),
-        mean: (&mean).into(),
-        variance: (&variance).into(),
-        gamma: None,
-        diff_src: (&diff_src).into(),
-        diff_gamma: None,
-        diff_beta: None,
-        workspace: None,
-    };
-    let bound = plan.bind(&subject.gpu, &ranges).unwrap();
+    let norm = Norm::Layer { begin_axis: -1 };
+    let operation = Operation::new(norm, Backward::default(), &[3, 4], DType::F32);
+    let problem = Problem::random(&operation.with_params(false, false), 1);
+    let plan = problem.operation.plan(subject.gpu.profile()).unwrap();
+    assert_eq!(plan.sums(), None);
+    let buffers = Buffers::new(subject, &problem, &plan, Room::Padded);
+    let bound = plan.bind(&subject.gpu, &buffers.ranges()).unwrap();
     let device = subject.gpu.device();
     let mut encoder = device.create_command_encoder(&Default::default());
     let reduced = bound.record_reduce(&mut encoder);

@@ -1,12 +1,11 @@
 //! Plans' dispatches, launched as another framework would: pipelines with layouts that wgpu derives from the text, all
 //! tensors in one buffer, each with just its own size or with padding behind.
 
-use crate::common::data::{Case, FORMATS, bits, in_format, options_in};
+use crate::common::data::{FORMATS, Problem, Values, batch_norm_gradient, in_format};
 use crate::common::{Subject, subjects};
 use std::collections::HashMap;
-use wgpu_norm::Tensor;
-use wgpu_norm::export::{Dispatch, Kernel, Plan};
-use wgpu_norm::{BatchNormOptions, DType, DTypes, Error, Grads, LayerNormOptions, Profile};
+use wgpu_norm::export::{Dispatch, Kernel};
+use wgpu_norm::{Backward, DType, DataFormat, Error, Norm, Operation, Plan, Profile, Tensor};
 
 const SHAPES: &[&[usize]] = &[
     &[3, 5, 7],
@@ -29,13 +28,12 @@ impl<'a> Launcher<'a> {
     fn new(subject: &'a Subject, plan: &Plan, padded: bool) -> Self {
         let mut places = HashMap::new();
         let mut end = 0;
-        for tensor in plan.tensors() {
-            let room = if padded {
-                tensor.padded_bytes
-            } else {
-                tensor.bytes
+        for used in plan.buffers() {
+            let room = match padded {
+                true => used.padded_bytes,
+                false => used.bytes,
             };
-            places.insert(tensor.tensor, (end, room));
+            places.insert(used.tensor, (end, room));
             end = (end + room).next_multiple_of(256);
         }
         Self {
@@ -51,11 +49,16 @@ impl<'a> Launcher<'a> {
         self.subject.write(&self.pool, offset, bytes);
     }
 
-    fn read<T: wgpu_norm::bytemuck::Pod>(&self, tensor: Tensor, elements: usize) -> Vec<T> {
-        let (offset, _) = self.places[&tensor];
-        let bytes = self.subject.read(&self.pool);
-        let bytes = &bytes[offset as usize..][..elements * size_of::<T>()];
-        wgpu_norm::bytemuck::pod_collect_to_vec(bytes)
+    fn results(&self, problem: &Problem) -> Vec<Values> {
+        let pool = self.subject.read(&self.pool);
+        let mut results = problem.results();
+        for result in &mut results {
+            let (offset, _) = self.places[&result.used.tensor];
+            let len = result.bytes.len();
+            let bytes = &pool[offset as usize..][..len];
+            result.bytes.copy_from_slice(bytes);
+        }
+        results
     }
 
     fn room(&self, tensor: Tensor) -> Option<u64> {
@@ -127,61 +130,41 @@ fn another_launcher_gets_the_same_bits() {
         for (seed, shape) in SHAPES.iter().enumerate() {
             for format in FORMATS {
                 let shape = in_format(shape, format);
-                let options = options_in(format);
-                let case = Case::<f32, f32>::random(&shape, options, seed as u64);
-                let args = case.args();
-                let types = (DType::F32, DType::F32);
-                let profile = subject.gpu.profile();
-                let plan = options.plan_backward(profile, &shape, types, args.gamma.is_some());
-                let plan = Plan::from(plan.unwrap());
+                let operation = batch_norm_gradient::<f32, f32>(&shape, format);
+                let problem = Problem::random(&operation, seed as u64);
+                let want = problem.run(subject).unwrap();
+                let plan = operation.plan(subject.gpu.profile()).unwrap();
                 for padded in [true, false] {
                     let mut launcher = Launcher::new(subject, &plan, padded);
-                    let slices = [
-                        (Tensor::Src, Some(args.src)),
-                        (Tensor::DiffDst, Some(args.diff_dst)),
-                        (Tensor::Mean, Some(args.mean)),
-                        (Tensor::Variance, Some(args.variance)),
-                        (Tensor::Gamma, args.gamma),
-                    ];
-                    for (tensor, values) in slices {
-                        if let Some(values) = values {
-                            launcher.write(tensor, wgpu_norm::bytemuck::cast_slice(values));
-                        }
+                    for input in &problem.inputs {
+                        launcher.write(input.used.tensor, &input.bytes);
                     }
                     let dispatches = plan.dispatches(|tensor| launcher.room(tensor)).unwrap();
                     launcher.launch(&dispatches);
-                    let channels = args.mean.len();
-                    let got = Grads {
-                        diff_src: launcher.read::<f32>(Tensor::DiffSrc, args.src.len()),
-                        diff_gamma: Some(launcher.read::<f32>(Tensor::DiffGamma, channels)),
-                        diff_beta: Some(launcher.read::<f32>(Tensor::DiffBeta, channels)),
-                        diff_residual: None,
-                    };
-                    let want = case.run(subject).unwrap();
-                    assert_eq!(
-                        bits(&got),
-                        bits(&want),
-                        "{} {shape:?} {padded}",
-                        subject.name
-                    );
+                    let got = launcher.results(&problem);
+                    assert_eq!(got, want, "{} {shape:?} {padded}", subject.name);
                 }
             }
         }
     }
 }
 
+/// A gradient of 3 × 4 elements without gamma.
+fn small(profile: &Profile) -> Plan {
+    let operation = batch_norm_gradient::<f32, f32>(&[3, 4], DataFormat::Nxc);
+    operation.with_params(false, false).plan(profile).unwrap()
+}
+
 #[test]
 fn tensors_without_room_are_named() {
-    let options = BatchNormOptions::new(1e-5);
-    let profile = Profile::webgpu("none");
-    let plan = options.plan_backward(&profile, &[3, 4], (DType::F32, DType::F32), false);
-    let plan = Plan::from(plan.unwrap());
+    let plan = small(&Profile::webgpu("none"));
     let missing = plan.dispatches(|tensor| (tensor != Tensor::Mean).then_some(1 << 20));
     assert!(matches!(
         missing,
         Err(Error::BufferPresence {
             tensor: "mean",
-            expected: true
+            expected: true,
+            ..
         })
     ));
     let small = plan.dispatches(|tensor| Some(if tensor == Tensor::Src { 44 } else { 1 << 20 }));
@@ -190,7 +173,8 @@ fn tensors_without_room_are_named() {
         Err(Error::BufferSize {
             tensor: "src",
             expected: 48,
-            got: 44
+            got: 44,
+            ..
         })
     ));
 }
@@ -198,13 +182,9 @@ fn tensors_without_room_are_named() {
 #[test]
 fn a_tensor_that_is_given_twice_is_named() {
     let subject = &subjects()[0];
-    let options = BatchNormOptions::new(1e-5);
-    let profile = subject.gpu.profile();
-    let plan = options.plan_backward(profile, &[3, 4], (DType::F32, DType::F32), false);
-    let plan = Plan::from(plan.unwrap());
-    let tensors = plan.tensors();
-    let buffers: Vec<_> = tensors
-        .iter()
+    let plan = small(subject.gpu.profile());
+    let uses = plan.buffers().into_iter();
+    let buffers: Vec<_> = uses
         .map(|used| (used.tensor, subject.buffer(used.padded_bytes, &[])))
         .collect();
     let mut given: Vec<_> = buffers
@@ -221,16 +201,16 @@ fn a_tensor_that_is_given_twice_is_named() {
 /// A profile of somebody's own may say anything: a plan within the bounds that kernels rely on, or an error.
 #[test]
 fn a_profile_out_of_bounds() {
-    let options = LayerNormOptions::default();
-    let types = DTypes::from(DType::F32);
+    let norm = Norm::Layer { begin_axis: -1 };
+    let operation = Operation::new(norm, Backward::default(), &[64, 300], DType::F32);
     let mut profile = Profile::webgpu("odd");
     profile.alignment = 3;
     profile.max_workgroups = u32::MAX;
     profile.max_binding = u64::MAX;
     profile.tuning.workgroup = 7;
     profile.subgroup_size = 5;
-    let plan = options.plan_backward(&profile, &[64, 300], types).unwrap();
-    for dispatch in Plan::from(plan).dispatches(|_| Some(1 << 20)).unwrap() {
+    let plan = operation.plan(&profile).unwrap();
+    for dispatch in plan.dispatches(|_| Some(1 << 20)).unwrap() {
         let [width, height] = dispatch.workgroups;
         assert!(width >= 1 && height >= 1 && width.max(height) <= 65535);
         assert!(dispatch.kernel.workgroup_size().is_power_of_two());
@@ -242,7 +222,7 @@ fn a_profile_out_of_bounds() {
     ] {
         let mut profile = profile.clone();
         change(&mut profile);
-        let refused = options.plan_backward(&profile, &[64, 300], types);
+        let refused = operation.plan(&profile);
         assert!(matches!(refused, Err(Error::Limit { .. })));
     }
 }

@@ -1,9 +1,9 @@
 //! The operators under the documents' own names: their vectors, the numbers that the tests of other
 //! implementations print, and the same bits as the engine that they stand on.
 
-use crate::common::buffers::{Buffers, Room, first, submit};
+use crate::common::buffers::{Buffers, Room, submit, with};
 use crate::common::data::{
-    Case, FORMATS, Random, assert_close, bits, in_format, options_in, to_f64,
+    FORMATS, Problem, Random, Values, assert_close, batch_norm_gradient, in_format, to_f64, types,
 };
 use crate::common::vectors::{Vector, of_operator};
 use crate::common::{Subject, every_pair, subjects};
@@ -17,11 +17,10 @@ use wgpu_norm::operators::onednn::{
     BatchNormOutputs, BatchNormTrainingBackward, BatchNormTrainingBackwardInputs,
     LayerNormBackward, LayerNormBackwardInputs, LayerNormOutputs,
 };
-use wgpu_norm::reference::{BatchNorm, Gradients};
 use wgpu_norm::{
-    Backward, BatchNormOptions, Bound, BufferRange, Channels, DType, DTypes, DataFormat, Element,
-    Error, GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormBackwardArgs, LayerNormOptions,
-    Norm, Operation, ParamGrads, ParamOf, Plan, Statistics, Tensor,
+    Backward, BackwardArgs, BatchNormOptions, Bound, Channels, DType, DataFormat, Element, Error,
+    GpuBatchNorm, GpuContext, GpuLayerNorm, Grads, LayerNormOptions, Norm, Operation, ParamGrads,
+    ParamOf, Pass, Plan, Tensor, Through,
 };
 
 /// Numbers that others print, within a relative and an absolute distance.
@@ -33,125 +32,135 @@ fn assert_near(got: &[f32], want: &[f32], relative: f32, absolute: f32, what: &s
     }
 }
 
-/// A file's answers, with the scales that the tolerance is made of.
-fn expected(vector: &Vector, reference: Gradients) -> Gradients {
-    Gradients {
-        diff_src: vector.tensor("expected.diff_src"),
-        diff_gamma: vector.tensor("expected.diff_gamma"),
-        diff_beta: vector.tensor("expected.diff_beta"),
-        ..reference
+/// A gradient's tensors; statistics have the parameters' type.
+struct Tensors<T, P> {
+    shape: Vec<usize>,
+    src: Vec<T>,
+    diff_dst: Vec<T>,
+    mean: Vec<P>,
+    variance: Vec<P>,
+    gamma: Option<Vec<P>>,
+}
+
+impl<T: Element, P: Element> Tensors<T, P> {
+    fn of(problem: &Problem) -> Self {
+        let gamma = problem.has(Tensor::Gamma);
+        Self {
+            shape: problem.operation.shape.clone(),
+            src: problem.elements(Tensor::Src),
+            diff_dst: problem.elements(Tensor::DiffDst),
+            mean: problem.elements(Tensor::Mean),
+            variance: problem.elements(Tensor::Variance),
+            gamma: gamma.then(|| problem.elements(Tensor::Gamma)),
+        }
     }
 }
 
-/// What an operator's plan leaves in the buffers of a case.
-fn recorded<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    case: &Case<T, P>,
-    operation: &Operation,
-) -> Grads<T, P> {
-    let buffers = Buffers::new(subject, case, Room::Exact);
-    let of = |tensor, buffer: &Option<wgpu::Buffer>| Some((tensor, buffer.clone()?));
-    let tensors = [
-        Some((Tensor::Src, buffers.src.clone())),
-        Some((Tensor::DiffDst, buffers.diff_dst.clone())),
-        Some((Tensor::Mean, buffers.mean.clone())),
-        Some((Tensor::Variance, buffers.variance.clone())),
-        of(Tensor::Gamma, &buffers.gamma),
-        Some((Tensor::DiffSrc, buffers.diff_src.clone())),
-        of(Tensor::DiffGamma, &buffers.diff_gamma),
-        of(Tensor::DiffBeta, &buffers.diff_beta),
+/// A problem's results, of those that an operator gave: all of them, and no others.
+fn values<T: Element, P: Element>(
+    problem: &Problem,
+    diff_src: &[T],
+    [diff_gamma, diff_beta]: [Option<&[P]>; 2],
+) -> Vec<Values> {
+    let given = [
+        (Tensor::DiffSrc, Some(bytemuck::cast_slice(diff_src))),
+        (Tensor::DiffGamma, diff_gamma.map(bytemuck::cast_slice)),
+        (Tensor::DiffBeta, diff_beta.map(bytemuck::cast_slice)),
     ];
-    let tensors: Vec<_> = tensors.into_iter().flatten().collect();
-    let ranges: Vec<_> = tensors.iter().map(|(t, b)| (*t, b.into())).collect();
-    record(subject, operation, &ranges);
-    buffers.results(subject, case)
-}
-
-fn record(subject: &Subject, operation: &Operation, ranges: &[(Tensor, BufferRange<'_>)]) {
-    let plan = operation.plan(subject.gpu.profile()).unwrap();
-    submit(subject, &plan.bind(&subject.gpu, ranges).unwrap());
-}
-
-/// What a layer norm's plan leaves in buffers that end with the tensors' last words, diff_src over diff_dst.
-fn recorded_layer_norm<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    operation: &Operation,
-    inputs: &LayerNormBackwardInputs<'_, T, P>,
-) -> Grads<T, P> {
-    fn tensor<E: Element>(subject: &Subject, values: &[E]) -> wgpu::Buffer {
-        let mut bytes = bytemuck::cast_slice(values).to_vec();
-        bytes.resize(bytes.len().next_multiple_of(4), 0xff);
-        subject.buffer(bytes.len() as u64, &bytes)
+    let given = given.into_iter().filter_map(|(t, bytes)| Some((t, bytes?)));
+    let given: Vec<(Tensor, &[u8])> = given.collect();
+    let mut results = problem.results();
+    assert_eq!(given.len(), results.len());
+    for (result, (tensor, bytes)) in results.iter_mut().zip(given) {
+        assert_eq!(result.used.tensor, tensor);
+        result.bytes.copy_from_slice(bytes);
     }
-    let src = tensor(subject, inputs.src);
-    let diff_src = tensor(subject, inputs.diff_dst);
-    let mean = tensor(subject, inputs.mean);
-    let variance = tensor(subject, inputs.variance);
-    let gamma = inputs.gamma.map(|gamma| tensor(subject, gamma));
+    results
+}
+
+fn of_grads<T: Element, P: Element>(problem: &Problem, grads: &Grads<T, P>) -> Vec<Values> {
+    assert!(grads.diff_residual.is_none());
+    let params = [&grads.diff_gamma, &grads.diff_beta].map(|grad| grad.as_deref());
+    values(problem, &grads.diff_src, params)
+}
+
+/// What the layer computes, with statistics in the type of sums.
+fn of_layer<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) -> Vec<Values> {
+    let operation = &problem.operation;
+    let (Norm::Batch(Channels::Axis(format)), Pass::Backward(backward)) =
+        (&operation.norm, operation.pass)
+    else {
+        panic!("{operation}");
+    };
+    let options = BatchNormOptions::new(operation.epsilon)
+        .data_format(*format)
+        .through(backward.through)
+        .param_grads(backward.param_grads);
+    let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+    let of = Tensors::<T, P>::of(problem);
+    let [mean, variance] =
+        [Tensor::Mean, Tensor::Variance].map(|tensor| problem.elements::<T::Sum>(tensor));
+    let args = BackwardArgs::new(&of.shape, &of.src, &of.diff_dst, (&mean, &variance));
+    let grads = block_on(layer.backward(args.params(of.gamma.as_deref(), None)));
+    of_grads(problem, &grads.unwrap())
+}
+
+/// What an operator's plan leaves in buffers that end with the tensors' last words; diff_src over diff_dst, or beside it.
+fn recorded(
+    subject: &Subject,
+    problem: &Problem,
+    operation: &Operation,
+    in_place: bool,
+) -> Vec<Values> {
     let plan = operation.plan(subject.gpu.profile()).unwrap();
-    let output = |tensor| {
-        let buffers = plan.buffers();
-        let used = buffers.iter().find(|used| used.tensor == tensor)?;
-        Some(subject.buffer(used.bytes, &[]))
-    };
-    let (diff_gamma, diff_beta) = (output(Tensor::DiffGamma), output(Tensor::DiffBeta));
-    let ranges = [
-        Some((Tensor::Src, (&src).into())),
-        Some((Tensor::DiffDst, (&diff_src).into())),
-        Some((Tensor::Mean, (&mean).into())),
-        Some((Tensor::Variance, (&variance).into())),
-        gamma.as_ref().map(|buffer| (Tensor::Gamma, buffer.into())),
-        Some((Tensor::DiffSrc, (&diff_src).into())),
-        diff_gamma
-            .as_ref()
-            .map(|buffer| (Tensor::DiffGamma, buffer.into())),
-        diff_beta
-            .as_ref()
-            .map(|buffer| (Tensor::DiffBeta, buffer.into())),
-    ];
-    let ranges: Vec<_> = ranges.into_iter().flatten().collect();
-    record(subject, operation, &ranges);
-    let params = |buffer: &wgpu::Buffer| {
-        let count = inputs.gamma.map_or(0, <[P]>::len);
-        first(&subject.read(buffer), count)
-    };
-    let diff_src = subject.read(&diff_src);
-    let behind = &diff_src[size_of_val(inputs.src)..];
+    let buffers = Buffers::new(subject, problem, &plan, Room::Exact);
+    let diff_src = buffers.of(match in_place {
+        true => Tensor::DiffDst,
+        false => Tensor::DiffSrc,
+    });
+    let ranges = with(&buffers.ranges(), Tensor::DiffSrc, Some(diff_src.into()));
+    submit(subject, &plan.bind(&subject.gpu, &ranges).unwrap());
+    let mut results = buffers.results(subject, problem);
+    let bytes = subject.read(diff_src);
+    let (own, behind) = bytes.split_at(results[0].bytes.len());
+    assert_eq!(results[0].used.tensor, Tensor::DiffSrc);
+    results[0].bytes.copy_from_slice(own);
     assert!(behind.iter().all(|byte| *byte == 0), "{behind:?}");
-    Grads {
-        diff_src: first(&diff_src, inputs.src.len()),
-        diff_gamma: diff_gamma.as_ref().map(params),
-        diff_beta: diff_beta.as_ref().map(params),
-        diff_residual: None,
-    }
+    results
 }
 
 mod onednn {
     use super::*;
 
-    fn op(options: BatchNormOptions) -> BatchNormTrainingBackward {
-        assert_eq!(options.statistics, Through::Batch);
+    /// The document's operator of an operation.
+    fn op(operation: &Operation) -> BatchNormTrainingBackward {
+        let (Norm::Batch(Channels::Axis(format)), Pass::Backward(backward)) =
+            (&operation.norm, operation.pass)
+        else {
+            panic!("{operation}");
+        };
+        assert_eq!(backward.through, Through::Batch);
         BatchNormTrainingBackward {
-            epsilon: options.epsilon as f32,
-            data_format: options.data_format,
-            outputs: match options.param_grads {
+            epsilon: operation.epsilon as f32,
+            data_format: *format,
+            outputs: match backward.param_grads {
                 ParamGrads::Both => BatchNormOutputs::All,
                 ParamGrads::Neither => BatchNormOutputs::DiffSrc,
-                ParamGrads::Frozen => panic!("the document has none"),
+                other => panic!("the document has no {other:?}"),
             },
         }
     }
 
     fn inputs<T: Element, P: ParamOf<T>>(
-        case: &Case<T, P>,
+        of: &Tensors<T, P>,
     ) -> BatchNormTrainingBackwardInputs<'_, T, P> {
         BatchNormTrainingBackwardInputs {
-            shape: &case.shape,
-            src: &case.src,
-            diff_dst: &case.diff_dst,
-            mean: &case.mean,
-            variance: &case.variance,
-            gamma: case.gamma.as_deref(),
+            shape: &of.shape,
+            src: &of.src,
+            diff_dst: &of.diff_dst,
+            mean: &of.mean,
+            variance: &of.variance,
+            gamma: of.gamma.as_deref(),
         }
     }
 
@@ -171,20 +180,18 @@ mod onednn {
     fn batch_norm_vectors() {
         let mut tested = 0;
         for vector in of_operator("batch_norm_backward") {
-            let data_format = match vector.metadata["data_format"].as_str() {
-                "NCX" => DataFormat::Ncx,
-                "NXC" => DataFormat::Nxc,
-                _ => continue,
-            };
+            if vector.metadata["data_format"] == "broadcast" {
+                continue;
+            }
             if vector.metadata["statistics"] != "batch" {
                 continue;
             }
             tested += 1;
             match (vector.dtype("src"), vector.dtype("mean")) {
-                (DType::F32, DType::F32) => check_batch_norm::<f32, f32>(&vector, data_format),
-                (DType::F16, DType::F32) => check_batch_norm::<f16, f32>(&vector, data_format),
-                (DType::Bf16, DType::F32) => check_batch_norm::<bf16, f32>(&vector, data_format),
-                (DType::Bf16, DType::Bf16) => check_batch_norm::<bf16, bf16>(&vector, data_format),
+                (DType::F32, DType::F32) => check_batch_norm::<f32, f32>(&vector),
+                (DType::F16, DType::F32) => check_batch_norm::<f16, f32>(&vector),
+                (DType::Bf16, DType::F32) => check_batch_norm::<bf16, f32>(&vector),
+                (DType::Bf16, DType::Bf16) => check_batch_norm::<bf16, bf16>(&vector),
                 (DType::F64, DType::F64) => tested -= 1, // nGraph's
                 other => panic!("{}: {other:?}", vector.name),
             }
@@ -192,88 +199,73 @@ mod onednn {
         assert!(tested >= 15, "only {tested} vectors");
     }
 
-    fn check_batch_norm<T: Element, P: ParamOf<T>>(vector: &Vector, data_format: DataFormat) {
-        let case = Case::<T, P> {
-            shape: vector.shape("src"),
-            options: BatchNormOptions {
-                data_format,
-                ..BatchNormOptions::new(vector.epsilon())
-            },
-            src: vector.tensor("src"),
-            diff_dst: vector.tensor("diff_dst"),
-            mean: vector.tensor("mean"),
-            variance: vector.tensor("variance"),
-            gamma: vector.has("gamma").then(|| vector.tensor("gamma")),
-        };
-        let want = expected(vector, case.reference());
+    fn check_batch_norm<T: Element, P: ParamOf<T>>(vector: &Vector) {
+        let (problem, want) = vector.problem();
+        let (op, of) = (op(&problem.operation), Tensors::<T, P>::of(&problem));
         for subject in subjects() {
-            let got = block_on(op(case.options).backward(&subject.gpu, inputs(&case))).unwrap();
+            let got = block_on(op.backward(&subject.gpu, inputs(&of))).unwrap();
             let what = format!("{} on {}", vector.name, subject.name);
-            assert_close(&got, &want, ParamGrads::Both, &what);
+            assert_close(&of_grads(&problem, &got), &want, &what);
         }
     }
 
     /// The document's rule, and its opposite, which is not the document's.
     #[test]
     fn gamma_is_ignored_without_its_gradient_and_counts_where_it_is_frozen() {
-        for data_format in FORMATS {
-            let options = options_in(data_format);
-            let shape = in_format(&[4, 7, 33], data_format);
-            let case = Case::<f32, f32>::random(&shape, options, 1);
+        for format in FORMATS {
+            let shape = in_format(&[4, 7, 33], format);
+            let operation = batch_norm_gradient::<f32, f32>(&shape, format);
+            let mut problem = Problem::random(&operation, 1);
+            let of = Tensors::<f32, f32>::of(&problem);
             let without = BatchNormTrainingBackwardInputs {
                 gamma: None,
-                ..inputs(&case)
+                ..inputs(&of)
             };
-            let all = op(options);
+            let all = op(&operation);
             let alone = BatchNormTrainingBackward {
                 outputs: BatchNormOutputs::DiffSrc,
                 ..all
             };
-            let frozen = BatchNormOptions {
-                param_grads: ParamGrads::Frozen,
-                ..options
-            };
+            let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
+            problem.operation.pass = frozen.into();
+            let bits = |values: &[f32]| bytemuck::cast_slice::<f32, u8>(values).to_vec();
             for subject in subjects() {
                 let what = &subject.name;
                 let backward = |op: BatchNormTrainingBackward, args| {
                     block_on(op.backward(&subject.gpu, args)).unwrap()
                 };
-                let ignored = backward(alone, inputs(&case));
-                assert_eq!(ignored.diff_gamma, None, "{what}");
-                assert_eq!(ignored.diff_beta, None, "{what}");
+                let ignored = backward(alone, inputs(&of));
                 let ungiven = backward(alone, without);
-                assert!(bits(&ignored) == bits(&ungiven), "{what}");
-                let scaled = backward(all, inputs(&case));
-                assert!(bits(&ignored)[0] != bits(&scaled)[0], "{what}");
-                let unscaled = backward(all, without);
-                assert!(bits(&ignored)[0] == bits(&unscaled)[0], "{what}");
-
-                let layer = GpuBatchNorm::new(&subject.gpu, frozen).unwrap();
-                let frozen = block_on(layer.backward_with_statistics(case.args())).unwrap();
-                assert_eq!(frozen.diff_gamma, None, "{what}");
-                assert_eq!(frozen.diff_beta, None, "{what}");
-                assert!(bits(&frozen)[0] == bits(&scaled)[0], "{what}");
+                for grads in [&ignored, &ungiven] {
+                    assert_eq!((&grads.diff_gamma, &grads.diff_beta), (&None, &None));
+                }
+                let [scaled, unscaled] =
+                    [inputs(&of), without].map(|inputs| bits(&backward(all, inputs).diff_src));
+                assert!(bits(&ignored.diff_src) == bits(&ungiven.diff_src), "{what}");
+                assert!(bits(&ignored.diff_src) == unscaled, "{what}");
+                assert!(bits(&ignored.diff_src) != scaled, "{what}");
+                // diff_src alone.
+                let [frozen] = &of_layer::<f32, f32>(subject, &problem)[..] else {
+                    panic!("{what}");
+                };
+                assert!(frozen.bytes == scaled, "{what}");
             }
         }
     }
 
     fn batch_norm_is_the_engine_and_its_plan_records_the_same<T: Element, P: ParamOf<T>>() {
         for param_grads in [ParamGrads::Both, ParamGrads::Neither] {
-            for data_format in FORMATS {
-                let options = BatchNormOptions {
-                    epsilon: 1.0 / 1024.0, // the same in f32 and f64
-                    param_grads,
-                    ..options_in(data_format)
-                };
-                let shape = in_format(&[3, 5, 7], data_format);
-                let with = Case::<T, P>::random(&shape, options, 2);
-                let without = Case {
-                    gamma: None,
-                    ..with.clone()
-                };
-                for case in [with, without] {
+            for format in FORMATS {
+                let norm = Norm::Batch(Channels::Axis(format));
+                let pass = Backward::default().with_param_grads(param_grads);
+                let shape = in_format(&[3, 5, 7], format);
+                for gamma in [true, false] {
+                    let operation = Operation::new(norm.clone(), pass, &shape, types::<T, P>())
+                        .with_epsilon(1.0 / 1024.0) // the same in f32 and f64
+                        .with_params(gamma, false);
+                    let problem = Problem::random(&operation, 2);
                     for subject in subjects().iter().filter(|s| s.takes::<T>()) {
-                        check(subject, &case);
+                        check::<T, P>(subject, &problem);
                     }
                 }
             }
@@ -282,23 +274,21 @@ mod onednn {
 
     every_pair!(batch_norm_is_the_engine_and_its_plan_records_the_same);
 
-    fn check<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>) {
-        let what = format!("{:?} {} on {}", case.options, T::DTYPE, subject.name);
-        let op = op(case.options);
-        let host = block_on(op.backward(&subject.gpu, inputs(case))).unwrap();
-        let engine = case.run(subject).unwrap();
-        assert!(bits(&host) == bits(&engine), "{what}");
-        let operation = op.operation::<T, P>(&case.shape, case.gamma.is_some());
-        let operation = operation.unwrap();
-        let norm = Norm::Batch(Channels::Axis(case.options.data_format));
-        let pass = Backward::default().with_param_grads(case.options.param_grads);
-        let types = DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE);
-        let by_hand = Operation::new(norm, pass, &case.shape, types)
-            .with_epsilon(case.options.epsilon)
-            .with_params(case.gamma.is_some(), false);
-        assert_eq!(operation, by_hand, "{what}");
-        let recorded = recorded(subject, case, &operation);
-        assert!(bits(&recorded) == bits(&host), "{what}");
+    fn check<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) {
+        let what = format!("{:?} on {}", problem.operation, subject.name);
+        let (op, of) = (op(&problem.operation), Tensors::<T, P>::of(problem));
+        let operation = op.operation::<T, P>(&of.shape, of.gamma.is_some()).unwrap();
+        assert_eq!(operation, problem.operation, "{what}");
+        let host = block_on(op.backward(&subject.gpu, inputs(&of))).unwrap();
+        let host = of_grads(problem, &host);
+        assert!(host == problem.run(subject).unwrap(), "{what}");
+        assert!(
+            host == recorded(subject, problem, &operation, false),
+            "{what}"
+        );
+        if P::DTYPE == T::Sum::DTYPE {
+            assert!(host == of_layer::<T, P>(subject, problem), "{what}");
+        }
     }
 
     /// oneDNN's own test of the operator, `BatchNormBackpropFp32`. Its epsilon is 0, which we refuse;
@@ -365,8 +355,16 @@ mod onednn {
                 let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
                 let what = format!("affine {use_affine}, {outputs:?} on {}", subject.name);
                 let operation = op.operation::<f32, f32>(inputs.shape).unwrap();
-                let recorded = recorded_layer_norm(subject, &operation, &inputs);
-                assert_eq!(recorded, got, "{what}");
+                let mut problem = Problem::random(&operation, 0);
+                problem.set(Tensor::Src, &to_f64(inputs.src));
+                problem.set(Tensor::DiffDst, &to_f64(inputs.diff_dst));
+                problem.set(Tensor::Mean, &to_f64(inputs.mean));
+                problem.set(Tensor::Variance, &to_f64(inputs.variance));
+                if let Some(gamma) = inputs.gamma {
+                    problem.set(Tensor::Gamma, &to_f64(gamma));
+                }
+                let recorded = recorded(subject, &problem, &operation, true);
+                assert_eq!(recorded, of_grads(&problem, &got), "{what}");
                 assert_near(&got.diff_src, &diff_src, 1e-6, 1e-6, &what);
                 assert_eq!(got.diff_gamma.is_some(), wanted, "{what}");
                 assert_eq!(got.diff_beta.is_some(), wanted, "{what}");
@@ -423,38 +421,31 @@ mod onednn {
     fn layer_norm_is_the_engine_on_every_vector() {
         for vector in of_operator("layer_norm_backward") {
             match (vector.dtype("src"), vector.dtype("mean")) {
-                (DType::F32, DType::F32) => check_layer_norm::<f32, f32>(&vector),
-                (DType::F16, DType::F32) => check_layer_norm::<f16, f32>(&vector),
-                (DType::Bf16, DType::F32) => check_layer_norm::<bf16, f32>(&vector),
+                (DType::F32, DType::F32) => check_layer_norm::<f32>(&vector),
+                (DType::F16, DType::F32) => check_layer_norm::<f16>(&vector),
+                (DType::Bf16, DType::F32) => check_layer_norm::<bf16>(&vector),
                 other => panic!("{}: {other:?}", vector.name),
             }
         }
     }
 
-    fn check_layer_norm<T: Element, P: ParamOf<T>>(vector: &Vector) {
+    fn check_layer_norm<T: Element<Sum = f32>>(vector: &Vector)
+    where
+        f32: ParamOf<T>,
+    {
         let use_affine = vector.metadata["use_affine"] == "true";
         let begin_norm_axis = vector.metadata["begin_norm_axis"].parse().unwrap();
-        let shape = vector.shape("src");
-        let (src, diff_dst) = (vector.tensor::<T>("src"), vector.tensor("diff_dst"));
-        let (mean, variance) = (vector.tensor::<P>("mean"), vector.tensor("variance"));
-        let gamma = use_affine.then(|| vector.tensor("gamma"));
-        let beta = use_affine.then(|| vector.tensor("beta"));
-        let args = LayerNormBackwardArgs {
-            shape: &shape,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: gamma.as_deref(),
-            beta: beta.as_deref(),
-        };
+        let (problem, _) = vector.problem();
+        let of = Tensors::<T, f32>::of(&problem);
+        assert_eq!(of.gamma.is_some(), use_affine);
+        let beta: Option<Vec<f32>> = use_affine.then(|| vector.tensor("beta"));
         let inputs = LayerNormBackwardInputs {
-            shape: &shape,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: gamma.as_deref(),
+            shape: &of.shape,
+            src: &of.src,
+            diff_dst: &of.diff_dst,
+            mean: &of.mean,
+            variance: &of.variance,
+            gamma: of.gamma.as_deref(),
             beta: beta.as_deref(),
         };
         let op = LayerNormBackward {
@@ -463,21 +454,19 @@ mod onednn {
             epsilon: vector.epsilon() as f32,
             ..Default::default()
         };
-        let options = LayerNormOptions {
-            begin_norm_axis,
-            use_affine,
-            epsilon: vector.epsilon(),
-            ..Default::default()
-        };
+        let options = LayerNormOptions::default().begin_norm_axis(begin_norm_axis);
+        let options = options.epsilon(vector.epsilon());
         for subject in subjects() {
             let what = format!("{} on {}", vector.name, subject.name);
             let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-            let want = block_on(layer.backward_with_statistics(args)).unwrap();
-            assert_eq!(got, want, "{what}");
-            let operation = op.operation::<T, P>(&shape).unwrap();
-            let recorded = recorded_layer_norm(subject, &operation, &inputs);
-            assert_eq!(recorded, want, "{what}");
+            let args =
+                BackwardArgs::new(&of.shape, &of.src, &of.diff_dst, (&of.mean, &of.variance));
+            let args = args.params(inputs.gamma, inputs.beta);
+            assert_eq!(got, block_on(layer.backward(args)).unwrap(), "{what}");
+            let operation = op.operation::<T, f32>(&of.shape).unwrap();
+            let recorded = recorded(subject, &problem, &operation, true);
+            assert_eq!(recorded, of_grads(&problem, &got), "{what}");
         }
     }
 }
@@ -488,11 +477,11 @@ mod directml {
     /// Either operator.
     fn backward<T: DataType>(
         gpu: &GpuContext,
-        statistics: Statistics,
+        through: Through,
         epsilon: f32,
         inputs: GradInputs<'_, T>,
     ) -> Result<GradOutputs<T>, Error> {
-        match statistics {
+        match through {
             Through::Constant => block_on(BatchNormalizationGrad { epsilon }.backward(gpu, inputs)),
             Through::Batch => {
                 block_on(BatchNormalizationTrainingGrad { epsilon }.backward(gpu, inputs))
@@ -501,12 +490,12 @@ mod directml {
     }
 
     fn operation<T: DataType>(
-        statistics: Statistics,
+        through: Through,
         epsilon: f32,
         input: &[usize],
         mean: &[usize],
     ) -> Result<Operation, Error> {
-        match statistics {
+        match through {
             Through::Constant => BatchNormalizationGrad { epsilon }.operation::<T>(input, mean),
             Through::Batch => {
                 BatchNormalizationTrainingGrad { epsilon }.operation::<T>(input, mean)
@@ -514,12 +503,22 @@ mod directml {
         }
     }
 
-    fn grads<T>(outputs: GradOutputs<T>) -> Grads<T, T> {
-        Grads {
-            diff_src: outputs.output_gradient_tensor,
-            diff_gamma: Some(outputs.output_scale_gradient_tensor),
-            diff_beta: Some(outputs.output_bias_gradient_tensor),
-            diff_residual: None,
+    fn of_outputs<T: DataType>(problem: &Problem, outputs: &GradOutputs<T>) -> Vec<Values> {
+        let scale: &[T] = &outputs.output_scale_gradient_tensor;
+        let bias: &[T] = &outputs.output_bias_gradient_tensor;
+        let params = [Some(scale), Some(bias)];
+        values(problem, &outputs.output_gradient_tensor, params)
+    }
+
+    fn inputs<'a, T>(of: &'a Tensors<T, T>, mean_dimensions: &'a [usize]) -> GradInputs<'a, T> {
+        GradInputs {
+            input_dimensions: &of.shape,
+            mean_dimensions,
+            input_tensor: &of.src,
+            input_gradient_tensor: &of.diff_dst,
+            mean_tensor: &of.mean,
+            variance_tensor: &of.variance,
+            scale_tensor: of.gamma.as_deref().unwrap(),
         }
     }
 
@@ -541,76 +540,40 @@ mod directml {
     }
 
     fn check<T: DataType>(vector: &Vector) {
-        let statistics = match vector.metadata["statistics"].as_str() {
-            "batch" => Through::Batch,
-            "constant" => Through::Constant,
-            other => panic!("{other}"),
-        };
-        let [input, gradient, mean, variance, scale] =
-            ["src", "diff_dst", "mean", "variance", "gamma"].map(|name| vector.tensor::<T>(name));
-        let (input_dimensions, mean_dimensions) = (vector.shape("src"), vector.shape("mean"));
-        let kept: Vec<bool> = (input_dimensions.iter().zip(&mean_dimensions))
-            .map(|(input, mean)| input == mean)
-            .collect();
-        let reference = BatchNorm {
-            shape: &input_dimensions,
-            channel_axes: &kept,
-            src: &to_f64(&input),
-            diff_dst: &to_f64(&gradient),
-            mean: &to_f64(&mean),
-            variance: &to_f64(&variance),
-            gamma: Some(&to_f64(&scale)),
-            epsilon: vector.epsilon(),
-            statistics,
-            param_grads: ParamGrads::Both,
-        };
-        let want = expected(vector, reference.backward().unwrap());
-        let inputs = GradInputs {
-            input_dimensions: &input_dimensions,
-            mean_dimensions: &mean_dimensions,
-            input_tensor: &input,
-            input_gradient_tensor: &gradient,
-            mean_tensor: &mean,
-            variance_tensor: &variance,
-            scale_tensor: &scale,
+        let (problem, want) = vector.problem();
+        let of = Tensors::<T, T>::of(&problem);
+        let (Pass::Backward(backward), Norm::Batch(Channels::Broadcast(sizes))) =
+            (problem.operation.pass, &problem.operation.norm)
+        else {
+            panic!("{}", vector.name);
         };
         for subject in subjects() {
             let epsilon = vector.epsilon() as f32;
-            let got = backward(&subject.gpu, statistics, epsilon, inputs).unwrap();
+            let inputs = inputs(&of, sizes);
+            let got = self::backward(&subject.gpu, backward.through, epsilon, inputs);
             let what = format!("{} on {}", vector.name, subject.name);
-            assert_close(&grads(got), &want, ParamGrads::Both, &what);
+            assert_close(&of_outputs(&problem, &got.unwrap()), &want, &what);
         }
     }
 
     /// Parameters that vary along axis 1 alone are those of NCX.
     fn check_against_ncx<T: DataType>() {
-        for statistics in [Through::Constant, Through::Batch] {
-            let options = BatchNormOptions {
-                statistics,
-                ..options_in(DataFormat::Ncx)
-            };
-            let case = Case::<T, T>::random(&[3, 5, 7, 2], options, 3);
-            let mean_dimensions = [1, 5, 1, 1];
-            let inputs = GradInputs {
-                input_dimensions: &case.shape,
-                mean_dimensions: &mean_dimensions,
-                input_tensor: &case.src,
-                input_gradient_tensor: &case.diff_dst,
-                mean_tensor: &case.mean,
-                variance_tensor: &case.variance,
-                scale_tensor: case.gamma.as_deref().unwrap(),
-            };
-            let epsilon = options.epsilon as f32;
+        for through in [Through::Constant, Through::Batch] {
+            let mut ncx = batch_norm_gradient::<T, T>(&[3, 5, 7, 2], DataFormat::Ncx);
+            ncx.pass = Backward::default().with_through(through).into();
+            let problem = Problem::random(&ncx, 3);
+            let of = Tensors::<T, T>::of(&problem);
+            let inputs = inputs(&of, &[1, 5, 1, 1]);
+            let epsilon = ncx.epsilon as f32;
             for subject in subjects() {
-                let what = format!("{statistics:?} {} on {}", T::DTYPE, subject.name);
-                let gpu = &subject.gpu;
-                let host = grads(backward(gpu, statistics, epsilon, inputs).unwrap());
-                let engine = case.run(subject).unwrap();
-                assert!(bits(&host) == bits(&engine), "{what}");
+                let what = format!("{through:?} {} on {}", T::DTYPE, subject.name);
+                let host = backward(&subject.gpu, through, epsilon, inputs).unwrap();
+                let host = of_outputs(&problem, &host);
+                assert!(host == problem.run(subject).unwrap(), "{what}");
                 let operation =
-                    operation::<T>(statistics, epsilon, &case.shape, &mean_dimensions).unwrap();
-                let recorded = recorded(subject, &case, &operation);
-                assert!(bits(&recorded) == bits(&host), "{what}");
+                    operation::<T>(through, epsilon, &of.shape, inputs.mean_dimensions).unwrap();
+                let recorded = recorded(subject, &problem, &operation, false);
+                assert!(host == recorded, "{what}");
             }
         }
     }
@@ -635,7 +598,7 @@ mod directml {
         };
         for subject in subjects() {
             let what = &subject.name;
-            let run = |statistics| backward(&subject.gpu, statistics, 0.25, inputs).unwrap();
+            let run = |through| backward(&subject.gpu, through, 0.25, inputs).unwrap();
             let constant = run(Through::Constant);
             let output = [12.0, 1.0, 0.0, 1.0];
             assert_near(&constant.output_gradient_tensor, &output, 1e-6, 0.0, what);
@@ -651,8 +614,8 @@ mod directml {
 
     #[test]
     fn a_size_that_does_not_broadcast_is_named() {
-        for statistics in [Through::Constant, Through::Batch] {
-            let error = operation::<f32>(statistics, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
+        for through in [Through::Constant, Through::Batch] {
+            let error = operation::<f32>(through, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 "mean, variance and gamma: expected size 1 or 6 along axis 1, got 5"
@@ -664,25 +627,21 @@ mod directml {
 mod ngraph {
     use super::*;
 
-    fn inputs<'a, T: ParamOf<T>>(case: &'a Case<T, T>, beta: &'a [T]) -> BackpropInputs<'a, T> {
+    fn inputs<'a, T>(of: &'a Tensors<T, T>, beta: &'a [T]) -> BackpropInputs<'a, T> {
         BackpropInputs {
-            shape: &case.shape,
-            input: &case.src,
-            gamma: case.gamma.as_deref().unwrap(),
+            shape: &of.shape,
+            input: &of.src,
+            gamma: of.gamma.as_deref().unwrap(),
             beta,
-            mean: &case.mean,
-            variance: &case.variance,
-            normalized_delta: &case.diff_dst,
+            mean: &of.mean,
+            variance: &of.variance,
+            normalized_delta: &of.diff_dst,
         }
     }
 
-    fn grads<T>(outputs: BackpropOutputs<T>) -> Grads<T, T> {
-        Grads {
-            diff_src: outputs.input_delta,
-            diff_gamma: Some(outputs.gamma_delta),
-            diff_beta: Some(outputs.beta_delta),
-            diff_residual: None,
-        }
+    fn of_outputs<T: Element>(problem: &Problem, outputs: &BackpropOutputs<T>) -> Vec<Values> {
+        let params: [&[T]; 2] = [&outputs.gamma_delta, &outputs.beta_delta];
+        values(problem, &outputs.input_delta, params.map(Some))
     }
 
     #[test]
@@ -707,51 +666,42 @@ mod ngraph {
     }
 
     fn check<T: ParamOf<T>>(vector: &Vector) {
-        let case = Case::<T, T> {
-            shape: vector.shape("src"),
-            options: BatchNormOptions {
-                data_format: DataFormat::Ncx,
-                ..BatchNormOptions::new(vector.epsilon())
-            },
-            src: vector.tensor("src"),
-            diff_dst: vector.tensor("diff_dst"),
-            mean: vector.tensor("mean"),
-            variance: vector.tensor("variance"),
-            gamma: Some(vector.tensor("gamma")),
-        };
+        let (problem, want) = vector.problem();
+        let of = Tensors::<T, T>::of(&problem);
         let op = BatchNormTrainingBackprop {
             epsilon: vector.epsilon(),
         };
-        let want = expected(vector, case.reference());
         for subject in subjects().iter().filter(|s| s.takes::<T>()) {
-            let inputs = inputs(&case, &case.mean); // any beta
+            let inputs = inputs(&of, &of.mean); // any beta
             let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
             let what = format!("{} on {}", vector.name, subject.name);
-            assert_close(&grads(got), &want, ParamGrads::Both, &what);
+            assert_close(&of_outputs(&problem, &got), &want, &what);
         }
     }
 
     /// The engine's bits, on the host and recorded; whatever beta holds.
     fn check_type<T: ParamOf<T>>() {
-        let options = options_in(DataFormat::Ncx);
-        let case = Case::<T, T>::random(&[3, 5, 7], options, 4);
+        let by_hand = batch_norm_gradient::<T, T>(&[3, 5, 7], DataFormat::Ncx);
+        let problem = Problem::random(&by_hand, 4);
+        let of = Tensors::<T, T>::of(&problem);
         let op = BatchNormTrainingBackprop {
-            epsilon: options.epsilon,
+            epsilon: by_hand.epsilon,
         };
+        let operation = op.operation::<T>(&of.shape).unwrap();
+        assert_eq!(operation, by_hand);
         let betas = [
             Random::new(5).vec(5, 1.0, 0.0),
             vec![T::from_f64(f64::NAN); 5],
         ];
         for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let what = format!("{} on {}", T::DTYPE, subject.name);
-            let engine = case.run(subject).unwrap();
+            let engine = problem.run(subject).unwrap();
             for beta in &betas {
-                let got = block_on(op.backward(&subject.gpu, inputs(&case, beta))).unwrap();
-                assert!(bits(&grads(got)) == bits(&engine), "{what}");
+                let got = block_on(op.backward(&subject.gpu, inputs(&of, beta))).unwrap();
+                assert!(of_outputs(&problem, &got) == engine, "{what}");
             }
-            let operation = op.operation::<T>(&case.shape).unwrap();
-            let recorded = recorded(subject, &case, &operation);
-            assert!(bits(&recorded) == bits(&engine), "{what}");
+            let recorded = recorded(subject, &problem, &operation, false);
+            assert!(recorded == engine, "{what}");
         }
     }
 
@@ -766,14 +716,11 @@ mod ngraph {
     #[test]
     fn betas_length_is_checked() {
         let gpu = &subjects()[0].gpu;
-        let case = Case::<f32, f32>::random(&[3, 5, 7], options_in(DataFormat::Ncx), 6);
+        let operation = batch_norm_gradient::<f32, f32>(&[3, 5, 7], DataFormat::Ncx);
+        let of = Tensors::<f32, f32>::of(&Problem::random(&operation, 6));
         let op = BatchNormTrainingBackprop { epsilon: 1e-5 };
-        let backward = |beta: &[f32]| block_on(op.backward(gpu, inputs(&case, beta)));
-        let error = Error::Length {
-            tensor: "beta",
-            expected: 5,
-            got: 4,
-        };
+        let backward = |beta: &[f32]| block_on(op.backward(gpu, inputs(&of, beta)));
+        let error = Error::length("beta", 5, 4);
         assert_eq!(backward(&[0.0; 4]), Err(error));
         assert!(backward(&[0.0; 5]).is_ok());
     }

@@ -2,225 +2,241 @@
 //! the element types. Where NaN and infinities spread, and how numbers are rounded: the cases `nan`, `infinite` and
 //! `roundings` of verify.rs.
 
-use crate::common::data::{Case, FORMATS, Random, all_choices, bits, in_format, options_in};
+use crate::common::data::{
+    FORMATS, Problem, Random, Values, all_choices, batch_norm_gradient, close, computed, error,
+    find, in_format,
+};
 use crate::common::{every_pair, subjects};
 use half::{bf16, f16};
-use wgpu_norm::reference::{SUM_ULPS, scaled_error};
+use pollster::block_on;
 use wgpu_norm::{
-    Activation, BatchNormOptions, DType, DataFormat, Element, ParamGrads, ParamOf, Statistics,
+    Backward, DType, DataFormat, Element, Operation, ParamGrads, ParamOf, Pass, Tensor, Through,
+    bytemuck,
 };
+use wgpu_norm_verify::reference::{SUM_ULPS, scaled_error};
+use wgpu_norm_verify::{Case, Outcome};
 
 /// The channel of a flat index.
-fn channel(case: &Case<impl Element, impl Element>, index: usize) -> usize {
-    match case.options.data_format {
-        DataFormat::Ncx => index / case.shape[2..].iter().product::<usize>() % case.shape[1],
-        DataFormat::Nxc => index % case.mean.len(),
-    }
+fn channel(operation: &Operation, index: usize) -> usize {
+    let axes = operation.axes();
+    let at = axes.iter().position(|axis| !axis.reduced).unwrap();
+    let inner: usize = operation.shape[at + 1..].iter().product();
+    index / inner % operation.shape[at]
+}
+
+/// The numbers of an input.
+fn numbers(problem: &Problem, tensor: Tensor) -> Vec<f64> {
+    find(&problem.inputs, tensor).numbers()
+}
+
+/// Changes the numbers of an input.
+fn map(problem: &mut Problem, tensor: Tensor, f: impl FnMut(f64) -> f64) {
+    let numbers = numbers(problem, tensor).into_iter();
+    problem.set(tensor, &numbers.map(f).collect::<Vec<_>>());
+}
+
+/// Sets what a gradient's choices are.
+fn choose(operation: &mut Operation, through: Through, param_grads: ParamGrads) {
+    let backward = Backward::default().with_through(through);
+    operation.pass = backward.with_param_grads(param_grads).into();
+}
+
+/// The bits of results.
+fn bits(results: &[Values]) -> Vec<&[u8]> {
+    results.iter().map(|values| &*values.bytes).collect()
 }
 
 /// src in pairs around a mean that is a multiple of 1/4, gradients that are small integers: every
 /// statistic and every sum of diff_dst is exact in f32.
-fn exact_case(shape: &[usize], options: BatchNormOptions) -> Case<f32, f32> {
-    let mut case = Case::<f32, f32>::random(shape, options, 0);
+fn exact_problem(shape: &[usize], format: DataFormat) -> Problem {
+    let operation = batch_norm_gradient::<f32, f32>(shape, format).with_epsilon(0.25);
+    let mut problem = Problem::random(&operation, 0);
     let mut random = Random::new(12);
-    let channels = case.mean.len();
-    let mut members = vec![Vec::new(); channels];
-    for index in 0..case.src.len() {
-        members[channel(&case, index)].push(index);
+    let mut src = numbers(&problem, Tensor::Src);
+    let [mut mean, mut variance] =
+        [Tensor::Mean, Tensor::Variance].map(|tensor| numbers(&problem, tensor));
+    let mut members = vec![Vec::new(); mean.len()];
+    for index in 0..src.len() {
+        members[channel(&operation, index)].push(index);
     }
     for (c, members) in members.iter().enumerate() {
         assert!(members.len().is_power_of_two() && members.len() > 1);
-        let mean = (random.bits() % 64) as f32 / 4.0 - 8.0;
+        mean[c] = (random.bits() % 64) as f64 / 4.0 - 8.0;
         let mut squares = 0.0;
         for pair in members.chunks(2) {
-            let distance = (random.bits() % 16 + 1) as f32 / 4.0;
-            case.src[pair[0]] = mean + distance;
-            case.src[pair[1]] = mean - distance;
+            let distance = (random.bits() % 16 + 1) as f64 / 4.0;
+            src[pair[0]] = mean[c] + distance;
+            src[pair[1]] = mean[c] - distance;
             squares += 2.0 * distance * distance;
         }
-        case.mean[c] = mean;
-        case.variance[c] = squares / members.len() as f32;
+        variance[c] = squares / members.len() as f64;
     }
-    for value in &mut case.diff_dst {
-        *value = (random.bits() % 17) as f32 - 8.0;
-    }
-    case
+    problem.set(Tensor::Src, &src);
+    problem.set(Tensor::Mean, &mean);
+    problem.set(Tensor::Variance, &variance);
+    map(&mut problem, Tensor::DiffDst, |_| {
+        (random.bits() % 17) as f64 - 8.0
+    });
+    problem
 }
 
 const EXACT_SHAPES: [&[usize]; 4] = [&[4, 7, 32], &[2, 33, 64], &[16, 5, 4], &[256, 3]];
 
-fn exact_cases() -> impl Iterator<Item = Case<f32, f32>> {
-    EXACT_SHAPES.into_iter().flat_map(|shape| {
-        FORMATS.map(|data_format| {
-            let options = BatchNormOptions {
-                epsilon: 0.25,
-                ..options_in(data_format)
-            };
-            exact_case(&in_format(shape, data_format), options)
-        })
-    })
+fn exact_problems() -> impl Iterator<Item = Problem> {
+    EXACT_SHAPES
+        .into_iter()
+        .flat_map(|shape| FORMATS.map(|format| exact_problem(&in_format(shape, format), format)))
 }
 
-/// Sums over a channel of diff_src and of diff_src · x̂, and the scale of the terms of each.
-fn projections(case: &Case<f32, f32>, diff_src: &[f32]) -> [Vec<f64>; 4] {
-    let want = case.reference();
-    let mut sums = [0; 4].map(|_| vec![0.0; case.mean.len()]);
-    for (i, &value) in diff_src.iter().enumerate() {
-        let c = channel(case, i);
-        let variance = f64::from(case.variance[c]) + case.options.epsilon;
-        let x_hat = (f64::from(case.src[i]) - f64::from(case.mean[c])) / variance.sqrt();
-        sums[0][c] += f64::from(value);
-        sums[1][c] += f64::from(value) * x_hat;
-        sums[2][c] += want.diff_src_scale[i];
-        sums[3][c] += want.diff_src_scale[i] * x_hat.abs();
-    }
-    sums
+/// The difference of f32 results that were added in f64 from what they should be: in tolerances of f32.
+#[track_caller]
+fn close_sums(got: &[f64], want: &[f64], scale: &[f64], what: &str) {
+    let ratio = DType::F32.unit_roundoff() / DType::F64.unit_roundoff();
+    let scale: Vec<f64> = scale.iter().map(|scale| scale * ratio).collect();
+    let error = scaled_error(got, want, &scale);
+    assert!(error <= 1.0, "{what} is off by {error}");
 }
 
 #[test]
 fn diff_src_sums_to_zero_and_its_projection_is_known() {
-    for case in exact_cases() {
-        let want = case.reference();
-        let gamma = case.gamma.as_ref().unwrap();
+    for problem in exact_problems() {
+        let want = problem.reference();
+        let diff_gamma = &computed(&want, Tensor::DiffGamma).values;
+        let src_scale = &computed(&want, Tensor::DiffSrc).scale;
+        let [src, mean, gamma, variance] =
+            [Tensor::Src, Tensor::Mean, Tensor::Gamma, Tensor::Variance]
+                .map(|tensor| numbers(&problem, tensor));
+        let epsilon = problem.operation.epsilon;
         // Σ diff_src · x̂ = gamma · r · S2 · epsilon / (variance + epsilon).
-        let projection: Vec<f64> = (0..case.mean.len())
+        let projection: Vec<f64> = (0..mean.len())
             .map(|c| {
-                let variance = f64::from(case.variance[c]) + case.options.epsilon;
-                f64::from(gamma[c]) / variance.sqrt() * want.diff_gamma[c] * case.options.epsilon
-                    / variance
+                let variance = variance[c] + epsilon;
+                gamma[c] / variance.sqrt() * diff_gamma[c] * epsilon / variance
             })
             .collect();
         for subject in subjects() {
-            let got = case.run(subject).unwrap();
-            let [sum, sum_x_hat, scale, scale_x_hat] = projections(&case, &got.diff_src);
-            let what = format!("{:?} on {}", case.shape, subject.name);
-            let error = scaled_error(&sum, &vec![0.0; sum.len()], &f32_scale(&scale));
-            assert!(error <= 1.0, "{what}: the sum is off by {error}");
-            let error = scaled_error(&sum_x_hat, &projection, &f32_scale(&scale_x_hat));
-            assert!(error <= 1.0, "{what}: the projection is off by {error}");
+            let got = problem.run(subject).unwrap();
+            // Sums over a channel of diff_src and of diff_src · x̂, and the scale of the terms of each.
+            let [mut sum, mut sum_x_hat, mut scale, mut scale_x_hat] =
+                [0; 4].map(|_| vec![0.0; mean.len()]);
+            let diff_src = find(&got, Tensor::DiffSrc).numbers();
+            for (i, value) in diff_src.into_iter().enumerate() {
+                let c = channel(&problem.operation, i);
+                let x_hat = (src[i] - mean[c]) / (variance[c] + epsilon).sqrt();
+                sum[c] += value;
+                sum_x_hat[c] += value * x_hat;
+                scale[c] += src_scale[i];
+                scale_x_hat[c] += src_scale[i] * x_hat.abs();
+            }
+            let what = format!("{:?} on {}", problem.operation.shape, subject.name);
+            let none = vec![0.0; sum.len()];
+            close_sums(&sum, &none, &scale, &format!("{what}: the sum"));
+            let what = format!("{what}: the projection");
+            close_sums(&sum_x_hat, &projection, &scale_x_hat, &what);
         }
     }
 }
 
-/// Scales for sums of f32 results that were added in f64: the tolerance of f32, in f64's unit.
-fn f32_scale(scale: &[f64]) -> Vec<f64> {
-    let ratio = DType::F32.unit_roundoff() / DType::F64.unit_roundoff();
-    scale.iter().map(|scale| scale * ratio).collect()
-}
-
 #[test]
 fn exact_statistics_leave_a_few_ulps() {
-    for case in exact_cases() {
-        let want = case.reference();
+    for problem in exact_problems() {
+        let want = problem.reference();
         for subject in subjects() {
-            let got = case.run(subject).unwrap();
-            let what = format!("{:?} on {}", case.shape, subject.name);
-            let beta: Vec<f64> = got.diff_beta.unwrap().iter().map(|&b| b.into()).collect();
-            assert_eq!(beta, want.diff_beta, "{what}: sums of small integers");
-            let few = 8.0 / SUM_ULPS;
-            let error = scaled_error(&got.diff_src, &want.diff_src, &want.diff_src_scale);
-            assert!(error <= few, "{what}: diff_src is off by {error}");
-            let diff_gamma = got.diff_gamma.unwrap();
-            let error = scaled_error(&diff_gamma, &want.diff_gamma, &want.diff_gamma_scale);
-            assert!(error <= few, "{what}: diff_gamma is off by {error}");
+            let got = problem.run(subject).unwrap();
+            let what = format!("{:?} on {}", problem.operation.shape, subject.name);
+            let beta = find(&got, Tensor::DiffBeta).numbers();
+            let sums = &computed(&want, Tensor::DiffBeta).values;
+            assert_eq!(&beta, sums, "{what}: sums of small integers");
+            for tensor in [Tensor::DiffSrc, Tensor::DiffGamma] {
+                let error = error(find(&got, tensor), computed(&want, tensor));
+                let name = tensor.name();
+                assert!(error <= 8.0 / SUM_ULPS, "{what}: {name} is off by {error}");
+            }
         }
     }
 }
 
 fn one_element_a_channel<T: Element, P: ParamOf<T>>() {
-    for (shape, data_format) in [
+    for (shape, format) in [
         (&[1, 37][..], DataFormat::Nxc),
         (&[1, 37], DataFormat::Ncx),
         (&[1, 6, 1, 1], DataFormat::Ncx),
         (&[1, 1, 1, 3], DataFormat::Nxc),
     ] {
-        let options = options_in(data_format);
-        let mut case = Case::<T, P>::random(shape, options, 1);
+        let operation = batch_norm_gradient::<T, P>(shape, format);
+        let mut problem = Problem::random(&operation, 1);
         // Values that both types hold.
-        for (i, (src, mean)) in case.src.iter_mut().zip(&mut case.mean).enumerate() {
-            let value = i as f64 / 8.0 - 1.0;
-            (*src, *mean) = (T::from_f64(value), P::from_f64(value));
-        }
-        case.variance.fill(P::from_f64(0.0));
-        let mut other = case.clone();
-        for (mean, variance) in other.mean.iter_mut().zip(&mut other.variance) {
-            *mean = P::from_f64(mean.to_f64() + 0.5);
-            *variance = P::from_f64(0.75);
+        let elements: usize = shape.iter().product();
+        let values: Vec<f64> = (0..elements).map(|i| i as f64 / 8.0 - 1.0).collect();
+        problem.set(Tensor::Src, &values);
+        problem.set(Tensor::Mean, &values);
+        problem.set(Tensor::Variance, &vec![0.0; elements]);
+        let mut other = problem.clone();
+        map(&mut other, Tensor::Mean, |mean| mean + 0.5);
+        map(&mut other, Tensor::Variance, |_| 0.75);
+        let diff_dst = numbers(&problem, Tensor::DiffDst);
+        // Another mean: diff_src = -gamma · r · x̂² · diff_dst.
+        let [mean, gamma] = [Tensor::Mean, Tensor::Gamma].map(|tensor| numbers(&other, tensor));
+        let r = 1.0 / (0.75 + operation.epsilon).sqrt();
+        let x_hat = |i: usize| (values[i] - mean[i]) * r;
+        let mut closed = other.reference();
+        for of_src in closed.iter_mut().filter(|c| c.tensor == Tensor::DiffSrc) {
+            let closed = (0..elements).map(|i| -gamma[i] * r * x_hat(i) * x_hat(i) * diff_dst[i]);
+            of_src.values = closed.collect();
         }
         for subject in subjects().iter().filter(|s| s.takes::<T>()) {
             let what = format!("{shape:?} {}/{} on {}", T::DTYPE, P::DTYPE, subject.name);
-            let got = case.run(subject).unwrap();
-            assert!(got.diff_src.iter().all(|d| d.to_f64() == 0.0), "{what}");
-            assert!(
-                got.diff_gamma.unwrap().iter().all(|d| d.to_f64() == 0.0),
-                "{what}"
-            );
-            let beta: Vec<f64> = got.diff_beta.unwrap().iter().map(|b| b.to_f64()).collect();
-            let dy: Vec<f64> = case
-                .diff_dst
-                .iter()
-                .map(|&d| P::from_f64(d.to_f64()).to_f64())
-                .collect();
-            assert_eq!(beta, dy, "{what}");
-            // Another mean: diff_src = -gamma · r · x̂² · diff_dst.
+            let got = problem.run(subject).unwrap();
+            for tensor in [Tensor::DiffSrc, Tensor::DiffGamma] {
+                let zeros = find(&got, tensor).numbers();
+                assert!(zeros.iter().all(|&value| value == 0.0), "{what}");
+            }
+            let rounded: Vec<f64> = diff_dst.iter().map(|&d| P::from_f64(d).to_f64()).collect();
+            assert_eq!(find(&got, Tensor::DiffBeta).numbers(), rounded, "{what}");
             let got = other.run(subject).unwrap();
-            let gamma = other.gamma.as_ref().unwrap();
-            let closed: Vec<f64> = (0..other.src.len())
-                .map(|i| {
-                    let r = 1.0 / (0.75 + options.epsilon).sqrt();
-                    let x_hat = (other.src[i].to_f64() - other.mean[i].to_f64()) * r;
-                    -gamma[i].to_f64() * r * x_hat * x_hat * other.diff_dst[i].to_f64()
-                })
-                .collect();
-            let scale = other.reference().diff_src_scale;
-            let error = scaled_error(&got.diff_src, &closed, &scale);
-            assert!(error <= 1.0, "{what}: off by {error}");
+            let diff_src: &[T] = bytemuck::cast_slice(&find(&got, Tensor::DiffSrc).bytes);
+            close(diff_src, &closed, Tensor::DiffSrc, &what);
         }
     }
 }
 
 every_pair!(one_element_a_channel);
 
-fn map(values: &mut [f32], f: impl Fn(f32) -> f32) {
-    values.iter_mut().for_each(|v| *v = f(*v));
-}
-
 #[test]
 fn linear_in_diff_dst() {
-    for case in exact_cases() {
-        let mut doubled = case.clone();
-        map(&mut doubled.diff_dst, |d| -32.0 * d);
-        let mut other = case.clone();
-        other.diff_dst.reverse();
-        let mut both = case.clone();
-        for (d, other) in both.diff_dst.iter_mut().zip(&other.diff_dst) {
-            *d += other;
-        }
-        let (scale, other_scale) = (case.reference(), other.reference());
-        let scale: Vec<f64> = scale
-            .diff_src_scale
-            .iter()
-            .zip(&other_scale.diff_src_scale)
-            .map(|(a, b)| a + b)
-            .collect();
+    for problem in exact_problems() {
+        let mut doubled = problem.clone();
+        map(&mut doubled, Tensor::DiffDst, |d| -32.0 * d);
+        let mut reversed = numbers(&problem, Tensor::DiffDst);
+        reversed.reverse();
+        let mut other = problem.clone();
+        other.set(Tensor::DiffDst, &reversed);
+        let mut both = problem.clone();
+        let mut others = reversed.iter();
+        map(&mut both, Tensor::DiffDst, |d| d + others.next().unwrap());
+        let scale = |problem: &Problem| {
+            let want = problem.reference();
+            computed(&want, Tensor::DiffSrc).scale.clone()
+        };
+        let (scale, other_scale) = (scale(&problem), scale(&other));
+        let scale: Vec<f64> = scale.iter().zip(other_scale).map(|(a, b)| a + b).collect();
         for subject in subjects() {
-            let what = format!("{:?} on {}", case.shape, subject.name);
-            let one = case.run(subject).unwrap();
-            let mut times = one.clone();
-            map(&mut times.diff_src, |d| -32.0 * d);
-            map(times.diff_gamma.as_mut().unwrap(), |d| -32.0 * d);
-            map(times.diff_beta.as_mut().unwrap(), |d| -32.0 * d);
+            let what = format!("{:?} on {}", problem.operation.shape, subject.name);
+            let one = problem.run(subject).unwrap();
             let got = doubled.run(subject).unwrap();
-            // 0 · -32 is -0 where a difference of equals is 0.
-            assert_eq!(times, got, "{what}");
-            let added: Vec<f64> = one
-                .diff_src
-                .iter()
-                .zip(&other.run(subject).unwrap().diff_src)
-                .map(|(&a, &b)| f64::from(a) + f64::from(b))
-                .collect();
-            let got = both.run(subject).unwrap();
-            let error = scaled_error(&got.diff_src, &added, &scale);
+            for (one, got) in one.iter().zip(&got) {
+                // 0 · -32 is -0 where a difference of equals is 0.
+                let times: Vec<f64> = one.numbers().iter().map(|d| -32.0 * d).collect();
+                assert_eq!(times, got.numbers(), "{what}");
+            }
+            let diff_src = |problem: &Problem| {
+                let results = problem.run(subject).unwrap();
+                find(&results, Tensor::DiffSrc).numbers()
+            };
+            let pairs = find(&one, Tensor::DiffSrc).numbers().into_iter();
+            let added: Vec<f64> = pairs.zip(diff_src(&other)).map(|(a, b)| a + b).collect();
+            let got: Vec<f32> = diff_src(&both).iter().map(|&d| d as f32).collect();
+            let error = scaled_error(&got, &added, &scale);
             assert!(error <= 1.0, "{what}: off by {error}");
         }
     }
@@ -228,14 +244,15 @@ fn linear_in_diff_dst() {
 
 #[test]
 fn shifting_src_and_mean_changes_no_bit() {
-    for case in exact_cases() {
-        let mut shifted = case.clone();
-        map(&mut shifted.src, |x| x + 4096.0);
-        map(&mut shifted.mean, |x| x + 4096.0);
+    for problem in exact_problems() {
+        let mut shifted = problem.clone();
+        for tensor in [Tensor::Src, Tensor::Mean] {
+            map(&mut shifted, tensor, |x| x + 4096.0);
+        }
         for subject in subjects() {
-            let want = bits(&case.run(subject).unwrap());
-            let got = bits(&shifted.run(subject).unwrap());
-            assert!(got == want, "{:?} on {}", case.shape, subject.name);
+            let (want, got) = (problem.run(subject).unwrap(), shifted.run(subject).unwrap());
+            let what = format!("{:?} on {}", problem.operation.shape, subject.name);
+            assert!(bits(&got) == bits(&want), "{what}");
         }
     }
 }
@@ -243,20 +260,23 @@ fn shifting_src_and_mean_changes_no_bit() {
 #[test]
 fn scaling_by_powers_of_two_changes_no_significand() {
     for (seed, shape) in EXACT_SHAPES.into_iter().enumerate() {
-        for data_format in FORMATS {
-            let options = options_in(data_format);
-            let shape = in_format(shape, data_format);
-            let case = Case::<f32, f32>::random(&shape, options, seed as u64);
+        for format in FORMATS {
+            let shape = in_format(shape, format);
+            let operation = batch_norm_gradient::<f32, f32>(&shape, format);
+            let problem = Problem::random(&operation, seed as u64);
             for power in [9, -6] {
-                let factor = 2f32.powi(power);
-                let mut scaled = case.clone();
-                map(&mut scaled.src, |x| x * factor);
-                map(&mut scaled.mean, |x| x * factor);
-                map(&mut scaled.variance, |x| x * factor * factor);
-                scaled.options.epsilon *= f64::from(factor * factor);
+                let factor = 2_f64.powi(power);
+                let mut scaled = problem.clone();
+                map(&mut scaled, Tensor::Src, |x| x * factor);
+                map(&mut scaled, Tensor::Mean, |x| x * factor);
+                map(&mut scaled, Tensor::Variance, |x| x * factor * factor);
+                scaled.operation.epsilon *= factor * factor;
                 for subject in subjects() {
-                    let mut want = case.run(subject).unwrap();
-                    map(&mut want.diff_src, |d| d / factor);
+                    let mut want = problem.run(subject).unwrap();
+                    for want in want.iter_mut().filter(|v| v.used.tensor == Tensor::DiffSrc) {
+                        let quotients = want.numbers().into_iter().map(|d| d / factor);
+                        want.bytes = DType::F32.encode(quotients);
+                    }
                     let got = scaled.run(subject).unwrap();
                     let what = format!("{shape:?} · 2^{power} on {}", subject.name);
                     assert!(bits(&got) == bits(&want), "{what}");
@@ -268,31 +288,25 @@ fn scaling_by_powers_of_two_changes_no_significand() {
 
 #[test]
 fn tiny_variances_large_means_and_overflow() {
-    for data_format in FORMATS {
-        let shape = in_format(&[4, 9, 50], data_format);
-        let mut tiny = Case::<f32, f32>::random(&shape, options_in(data_format), 1);
-        tiny.options.epsilon = 1e-12;
-        for (i, x) in tiny.src.iter_mut().enumerate() {
-            *x = (i % 5) as f32 * 1e-7;
-        }
-        tiny.mean.fill(2e-7);
-        tiny.variance.fill(2e-14);
-        let mut far = Case::<f32, f32>::random(&shape, options_in(data_format), 2);
-        map(&mut far.src, |x| x + 50_000.0);
-        map(&mut far.mean, |x| x + 50_000.0);
-        // Gradients beyond f16's range, in some elements and not in others.
-        let mut over = Case::<f16, f32>::random(&shape, options_in(data_format), 3);
-        over.gamma.as_mut().unwrap().fill(100_000.0);
-        let want = over.reference();
-        let beyond = want.diff_src.iter().filter(|d| d.abs() > 66_000.0).count();
-        assert!(beyond > 10 && beyond < want.diff_src.len() - 10);
-        for subject in subjects() {
-            tiny.check(subject, "tiny variance");
-            far.check(subject, "large mean");
-            over.check_against(subject, "overflow", &want);
-            let got = over.run(subject).unwrap();
-            let infinite = got.diff_src.iter().filter(|d| d.to_f64().is_infinite());
-            assert!(infinite.count() >= beyond);
+    for shape in ["4x9x50/ncx", "4x50x9/nxc"] {
+        for values in ["f32/tiny_variance", "f32/large_mean", "f16-f32/overflow"] {
+            let case = format!("batch_norm_backward/{shape}/{values}");
+            let case: Case = case.parse().unwrap();
+            // Beyond f16's range are some elements, which have to be infinite then, and others are not.
+            let want = case.expected().unwrap();
+            let diff_src = want.iter().find(|want| want.name() == "diff_src").unwrap();
+            let beyond = diff_src.values.iter().filter(|d| d.abs() > 66_000.0);
+            let (beyond, all) = (beyond.count(), diff_src.values.len());
+            let overflows = beyond > 10 && beyond < all - 10;
+            assert!(
+                overflows || !values.ends_with("overflow"),
+                "{case}: {beyond}"
+            );
+            for subject in subjects() {
+                let outcome = block_on(case.run(&subject.gpu)).unwrap();
+                let right = matches!(outcome, Outcome::Ran { fault: None, .. });
+                assert!(right, "{case} on {}: {outcome:?}", subject.name);
+            }
         }
     }
 }
@@ -300,26 +314,29 @@ fn tiny_variances_large_means_and_overflow() {
 /// diff_src = diff_dst · gamma, exactly: r = 1 and nothing is subtracted.
 fn plain<T: Element, P: ParamOf<T>>(
     shape: &[usize],
-    data_format: DataFormat,
-    diff_dst: Vec<T>,
-    gamma: Option<Vec<P>>,
-) -> Case<T, P> {
-    let options = BatchNormOptions {
-        statistics: Through::Constant,
-        param_grads: ParamGrads::Frozen,
-        epsilon: 0.5,
-        data_format,
-        activation: Activation::None,
-    };
-    let mut case = Case::random(shape, options, 1);
-    case.variance.fill(P::from_f64(0.5));
-    case.diff_dst = diff_dst;
-    case.gamma = gamma;
-    case
+    format: DataFormat,
+    param_grads: ParamGrads,
+    diff_dst: &[T],
+    gamma: Option<&[P]>,
+) -> Problem {
+    let mut operation = batch_norm_gradient::<T, P>(shape, format).with_epsilon(0.5);
+    operation.gamma = gamma.is_some();
+    choose(&mut operation, Through::Constant, param_grads);
+    let mut problem = Problem::random(&operation, 1);
+    map(&mut problem, Tensor::Variance, |_| 0.5);
+    for input in &mut problem.inputs {
+        match (input.used.tensor, gamma) {
+            (Tensor::DiffDst, _) => input.bytes = bytemuck::cast_slice(diff_dst).to_vec(),
+            (Tensor::Gamma, Some(gamma)) => input.bytes = bytemuck::cast_slice(gamma).to_vec(),
+            _ => {}
+        }
+    }
+    problem
 }
 
 /// Equal as bits, any NaN as NaN; a subnormal number of bf16, which is one of f32, may become 0.
-fn same_halves<T: Element>(got: &[T], want: &[T], what: &str) {
+fn same_halves<T: Element>(got: &Values, want: &[T], what: &str) {
+    let got: &[T] = bytemuck::cast_slice(&got.bytes);
     assert_eq!(got.len(), want.len());
     for (i, (got, want)) in got.iter().zip(want).enumerate() {
         let (g, w) = (got.to_f64(), want.to_f64());
@@ -338,10 +355,11 @@ fn every_pattern<T: ParamOf<T>>(from_bits: fn(u16) -> T)
 where
     f32: ParamOf<T>,
 {
+    const FROZEN: ParamGrads = ParamGrads::Frozen;
     let patterns: Vec<T> = (0..=u16::MAX).map(from_bits).collect();
     for subject in subjects() {
         let what = format!("{} on {}", T::DTYPE, subject.name);
-        for (shape, data_format, from) in [
+        for (shape, format, from) in [
             (&[1, 4, 16_384][..], DataFormat::Ncx, 0),
             (&[1, 3, 21_845], DataFormat::Ncx, 1), // odd planes, and threads change places
             (&[1, 3, 21_845], DataFormat::Ncx, 0),
@@ -349,23 +367,25 @@ where
             (&[21_845, 3], DataFormat::Nxc, 1),
         ] {
             let count: usize = shape.iter().product();
-            let part = patterns[from..from + count].to_vec();
-            let case = plain::<T, f32>(shape, data_format, part.clone(), None);
-            let got = case.run(subject).unwrap();
-            same_halves(&got.diff_src, &part, &what);
+            let part = &patterns[from..from + count];
+            let problem = plain::<T, f32>(shape, format, FROZEN, part, None);
+            let got = problem.run(subject).unwrap();
+            same_halves(find(&got, Tensor::DiffSrc), part, &what);
         }
         // As gamma.
+        let shape = &[1, 1 << 16];
         let one = vec![T::from_f64(1.0); patterns.len()];
-        let case = plain::<T, T>(&[1, 1 << 16], DataFormat::Nxc, one, Some(patterns.clone()));
-        same_halves(&case.run(subject).unwrap().diff_src, &patterns, &what);
+        let problem = plain::<T, T>(shape, DataFormat::Nxc, FROZEN, &one, Some(&patterns));
+        let got = problem.run(subject).unwrap();
+        same_halves(find(&got, Tensor::DiffSrc), &patterns, &what);
         // As diff_beta, the sum of one element: 0 + -0 is 0.
-        let mut case = plain::<T, T>(&[1, 1 << 16], DataFormat::Nxc, patterns.clone(), None);
-        case.options.param_grads = ParamGrads::Both;
-        let diff_beta = case.run(subject).unwrap().diff_beta.unwrap();
+        let both = ParamGrads::Both;
+        let problem = plain::<T, T>(shape, DataFormat::Nxc, both, &patterns, None);
+        let got = problem.run(subject).unwrap();
         let mut sums = patterns.clone();
         let negative_zero = sums.iter_mut().filter(|v| v.to_f64() == 0.0);
         negative_zero.for_each(|v| *v = T::from_f64(0.0));
-        same_halves(&diff_beta, &sums, &what);
+        same_halves(find(&got, Tensor::DiffBeta), &sums, &what);
     }
 }
 
@@ -381,30 +401,32 @@ fn every_bf16_survives() {
 
 #[test]
 fn neither_ignores_gamma_and_frozen_keeps_it() {
-    for data_format in FORMATS {
-        let shape = in_format(&[4, 7, 33], data_format);
-        let with = |statistics, param_grads, gamma: bool| {
-            let options = BatchNormOptions {
-                statistics,
-                param_grads,
-                ..options_in(data_format)
+    for format in FORMATS {
+        let shape = in_format(&[4, 7, 33], format);
+        let gradient = batch_norm_gradient::<f32, f32>(&shape, format);
+        for operation in all_choices(&gradient) {
+            let Pass::Backward(backward) = operation.pass else {
+                panic!("{operation}");
             };
-            let mut case = Case::<f32, f32>::random(&shape, options, 1);
-            case.gamma = case.gamma.filter(|_| gamma);
-            case
-        };
-        for subject in subjects() {
-            for (statistics, param_grads) in all_choices() {
-                let run = |gamma| with(statistics, param_grads, gamma).run(subject).unwrap();
-                let (given, absent) = (run(true), run(false));
-                let both = with(statistics, ParamGrads::Both, true)
-                    .run(subject)
-                    .unwrap();
-                let what = format!("{statistics:?} {param_grads:?} on {}", subject.name);
-                let asked = param_grads == ParamGrads::Both;
-                assert_eq!(given.diff_gamma.is_some(), asked, "{what}");
-                assert_eq!(given.diff_beta.is_some(), asked, "{what}");
-                if param_grads == ParamGrads::Neither {
+            let mut with_both = operation.clone();
+            choose(&mut with_both, backward.through, ParamGrads::Both);
+            let given = Problem::random(&operation, 1);
+            let both = Problem::random(&with_both, 1);
+            let absent = Problem::random(&operation.with_params(false, false), 1);
+            for subject in subjects() {
+                let [given, both, absent] =
+                    [&given, &both, &absent].map(|problem| problem.run(subject).unwrap());
+                let what = format!("{backward:?} on {}", subject.name);
+                let names: Vec<_> = given.iter().map(|values| values.used.tensor).collect();
+                match backward.param_grads {
+                    ParamGrads::Both => assert_eq!(
+                        names,
+                        [Tensor::DiffSrc, Tensor::DiffGamma, Tensor::DiffBeta],
+                        "{what}"
+                    ),
+                    _ => assert_eq!(names, [Tensor::DiffSrc], "{what}"),
+                }
+                if backward.param_grads == ParamGrads::Neither {
                     assert!(bits(&given) == bits(&absent), "{what}");
                 } else {
                     assert!(bits(&given)[0] == bits(&both)[0], "{what}");

@@ -1,12 +1,15 @@
 //! Plan, bind, record: the caller's device, buffers and encoder.
 
-use crate::common::buffers::{Buffers, Room, first, plan, range};
-use crate::common::data::{Case, FORMATS, all_choices, assert_close, bits, in_format, options_in};
+use crate::common::buffers::{Buffers, Room, range, with};
+use crate::common::data::{
+    FORMATS, Problem, Values, all_choices, assert_close, batch_norm_gradient, find, in_format,
+    types,
+};
 use crate::common::{Noop, OwnDevices, Subject, every_pair, takes};
+use std::ops::Range;
 use wgpu_norm::{
-    Algorithm, BatchNormBackwardBuffers, BatchNormBackwardPlan, BatchNormOptions, Bound, DType,
-    DTypes, DataFormat, Element, Error, GpuLayerNorm, Grads, LayerNormOptions, ParamGrads, ParamOf,
-    Statistics, Tuning,
+    Algorithm, Backward, Bound, BufferRange, Channels, DType, DataFormat, Element, Error, Norm,
+    Operation, ParamGrads, Pass, Plan, Ranks, Tensor, Through, Tuning,
 };
 
 /// Odd and even totals, channels first and last, a channel's end within four elements and at their end, and data in
@@ -30,306 +33,270 @@ fn submit(subject: &Subject, record: impl FnOnce(&mut wgpu::CommandEncoder)) {
     subject.gpu.queue().submit([encoder.finish()]);
 }
 
-fn bind(
-    subject: &Subject,
-    plan: &BatchNormBackwardPlan,
-    ranges: &BatchNormBackwardBuffers<'_>,
-) -> Bound {
+fn plan(subject: &Subject, problem: &Problem) -> Plan {
+    problem.operation.plan(subject.gpu.profile()).unwrap()
+}
+
+fn bind(subject: &Subject, plan: &Plan, ranges: &[(Tensor, BufferRange<'_>)]) -> Bound {
     plan.bind(&subject.gpu, ranges)
         .unwrap_or_else(|error| panic!("{}: {error}", subject.name))
 }
 
-/// Every choice that changes which tensors are bound.
-fn options_of(data_format: DataFormat) -> [BatchNormOptions; 3] {
-    let with = |statistics, param_grads| BatchNormOptions {
-        statistics,
-        param_grads,
-        ..options_in(data_format)
-    };
-    [
-        with(Through::Batch, ParamGrads::Both),
-        with(Through::Batch, ParamGrads::Neither),
-        with(Through::Constant, ParamGrads::Frozen),
-    ]
+/// A buffer for the two halves to meet at.
+fn sums_of(subject: &Subject, plan: &Plan) -> wgpu::Buffer {
+    subject.buffer(plan.sums().unwrap().bytes(), &[0xff; 4])
 }
 
-fn every_case<T: Element, P: ParamOf<T>>(mut test: impl FnMut(usize, &Case<T, P>, &str)) {
-    for (seed, shape) in SHAPES.iter().enumerate() {
-        for data_format in FORMATS {
-            for (choice, options) in options_of(data_format).into_iter().enumerate() {
-                let shape = in_format(shape, data_format);
-                let mut case = Case::<T, P>::random(&shape, options, seed as u64);
-                if seed % 2 == 1 {
-                    case.gamma = None;
-                }
-                let what = format!("{shape:?} {options:?} {}/{}", T::DTYPE, P::DTYPE);
-                test(seed + choice, &case, &what);
-            }
-        }
+fn backward(operation: &Operation) -> Backward {
+    match operation.pass {
+        Pass::Backward(backward) => backward,
+        other => panic!("{other:?}"),
     }
 }
 
-/// Those of them that the types take.
-fn cases_taken<T: Element, P: ParamOf<T>>(mut test: impl FnMut(&Case<T, P>, &str)) {
-    every_case::<T, P>(|combination, case, what| {
-        if takes::<T, P>(combination) {
-            test(case, what);
+/// A gradient with each choice that changes which tensors are bound.
+fn choices(gradient: &Operation) -> [Operation; 3] {
+    let both = Backward::default();
+    let neither = both.with_param_grads(ParamGrads::Neither);
+    let frozen = both.with_param_grads(ParamGrads::Frozen);
+    [both, neither, frozen.with_through(Through::Constant)].map(|pass| {
+        let mut chosen = gradient.clone();
+        chosen.pass = pass.into();
+        chosen
+    })
+}
+
+/// Operations, each with a number for its combination of shape and choice, and a seed.
+fn every_operation<T: Element, P: Element>() -> Vec<(usize, u64, Operation)> {
+    let mut all = Vec::new();
+    for (seed, shape) in SHAPES.iter().enumerate() {
+        for format in FORMATS {
+            let gradient = batch_norm_gradient::<T, P>(&in_format(shape, format), format);
+            let gradient = gradient.with_params(seed % 2 == 0, false);
+            let choices = choices(&gradient).into_iter().enumerate();
+            all.extend(choices.map(|(choice, of)| (seed + choice, seed as u64, of)));
         }
-    });
+    }
+    all
+}
+
+/// Problems of those that the types take.
+fn problems_taken<T: Element, P: Element>() -> impl Iterator<Item = Problem> {
+    let taken = every_operation::<T, P>().into_iter();
+    let taken = taken.filter(|(combination, ..)| takes::<T, P>(*combination));
+    taken.map(|(_, seed, operation)| Problem::random(&operation, seed))
 }
 
 /// Buffers with and without room behind the tensor give the bits of the host path.
-fn exact_and_padded_buffers<T: Element, P: ParamOf<T>>() {
+fn exact_and_padded_buffers<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
-        cases_taken::<T, P>(|case, what| {
-            let want = bits(&case.run(subject).unwrap());
+        for problem in problems_taken::<T, P>() {
+            let want = problem.run(subject).unwrap();
+            let plan = plan(subject, &problem);
             for room in [Room::Exact, Room::Padded] {
-                let buffers = Buffers::new(subject, case, room);
-                let bound = bind(subject, &plan(subject, case), &buffers.ranges());
+                let buffers = Buffers::new(subject, &problem, &plan, room);
+                let bound = bind(subject, &plan, &buffers.ranges());
                 submit(subject, |encoder| bound.record(encoder));
-                let got = bits(&buffers.results(subject, case));
-                assert!(got == want, "{what} {room:?} on {}", subject.name);
+                let got = buffers.results(subject, &problem);
+                let what = &problem.operation;
+                assert!(got == want, "{what:?} {room:?} on {}", subject.name);
             }
-        });
+        }
     }
 }
 
 every_pair!(exact_and_padded_buffers: f32 f32 f32, bf16_f32 bf16 f32);
 
 /// Buffers of exactly the sizes that a plan tells, for batch norm and for layer norm.
-fn sizes_of_buffers<T: Element, P: ParamOf<T>>() {
+fn sizes_of_buffers<T: Element, P: Element>() {
     let noop = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
-    let subject = &noop.subject;
-    let (data, params) = (T::DTYPE.size(), P::DTYPE.size());
-    let tight = |elements: u64, size: u64| (elements * size).next_multiple_of(4);
-    let padded = |elements: u64, size: u64| elements.next_multiple_of(4) * size;
-    every_case::<T, P>(|_, case, what| {
-        let plan = plan(subject, case);
-        let (n, channels) = (case.src.len() as u64, case.mean.len() as u64);
-        let both = case.options.param_grads == ParamGrads::Both;
-        for (sizes, of) in [
-            (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
-            (plan.padded_sizes(), &padded),
-        ] {
-            let params = of(channels, params);
-            assert_eq!(sizes.src, of(n, data), "{what}");
-            assert_eq!(sizes.diff_dst, sizes.src, "{what}");
-            assert_eq!(sizes.diff_src, sizes.src, "{what}");
-            assert_eq!([sizes.mean, sizes.variance], [params; 2], "{what}");
-            assert_eq!(sizes.gamma, case.gamma.as_ref().map(|_| params), "{what}");
-            assert_eq!(sizes.diff_gamma, both.then_some(params), "{what}");
-            assert_eq!(sizes.diff_beta, both.then_some(params), "{what}");
-            assert_eq!(sizes.sums, plan.sums_size(), "{what}");
-            assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
-            let buffer = |size| subject.buffer(size, &[]);
-            let optional = |size: Option<u64>| size.map(buffer);
-            let [src, diff_dst, diff_src] = [sizes.src; 3].map(buffer);
-            let [mean, variance] = [sizes.mean; 2].map(buffer);
-            let gamma = optional(sizes.gamma);
-            let (diff_gamma, diff_beta) = (optional(sizes.diff_gamma), optional(sizes.diff_beta));
-            let (sums, workspace) = (buffer(sizes.sums), buffer(sizes.workspace));
-            let ranges = BatchNormBackwardBuffers {
-                src: (&src).into(),
-                diff_dst: (&diff_dst).into(),
-                mean: (&mean).into(),
-                variance: (&variance).into(),
-                gamma: gamma.as_ref().map(Into::into),
-                diff_src: (&diff_src).into(),
-                diff_gamma: diff_gamma.as_ref().map(Into::into),
-                diff_beta: diff_beta.as_ref().map(Into::into),
-                sums: Some((&sums).into()),
-                workspace: Some((&workspace).into()),
-                beta: None,
-                mask: None,
-                diff_residual: None,
-            };
-            let _ = bind(subject, &plan, &ranges);
-        }
-    });
-    for (use_affine, rows, columns) in [(true, 5, 7), (false, 3, 8), (true, 1, 1001)] {
-        let options = LayerNormOptions {
-            use_affine,
-            ..LayerNormOptions::default()
-        };
-        let layer = GpuLayerNorm::new(&subject.gpu, options).unwrap();
-        let shape = [rows as usize, columns as usize];
-        let plan = layer
-            .plan_backward(
-                &shape,
-                DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE),
-            )
-            .unwrap();
-        for (sizes, of) in [
-            (plan.sizes(), &tight as &dyn Fn(u64, u64) -> u64),
-            (plan.padded_sizes(), &padded),
-        ] {
-            let what = format!("{shape:?} on {}", subject.name);
-            let n = of(rows * columns, data);
-            assert_eq!(
-                [sizes.src, sizes.diff_dst, sizes.diff_src],
-                [n; 3],
-                "{what}"
-            );
-            assert_eq!(
-                [sizes.mean, sizes.variance],
-                [of(rows, params); 2],
-                "{what}"
-            );
-            let affine = use_affine.then_some(of(columns, params));
-            let affine_sizes = [sizes.gamma, sizes.diff_gamma, sizes.diff_beta];
-            assert_eq!(affine_sizes, [affine; 3], "{what}");
-            assert_eq!(sizes.workspace, plan.workspace_size(), "{what}");
-        }
+    for (_, _, operation) in every_operation::<T, P>() {
+        check_sizes(&noop.subject, &operation);
+    }
+    for (affine, shape) in [(true, [5, 7]), (false, [3, 8]), (true, [1, 1001])] {
+        let norm = Norm::Layer { begin_axis: -1 };
+        let operation = Operation::new(norm, Backward::default(), &shape, types::<T, P>());
+        check_sizes(&noop.subject, &operation.with_params(affine, affine));
     }
 }
 
 every_pair!(sizes_of_buffers);
 
-/// Where each tensor is in the pool.
+fn check_sizes(subject: &Subject, operation: &Operation) {
+    let what = format!("{operation:?}");
+    let plan = operation.plan(subject.gpu.profile()).unwrap();
+    let shape = &operation.shape;
+    let (params, statistics, has_halves) = match operation.norm {
+        Norm::Batch(Channels::Axis(DataFormat::Ncx)) => (shape[1], shape[1], true),
+        Norm::Batch(_) => (shape[shape.len() - 1], shape[shape.len() - 1], true),
+        _ => (shape[1], shape[0], false),
+    };
+    let n = shape.iter().product();
+    let types = operation.types;
+    let both = backward(operation).param_grads == ParamGrads::Both;
+    let param_grads = both && (operation.gamma || has_halves);
+    // Whether there is such a tensor, its elements, and their type.
+    let mut want = vec![
+        (Tensor::Src, true, n, types.data),
+        (Tensor::DiffDst, true, n, types.data),
+        (Tensor::Mean, true, statistics, types.statistics),
+        (Tensor::Variance, true, statistics, types.statistics),
+        (Tensor::Gamma, operation.gamma, params, types.params),
+        (Tensor::DiffSrc, true, n, types.data),
+        (Tensor::DiffGamma, param_grads, params, types.params),
+        (Tensor::DiffBeta, param_grads, params, types.params),
+    ];
+    want.retain(|(_, is_there, ..)| *is_there);
+    let (mut exact, mut padded) = (Vec::new(), Vec::new());
+    for used in plan.buffers() {
+        if used.tensor == Tensor::Workspace {
+            let bytes = plan.workspace_bytes();
+            assert_eq!([used.bytes, used.padded_bytes], [bytes; 2], "{what}");
+        } else {
+            let at = want.iter().position(|(tensor, ..)| *tensor == used.tensor);
+            let (_, _, elements, dtype) = want.swap_remove(at.expect("a tensor of the gradient"));
+            let (elements, size) = (elements as u64, dtype.size());
+            assert_eq!(used.bytes, (elements * size).next_multiple_of(4), "{what}");
+            let with_padding = elements.next_multiple_of(4) * size;
+            assert_eq!(used.padded_bytes, with_padding, "{what}");
+        }
+        exact.push((used.tensor, subject.buffer(used.bytes, &[])));
+        padded.push((used.tensor, subject.buffer(used.padded_bytes, &[])));
+    }
+    assert!(want.is_empty(), "{what}: no buffers for {want:?}");
+    assert_eq!(plan.sums().is_some(), has_halves, "{what}");
+    for mut buffers in [exact, padded] {
+        let sums = plan.sums();
+        buffers.extend(sums.map(|sums| (Tensor::Sums, subject.buffer(sums.bytes(), &[]))));
+        let ranges = buffers.iter().map(|(tensor, b)| (*tensor, b.into()));
+        let _ = bind(subject, &plan, &ranges.collect::<Vec<_>>());
+    }
+}
+
+/// Where each tensor is in a pool.
 struct Layout {
-    ranges: Vec<(&'static str, u64, u64)>,
+    places: Vec<(Tensor, Range<u64>)>,
     end: u64,
 }
 
 impl Layout {
-    fn of<T: Element, P: ParamOf<T>>(subject: &Subject, case: &Case<T, P>, in_place: bool) -> Self {
-        let plan = plan(subject, case);
-        let data = case.src.len() as u64 * T::DTYPE.size();
-        let params = case.mean.len() as u64 * P::DTYPE.size();
-        let both = case.options.param_grads == ParamGrads::Both;
+    fn new(subject: &Subject, plan: &Plan, in_place: bool) -> Self {
+        let alignment = subject.gpu.profile().alignment;
+        let sums = (Tensor::Sums, plan.sums().unwrap().bytes());
+        let uses = plan.buffers().into_iter();
+        let mut sizes: Vec<_> = uses.map(|used| (used.tensor, used.bytes)).collect();
+        sizes.push(sums);
+        // What is written is between what is read.
+        let order = [
+            Tensor::Src,
+            Tensor::DiffGamma,
+            Tensor::DiffDst,
+            Tensor::Mean,
+            Tensor::Sums,
+            Tensor::Variance,
+            Tensor::DiffSrc,
+            Tensor::Gamma,
+            Tensor::Workspace,
+            Tensor::DiffBeta,
+        ];
+        sizes.sort_by_key(|(tensor, _)| order.iter().position(|own| own == tensor).unwrap());
         let mut layout = Self {
-            ranges: Vec::new(),
+            places: Vec::new(),
             end: 512,
         };
-        let alignment = subject.gpu.profile().alignment;
-        let mut add = |name, bytes: u64| {
-            let size = bytes.next_multiple_of(4);
-            layout.ranges.push((name, layout.end, size));
-            layout.end = (layout.end + size).next_multiple_of(alignment);
-        };
-        add("src", data);
-        add("diff_gamma", if both { params } else { 0 });
-        add("diff_dst", data);
-        add("mean", params);
-        add("sums", plan.sums_size());
-        add("variance", params);
-        if !in_place {
-            add("diff_src", data);
+        for (tensor, bytes) in sizes {
+            if in_place && tensor == Tensor::DiffSrc {
+                let diff_dst = layout.place(Tensor::DiffDst);
+                layout.places.push((tensor, diff_dst));
+                continue;
+            }
+            let place = layout.end..layout.end + bytes;
+            layout.end = place.end.next_multiple_of(alignment);
+            layout.places.push((tensor, place));
         }
-        add("gamma", if case.gamma.is_some() { params } else { 0 });
-        add("workspace", plan.workspace_size());
-        add("diff_beta", if both { params } else { 0 });
         layout
     }
 
-    fn place(&self, name: &str) -> (u64, u64) {
-        let place = self.ranges.iter().find(|(n, _, _)| *n == name);
-        let or_in_place = || self.ranges.iter().find(|(n, _, _)| *n == "diff_dst");
-        place
-            .or_else(or_in_place)
-            .map(|&(_, offset, size)| (offset, size))
-            .unwrap()
+    fn place(&self, tensor: Tensor) -> Range<u64> {
+        let mut places = self.places.iter();
+        places.find(|(own, _)| *own == tensor).unwrap().1.clone()
     }
 
-    fn buffers<'a>(&self, pool: &'a wgpu::Buffer) -> BatchNormBackwardBuffers<'a> {
-        let at = |name| {
-            let (offset, size) = self.place(name);
-            range(pool, offset, size)
-        };
-        let given = |name| Some(at(name)).filter(|range| range.size != Some(0));
-        BatchNormBackwardBuffers {
-            src: at("src"),
-            diff_dst: at("diff_dst"),
-            mean: at("mean"),
-            variance: at("variance"),
-            gamma: given("gamma"),
-            diff_src: at("diff_src"),
-            diff_gamma: given("diff_gamma"),
-            diff_beta: given("diff_beta"),
-            sums: given("sums"),
-            workspace: given("workspace"),
-            beta: None,
-            mask: None,
-            diff_residual: None,
+    fn bytes(&self, tensor: Tensor) -> Range<usize> {
+        let place = self.place(tensor);
+        place.start as usize..place.end as usize
+    }
+}
+
+/// Runs a problem in one buffer, with and without diff_src over diff_dst: the bits of the host path.
+fn check_pooled(subject: &Subject, problem: &Problem) {
+    let want = problem.run(subject).unwrap();
+    let plan = plan(subject, problem);
+    for in_place in [false, true] {
+        let layout = Layout::new(subject, &plan, in_place);
+        let what = &problem.operation;
+        let what = format!("{what:?} in place: {in_place} on {}", subject.name);
+        // What calculates with 0x3e changes it, and NaN shows in results: nothing of either is to be touched.
+        for filler in [0x3e, 0xff] {
+            let got = run_filled(subject, problem, &plan, &layout, filler, &what);
+            assert!(got == want, "{what}");
         }
     }
 }
 
+fn run_filled(
+    subject: &Subject,
+    problem: &Problem,
+    plan: &Plan,
+    layout: &Layout,
+    filler: u8,
+    what: &str,
+) -> Vec<Values> {
+    let mut before = vec![filler; layout.end as usize];
+    for input in &problem.inputs {
+        let place = layout.bytes(input.used.tensor);
+        before[place][..input.bytes.len()].copy_from_slice(&input.bytes);
+    }
+    let pool = subject.buffer(layout.end, &before);
+    let places = layout.places.iter();
+    let ranges: Vec<_> = places
+        .map(|(tensor, at)| (*tensor, range(&pool, at.start, at.end - at.start)))
+        .collect();
+    let bound = bind(subject, plan, &ranges);
+    submit(subject, |encoder| bound.record(encoder));
+    let after = subject.read(&pool);
+
+    let mut results = problem.results();
+    for result in &mut results {
+        let len = result.bytes.len();
+        let place = layout.bytes(result.used.tensor);
+        result.bytes.copy_from_slice(&after[place][..len]);
+    }
+    // But for what is written, all is as it was.
+    let mut others = after;
+    for (tensor, _) in &layout.places {
+        let is_result = results.iter().any(|result| result.used.tensor == *tensor);
+        if is_result || [Tensor::Sums, Tensor::Workspace].contains(tensor) {
+            let place = layout.bytes(*tensor);
+            others[place.clone()].copy_from_slice(&before[place]);
+        }
+    }
+    let changed = before.iter().zip(&others).position(|(old, new)| old != new);
+    let places = &layout.places;
+    assert_eq!(changed, None, "{what}: the pool's byte changed; {places:?}");
+    results
+}
+
 /// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
-fn one_pooled_buffer<T: Element, P: ParamOf<T>>() {
+fn one_pooled_buffer<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
-        cases_taken::<T, P>(|case, what| {
-            let want = bits(&case.run(subject).unwrap());
-            for in_place in [false, true] {
-                let what = format!("{what} in place: {in_place} on {}", subject.name);
-                let layout = Layout::of(subject, case, in_place);
-                let got = run_pooled(subject, case, &layout, &what);
-                assert!(bits(&got) == want, "{what}");
-            }
-        });
+        problems_taken::<T, P>().for_each(|problem| check_pooled(subject, &problem));
     }
 }
 
 every_pair!(one_pooled_buffer: f32 f32 f32, f16 f16 f16);
-
-fn run_pooled<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    case: &Case<T, P>,
-    layout: &Layout,
-    what: &str,
-) -> Grads<T, P> {
-    // What calculates with 0x3e changes it, and NaN shows in results: nothing of either is to be touched.
-    run_filled(subject, case, layout, 0x3e, what);
-    run_filled(subject, case, layout, 0xff, what)
-}
-
-fn run_filled<T: Element, P: ParamOf<T>>(
-    subject: &Subject,
-    case: &Case<T, P>,
-    layout: &Layout,
-    filler: u8,
-    what: &str,
-) -> Grads<T, P> {
-    let mut before = vec![filler; layout.end as usize];
-    let mut put = |name: &str, bytes: &[u8]| {
-        let start = layout.place(name).0 as usize;
-        before[start..start + bytes.len()].copy_from_slice(bytes);
-    };
-    put("src", bytemuck::cast_slice(&case.src));
-    put("diff_dst", bytemuck::cast_slice(&case.diff_dst));
-    put("mean", bytemuck::cast_slice(&case.mean));
-    put("variance", bytemuck::cast_slice(&case.variance));
-    if let Some(gamma) = &case.gamma {
-        put("gamma", bytemuck::cast_slice(gamma));
-    }
-    let pool = subject.buffer(layout.end, &before);
-    let bound = bind(subject, &plan(subject, case), &layout.buffers(&pool));
-    submit(subject, |encoder| bound.record(encoder));
-    let after = subject.read(&pool);
-
-    let written = ["diff_src", "diff_gamma", "diff_beta", "sums", "workspace"];
-    let written: Vec<_> = written.iter().map(|name| layout.place(name)).collect();
-    for (at, (old, new)) in before.iter().zip(&after).enumerate() {
-        let at = at as u64;
-        let inside = |&(offset, size): &(u64, u64)| (offset..offset + size).contains(&at);
-        assert!(
-            old == new || written.iter().any(inside),
-            "{what}: byte {at} of the pool changed; {:?}",
-            layout.ranges
-        );
-    }
-    let tensor = |name: &str| &after[layout.place(name).0 as usize..];
-    let both = case.options.param_grads == ParamGrads::Both;
-    let params = |name| both.then(|| first(tensor(name), case.mean.len()));
-    Grads {
-        diff_src: first(tensor("diff_src"), case.src.len()),
-        diff_gamma: params("diff_gamma"),
-        diff_beta: params("diff_beta"),
-        diff_residual: None,
-    }
-}
 
 /// A pooled buffer is bound in windows as well, and in place.
 #[test]
@@ -345,38 +312,26 @@ fn a_pooled_buffer_in_windows() {
             profile.window_unit = 4096;
         });
         for shape in [&[9, 7, 1003][..], &[20_011, 3]] {
-            let case = Case::<f32, f32>::random(shape, options_in(DataFormat::Ncx), 9);
-            let want = bits(&case.run(&cut).unwrap());
-            for in_place in [false, true] {
-                let layout = Layout::of(&cut, &case, in_place);
-                let what = format!("{shape:?} {in_place} on {}", cut.name);
-                let got = run_pooled(&cut, &case, &layout, &what);
-                assert!(bits(&got) == want, "{what}");
-            }
+            let operation = batch_norm_gradient::<f32, f32>(shape, DataFormat::Ncx);
+            check_pooled(&cut, &Problem::random(&operation, 9));
         }
     }
 }
 
-/// The halves: sums of two shards of a batch, each on a device of its own, added on the host.
-fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
+/// The halves: sums of two shards of a batch, each on a device of its own, merged on the host.
+fn two_shards_on_two_devices<T: Element, P: Element>() {
     let (left, right) = (OwnDevices::new(), OwnDevices::new());
     let devices = left.subjects.iter().zip(&right.subjects);
     for (left, right) in devices.filter(|(left, _)| left.takes::<T>()) {
         for shape in [[6, 5, 7], [7, 3, 67], [300, 9, 2]] {
-            for data_format in FORMATS {
-                for (statistics, param_grads) in all_choices() {
+            for format in FORMATS {
+                let gradient = batch_norm_gradient::<T, P>(&in_format(&shape, format), format);
+                for operation in all_choices(&gradient) {
                     // Alike whatever the type.
-                    if param_grads != ParamGrads::Both && T::DTYPE != DType::F32 {
-                        continue;
+                    let both = backward(&operation).param_grads == ParamGrads::Both;
+                    if both || T::DTYPE == DType::F32 {
+                        synchronized([left, right], &Problem::random(&operation, 11));
                     }
-                    let options = BatchNormOptions {
-                        statistics,
-                        param_grads,
-                        ..options_in(data_format)
-                    };
-                    let shape = in_format(&shape, data_format);
-                    let whole = Case::<T, P>::random(&shape, options, 11);
-                    synchronized([left, right], &whole);
                 }
             }
         }
@@ -385,84 +340,84 @@ fn two_shards_on_two_devices<T: Element, P: ParamOf<T>>() {
 
 every_pair!(two_shards_on_two_devices: f32 f32 f32, f64 f64 f64);
 
-/// Rows 0..2 and 2.. of a batch, with the statistics of the whole.
-fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case<T, P>) {
-    let row = whole.src.len() / whole.shape[0];
-    let shard = |rows: std::ops::Range<usize>| {
-        let mut shard = whole.clone();
-        shard.shape[0] = rows.len();
-        shard.src = whole.src[rows.start * row..rows.end * row].to_vec();
-        shard.diff_dst = whole.diff_dst[rows.start * row..rows.end * row].to_vec();
-        shard
-    };
-    let shards = [shard(0..2), shard(2..whole.shape[0])];
-    let parts: Vec<_> = subjects
-        .into_iter()
-        .zip(&shards)
-        .map(|(subject, case)| {
-            let buffers = Buffers::new(subject, case, Room::Exact);
-            let plan = plan(subject, case);
-            let sums = subject.buffer(plan.sums_size(), &[]);
-            let workspace = subject.buffer(plan.workspace_size() + 512, &[]);
-            let ranges = BatchNormBackwardBuffers {
-                sums: Some((&sums).into()),
-                workspace: Some(range(&workspace, 512, plan.workspace_size())),
-                ..buffers.ranges()
-            };
+/// Some of a batch, with the statistics of the whole.
+fn shard(whole: &Problem, samples: Range<usize>) -> Problem {
+    let mut shard = whole.clone();
+    shard.operation.shape[0] = samples.len();
+    let split = shard.inputs.iter_mut();
+    for input in split.filter(|input| input.used.ranks == Ranks::Split) {
+        let sample = input.bytes.len() / whole.operation.shape[0];
+        input.used.shape[0] = samples.len();
+        input.bytes = input.bytes[samples.start * sample..samples.end * sample].to_vec();
+    }
+    shard
+}
+
+/// Samples 0..2 and 2.. of a batch, each on a device.
+fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
+    let Operation { shape, types, .. } = &whole.operation;
+    let what = format!("{:?} in shards on {}", whole.operation, subjects[0].name);
+    let parts = subjects.into_iter().zip([0..2, 2..shape[0]]);
+    let parts: Vec<_> = parts
+        .map(|(subject, samples)| {
+            let problem = shard(whole, samples);
+            let plan = plan(subject, &problem);
+            let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
+            let sums = sums_of(subject, &plan);
+            let workspace = subject.buffer(plan.workspace_bytes() + 512, &[]);
+            let own = range(&workspace, 512, plan.workspace_bytes());
+            let ranges = with(&buffers.ranges(), Tensor::Workspace, Some(own));
+            let ranges = with(&ranges, Tensor::Sums, Some((&sums).into()));
             let bound = bind(subject, &plan, &ranges);
             submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
-            (subject, case, buffers, sums, bound, workspace)
+            (
+                subject,
+                problem,
+                plan.sums(),
+                buffers,
+                sums,
+                bound,
+                workspace,
+            )
         })
         .collect();
-    fn add<A: Element + std::ops::Add<Output = A>>(left: &[u8], right: &[u8]) -> Vec<u8> {
-        let numbers = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, A>(bytes);
-        let (left, right) = (numbers(left), numbers(right));
-        let total: Vec<A> = left.into_iter().zip(right).map(|(a, b)| a + b).collect();
-        bytemuck::cast_slice(&total).to_vec()
-    }
-    let read = |i: usize| parts[i].0.read(&parts[i].3);
-    let sum = match T::DTYPE.accumulator() == T::DTYPE && size_of::<T>() == 8 {
-        true => add::<f64>(&read(0), &read(1)),
-        false => add::<f32>(&read(0), &read(1)),
-    };
-    let channels = whole.mean.len();
-    let count = match size_of::<T>() == 8 {
-        true => first::<f64>(&sum[16 * channels..], 1)[0],
-        false => f64::from(first::<f32>(&sum[8 * channels..], 1)[0]),
-    };
-    assert_eq!(count, (whole.src.len() / channels) as f64);
-    let options = &whole.options;
-    if options.statistics == Through::Constant && options.param_grads != ParamGrads::Both {
-        let sums = &sum[..2 * channels * T::DTYPE.accumulator().size() as usize];
-        assert!(
-            sums.iter().all(|&byte| byte == 0),
-            "nothing depends on them"
-        );
+    let read = |part: usize| parts[part].0.read(&parts[part].4);
+    let merged = parts[0].2.unwrap().merge(&[&read(0), &read(1)]).unwrap();
+    let reals: Vec<_> = types.data.accumulator().values(&merged).collect();
+    let channels = find(&whole.inputs, Tensor::Mean).numbers().len();
+    let elements: usize = shape.iter().product();
+    assert_eq!(reals[2 * channels], (elements / channels) as f64, "{what}");
+    let pass = backward(&whole.operation);
+    if pass.through == Through::Constant && pass.param_grads != ParamGrads::Both {
+        let are_zero = reals[..2 * channels].iter().all(|sum| *sum == 0.0);
+        assert!(are_zero, "nothing depends on them: {what}");
     }
     let mut diff_src = Vec::new();
-    for (subject, case, buffers, sums, bound, workspace) in &parts {
-        subject.write(sums, 0, &sum);
+    let mut all = Vec::new();
+    for (subject, problem, _, buffers, sums, bound, workspace) in &parts {
+        subject.write(sums, 0, &merged);
         // The workspace may be used between the halves.
         subject.write(workspace, 0, &vec![0xff; workspace.size() as usize]);
         submit(subject, |encoder| bound.record_apply(encoder).unwrap());
-        let results = buffers.results(subject, case);
-        diff_src.extend_from_slice(&results.diff_src);
-        // Every shard has the whole's parameter gradients.
-        let all = Grads {
-            diff_src: whole.run(subject).unwrap().diff_src,
-            ..results
-        };
-        let what = format!("{:?} {:?} on {}", whole.shape, whole.options, subject.name);
-        assert_close(&all, &whole.reference(), whole.options.param_grads, &what);
+        let results = buffers.results(subject, problem);
+        diff_src.extend_from_slice(&find(&results, Tensor::DiffSrc).bytes);
+        all.push(results);
     }
-    let all = Grads {
-        diff_src,
-        diff_gamma: None::<Vec<P>>,
-        diff_beta: None,
-        diff_residual: None,
-    };
-    let what = format!("{:?} {:?} in shards", whole.shape, whole.options);
-    assert_close(&all, &whole.reference(), ParamGrads::Frozen, &what);
+    // Every shard has the whole's parameter gradients.
+    let want = whole.reference();
+    for mut results in all {
+        let mut own = results.iter_mut();
+        let own = own.find(|values| values.used.tensor == Tensor::DiffSrc);
+        own.unwrap().bytes.clone_from(&diff_src);
+        assert_close(&results, &want, &what);
+    }
+}
+
+/// The layer's diff_dst is the other one's diff_src.
+fn feed(layer: &mut Buffers, other: &Buffers) {
+    let mut own = layer.0.iter_mut();
+    let own = own.find(|(used, _)| used.tensor == Tensor::DiffDst);
+    own.unwrap().1 = other.of(Tensor::DiffSrc).clone();
 }
 
 /// One layer's diff_src is the diff_dst of the layer before it, in one submission; then everything a
@@ -471,55 +426,40 @@ fn synchronized<T: Element, P: ParamOf<T>>(subjects: [&Subject; 2], whole: &Case
 fn two_layers_recorded_twice() {
     let devices = OwnDevices::new();
     for subject in &devices.subjects {
-        let shape = [4, 6, 35];
-        let options = options_in(DataFormat::Ncx);
-        let second = Case::<f32, f32>::random(&shape, options, 1);
-        let first_layer = |grads: &Grads<f32, f32>| {
-            let mut case = Case::<f32, f32>::random(&shape, options, 2);
-            case.diff_dst.clone_from(&grads.diff_src);
-            case
-        };
-        let second_buffers = Buffers::new(subject, &second, Room::Exact);
-        let mut first_buffers = Buffers::new(
-            subject,
-            &Case::<f32, f32>::random(&shape, options, 2),
-            Room::Exact,
-        );
-        first_buffers.diff_dst = second_buffers.diff_src.clone();
+        let operation = batch_norm_gradient::<f32, f32>(&[4, 6, 35], DataFormat::Ncx);
+        let mut second = Problem::random(&operation, 1);
+        let mut first = Problem::random(&operation, 2);
         let plan = plan(subject, &second);
+        let second_buffers = Buffers::new(subject, &second, &plan, Room::Exact);
+        let mut first_buffers = Buffers::new(subject, &first, &plan, Room::Exact);
+        feed(&mut first_buffers, &second_buffers);
         let bound_second = bind(subject, &plan, &second_buffers.ranges());
         let bound_first = bind(subject, &plan, &first_buffers.ranges());
+        let record = |encoder: &mut wgpu::CommandEncoder| {
+            bound_second.record(encoder);
+            bound_first.record(encoder);
+        };
         // The same twice in one encoder changes nothing.
         submit(subject, |encoder| {
-            bound_second.record(encoder);
-            bound_first.record(encoder);
-            bound_second.record(encoder);
-            bound_first.record(encoder);
+            record(encoder);
+            record(encoder);
         });
-        let mut step = second;
         for round in 0..2 {
-            let want_second = step.run(subject).unwrap();
-            let want_first = first_layer(&want_second).run(subject).unwrap();
-            let got_second = second_buffers.results(subject, &step);
-            let got_first = first_buffers.results(subject, &first_layer(&want_second));
-            assert!(
-                bits(&got_second) == bits(&want_second),
-                "{round} {}",
-                subject.name
-            );
-            assert!(
-                bits(&got_first) == bits(&want_first),
-                "{round} {}",
-                subject.name
-            );
+            let want_second = second.run(subject).unwrap();
+            let between = find(&want_second, Tensor::DiffSrc).numbers();
+            first.set(Tensor::DiffDst, &between);
+            let want_first = first.run(subject).unwrap();
+            let got_second = second_buffers.results(subject, &second);
+            let got_first = first_buffers.results(subject, &first);
+            assert!(got_second == want_second, "{round} {}", subject.name);
+            assert!(got_first == want_first, "{round} {}", subject.name);
             // The next step.
-            step.diff_dst.reverse();
-            let bytes = bytemuck::cast_slice(&step.diff_dst);
-            subject.write(&second_buffers.diff_dst, 0, bytes);
-            submit(subject, |encoder| {
-                bound_second.record(encoder);
-                bound_first.record(encoder);
-            });
+            let mut diff_dst = find(&second.inputs, Tensor::DiffDst).numbers();
+            diff_dst.reverse();
+            second.set(Tensor::DiffDst, &diff_dst);
+            let bytes = &find(&second.inputs, Tensor::DiffDst).bytes;
+            subject.write(second_buffers.of(Tensor::DiffDst), 0, bytes);
+            submit(subject, record);
         }
     }
 }
@@ -530,21 +470,21 @@ fn two_layers_recorded_twice() {
 fn layers_in_one_pass() {
     let devices = OwnDevices::new();
     for subject in &devices.subjects {
-        for (data_format, statistics) in [
+        for (format, through) in [
             (DataFormat::Ncx, Through::Batch),
             (DataFormat::Nxc, Through::Batch),
             (DataFormat::Ncx, Through::Constant),
         ] {
-            let (split, fused) = match data_format {
+            let (split, fused) = match format {
                 DataFormat::Ncx => (Algorithm::ChannelsFirst, Algorithm::FusedChannelsFirst),
                 DataFormat::Nxc => (Algorithm::ChannelsLast, Algorithm::FusedChannelsLast),
             };
             // Split, fused by whole blocks, and fused in turns.
             for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 800)] {
                 let fits =
-                    statistics == Through::Batch && subject.gpu.profile().max_storage_buffers >= 8;
+                    through == Through::Batch && subject.gpu.profile().max_storage_buffers >= 8;
                 if algorithm == fused && !fits {
-                    println!("{algorithm} is not for {statistics:?} on {}", subject.name);
+                    println!("{algorithm} is not for {through:?} on {}", subject.name);
                     continue;
                 }
                 let subject = subject.with_profile("layers", |profile| {
@@ -556,129 +496,129 @@ fn layers_in_one_pass() {
                         ..Tuning::SOFTWARE
                     };
                 });
-                let options = BatchNormOptions {
-                    statistics,
-                    ..options_in(data_format)
-                };
-                let shape = in_format(&[4, 8, 92], data_format);
-                let what = format!("{options:?} {algorithm} {fused_block} on {}", subject.name);
-                let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
-                    let cases =
-                        [1, 2, 3].map(|seed| Case::<f32, f32>::random(&shape, options, seed));
-                    let mut layers = cases
-                        .each_ref()
-                        .map(|case| Buffers::new(&subject, case, Room::Exact));
-                    for i in 1..layers.len() {
-                        layers[i].diff_dst = layers[i - 1].diff_src.clone();
-                    }
-                    let plan = plan(&subject, &cases[0]);
-                    assert_eq!(plan.dispatches() == 1, algorithm == fused, "{what}");
-                    let workspace = subject.buffer(plan.workspace_size(), &[]);
-                    let sums = subject.buffer(plan.sums_size(), &[]);
-                    let bound = layers.each_ref().map(|buffers| {
-                        let ranges = BatchNormBackwardBuffers {
-                            workspace: Some((&workspace).into()),
-                            sums: Some((&sums).into()),
-                            ..buffers.ranges()
-                        };
-                        bind(&subject, &plan, &ranges)
-                    });
-                    submit(&subject, |encoder| record(encoder, &bound));
-                    let results = layers.iter().zip(&cases);
-                    results
-                        .map(|(buffers, case)| bits(&buffers.results(&subject, case)))
-                        .collect::<Vec<_>>()
-                };
-                let passes = run(&|encoder, layers| {
-                    for layer in layers {
-                        layer.record(encoder);
-                    }
-                });
-                let one_pass = run(&|encoder, layers| {
-                    let mut pass = encoder.begin_compute_pass(&Default::default());
-                    for layer in layers {
-                        layer.record_in(&mut pass);
-                    }
-                });
-                assert!(one_pass == passes, "{what}");
-                let halves = run(&|encoder, layers| {
-                    for layer in layers {
-                        layer.record_reduce(encoder).unwrap();
-                        layer.record_apply(encoder).unwrap();
-                    }
-                });
-                let halves_in_one_pass = run(&|encoder, layers| {
-                    let mut pass = encoder.begin_compute_pass(&Default::default());
-                    for layer in layers {
-                        layer.record_reduce_in(&mut pass).unwrap();
-                        layer.record_apply_in(&mut pass).unwrap();
-                    }
-                });
-                assert!(halves_in_one_pass == halves, "halves: {what}");
-                // And what a layer alone gives: the first is fed by nothing.
-                let first = Case::<f32, f32>::random(&shape, options, 1);
-                assert!(one_pass[0] == bits(&first.run(&subject).unwrap()), "{what}");
+                let shape = in_format(&[4, 8, 92], format);
+                let mut operation = batch_norm_gradient::<f32, f32>(&shape, format);
+                operation.pass = Backward::default().with_through(through).into();
+                let what = format!("{operation:?} {algorithm} {fused_block}");
+                check_layers(&subject, &operation, algorithm == fused, &what);
             }
         }
     }
+}
+
+fn check_layers(subject: &Subject, operation: &Operation, is_fused: bool, what: &str) {
+    let what = format!("{what} on {}", subject.name);
+    let run = |record: &dyn Fn(&mut wgpu::CommandEncoder, &[Bound])| {
+        let problems = [1, 2, 3].map(|seed| Problem::random(operation, seed));
+        let plan = plan(subject, &problems[0]);
+        assert_eq!(plan.kernels().len() == 1, is_fused, "{what}");
+        let buffers = |problem| Buffers::new(subject, problem, &plan, Room::Exact);
+        let mut layers = problems.each_ref().map(buffers);
+        for i in 1..layers.len() {
+            let (before, own) = layers.split_at_mut(i);
+            feed(&mut own[0], &before[i - 1]);
+        }
+        let workspace = subject.buffer(plan.workspace_bytes(), &[]);
+        let sums = sums_of(subject, &plan);
+        let bound = layers.each_ref().map(|buffers| {
+            let workspace = Some((&workspace).into());
+            let ranges = with(&buffers.ranges(), Tensor::Workspace, workspace);
+            let ranges = with(&ranges, Tensor::Sums, Some((&sums).into()));
+            bind(subject, &plan, &ranges)
+        });
+        submit(subject, |encoder| record(encoder, &bound));
+        let results = layers.iter().zip(&problems);
+        let results = results.map(|(buffers, problem)| buffers.results(subject, problem));
+        results.collect::<Vec<_>>()
+    };
+    let passes = run(&|encoder, layers| layers.iter().for_each(|layer| layer.record(encoder)));
+    let one_pass = run(&|encoder, layers| {
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        layers.iter().for_each(|layer| layer.record_in(&mut pass));
+    });
+    assert!(one_pass == passes, "{what}");
+    let halves = run(&|encoder, layers| {
+        for layer in layers {
+            layer.record_reduce(encoder).unwrap();
+            layer.record_apply(encoder).unwrap();
+        }
+    });
+    let halves_in_one_pass = run(&|encoder, layers| {
+        let mut pass = encoder.begin_compute_pass(&Default::default());
+        for layer in layers {
+            layer.record_reduce_in(&mut pass).unwrap();
+            layer.record_apply_in(&mut pass).unwrap();
+        }
+    });
+    assert!(halves_in_one_pass == halves, "halves: {what}");
+    // And what a layer alone gives: the first is fed by nothing.
+    let first = Problem::random(operation, 1).run(subject).unwrap();
+    assert!(one_pass[0] == first, "{what}");
 }
 
 /// A dimension of 0: no diff_src, and zeros where there are channels.
 #[test]
 fn empty_tensors() {
     let devices = OwnDevices::new();
+    let shapes = [
+        &[0, 3, 5][..],
+        &[4, 3, 0],
+        &[4, 0, 5],
+        &[0, 5],
+        &[0, 0],
+        &[3, 0],
+    ];
     for subject in &devices.subjects {
-        for shape in [
-            &[0, 3, 5][..],
-            &[4, 3, 0],
-            &[4, 0, 5],
-            &[0, 5],
-            &[0, 0],
-            &[3, 0],
-        ] {
-            for data_format in FORMATS {
-                for options in options_of(data_format) {
-                    let case = Case::<f32, f32>::random(shape, options, 1);
-                    let what = format!("{shape:?} {options:?} on {}", subject.name);
-                    let grads = case.run(subject).unwrap_or_else(|e| panic!("{what}: {e}"));
-                    assert!(grads.diff_src.is_empty(), "{what}");
-                    let zeros = vec![0.0; case.mean.len()];
-                    let both = options.param_grads == ParamGrads::Both;
-                    assert_eq!(grads.diff_gamma, both.then(|| zeros.clone()), "{what}");
-                    assert_eq!(grads.diff_beta, both.then(|| zeros.clone()), "{what}");
-
-                    let buffers = Buffers::new(subject, &case, Room::Exact);
-                    let plan = plan(subject, &case);
-                    let sums = subject.buffer(plan.sums_size(), &[0xff; 4]);
-                    let ranges = BatchNormBackwardBuffers {
-                        sums: Some((&sums).into()),
-                        ..buffers.ranges()
-                    };
-                    let bound = bind(subject, &plan, &ranges);
-                    submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
-                    if case.mean.is_empty() {
-                        println!("{what}: no channels, so no sums");
-                    } else {
-                        let sums: Vec<f32> = first(&subject.read(&sums), 2 * case.mean.len() + 1);
-                        assert!(sums.iter().all(|&sum| sum == 0.0), "{what}: {sums:?}");
-                    }
-                    submit(subject, |encoder| bound.record_apply(encoder).unwrap());
-                    assert_eq!(buffers.results(subject, &case), grads, "{what}");
+        for shape in shapes {
+            for format in FORMATS {
+                for operation in choices(&batch_norm_gradient::<f32, f32>(shape, format)) {
+                    check_empty(subject, &Problem::random(&operation, 1));
                 }
             }
         }
     }
 }
 
+fn check_empty(subject: &Subject, problem: &Problem) {
+    let what = format!("{:?} on {}", problem.operation, subject.name);
+    let grads = problem
+        .run(subject)
+        .unwrap_or_else(|e| panic!("{what}: {e}"));
+    let channels = find(&problem.inputs, Tensor::Mean).numbers().len();
+    let mut want = vec![(Tensor::DiffSrc, vec![])];
+    if backward(&problem.operation).param_grads == ParamGrads::Both {
+        want.push((Tensor::DiffGamma, vec![0.0; channels]));
+        want.push((Tensor::DiffBeta, vec![0.0; channels]));
+    }
+    let got = grads.iter();
+    let got: Vec<_> = got.map(|v| (v.used.tensor, v.numbers())).collect();
+    assert_eq!(got, want, "{what}");
+
+    let plan = plan(subject, problem);
+    let buffers = Buffers::new(subject, problem, &plan, Room::Exact);
+    let sums = sums_of(subject, &plan);
+    let ranges = with(&buffers.ranges(), Tensor::Sums, Some((&sums).into()));
+    let bound = bind(subject, &plan, &ranges);
+    submit(subject, |encoder| bound.record_reduce(encoder).unwrap());
+    if channels == 0 {
+        println!("{what}: no channels, so no sums");
+    } else {
+        let sums: Vec<_> = DType::F32.values(&subject.read(&sums)).collect();
+        assert_eq!(sums, vec![0.0; 2 * channels + 1], "{what}");
+    }
+    submit(subject, |encoder| bound.record_apply(encoder).unwrap());
+    assert_eq!(buffers.results(subject, problem), grads, "{what}");
+}
+
 /// The kernels of an adapter's own sizes and of a GPU's fit a device with downlevel limits.
-fn downlevel_limits<T: Element, P: ParamOf<T>>() {
+fn downlevel_limits<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
         let subject = subject.with_tuning("gpu", Tuning::GPU);
-        for data_format in FORMATS {
-            let options = options_in(data_format);
-            let case = Case::<T, P>::random(&[5, 33, 45], options, 1);
-            case.check(&subject, &format!("{}/{}", T::DTYPE, P::DTYPE));
+        for format in FORMATS {
+            let operation = batch_norm_gradient::<T, P>(&[5, 33, 45], format);
+            let what = format!("{}/{}", T::DTYPE, P::DTYPE);
+            let _ = Problem::random(&operation, 1).check(&subject, &what);
         }
     }
 }
@@ -689,18 +629,25 @@ every_pair!(downlevel_limits);
 fn halves_need_their_sums() {
     let devices = OwnDevices::new();
     for subject in &devices.subjects {
-        let case = Case::<f32, f32>::random(&[5, 33, 45], options_in(DataFormat::Ncx), 1);
-        let buffers = Buffers::new(subject, &case, Room::Exact);
-        let bound = bind(subject, &plan(subject, &case), &buffers.ranges());
+        let operation = batch_norm_gradient::<f32, f32>(&[5, 33, 45], DataFormat::Ncx);
+        let problem = Problem::random(&operation, 1);
+        let plan = plan(subject, &problem);
+        let buffers = Buffers::new(subject, &problem, &plan, Room::Exact);
+        let bound = bind(subject, &plan, &buffers.ranges());
         submit(subject, |encoder| {
-            let want = Err(Error::BufferPresence {
-                tensor: "sums",
-                expected: true,
-            });
-            assert_eq!(bound.record_reduce(encoder), want);
-            assert_eq!(bound.record_apply(encoder), want);
+            for half in [bound.record_reduce(encoder), bound.record_apply(encoder)] {
+                let is_missing = matches!(
+                    half,
+                    Err(Error::BufferPresence {
+                        tensor: "sums",
+                        expected: true,
+                        ..
+                    })
+                );
+                assert!(is_missing, "{half:?}");
+            }
             bound.record(encoder);
         });
-        assert!(bits(&buffers.results(subject, &case)) == bits(&case.run(subject).unwrap()));
+        assert!(buffers.results(subject, &problem) == problem.run(subject).unwrap());
     }
 }

@@ -1,25 +1,19 @@
 //! Tensors in pieces: the same bits as in one piece, within the budget, and what is refused.
 
-use crate::common::data::Random;
+use crate::common::buffers::{Buffers, Room, submit};
+use crate::common::data::Problem;
 use crate::common::{Subject, subjects, takes_all};
 use pollster::block_on;
 use std::collections::HashMap;
-use wgpu_norm::Tensor;
-use wgpu_norm::export::Plan;
-use wgpu_norm::half::{bf16, f16};
 use wgpu_norm::stream::{Storage, Stream};
 use wgpu_norm::{
-    Activation, Algorithm, BackwardOperands, BatchNormForwardOperands, BatchNormOptions,
-    BufferRange, DType, DTypes, DataFormat, Element, Error, GroupNormForwardOperands,
-    GroupNormOptions, InferenceOperands, LayerNormForwardOperands, LayerNormOptions, Profile,
-    RmsNormForwardOperands, RmsNormOptions, RunningUpdate, RunningVariance, Statistics, bytemuck,
+    Activation, Algorithm, Backward, Channels, DType, DTypes, DataFormat, Epilogue, Error, Forward,
+    Norm, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor, Through,
 };
 
-type Bytes = HashMap<Tensor, Vec<u8>>;
-
-/// Tensors in host memory. What is written begins as ones that no result has.
+/// Tensors in host memory.
 struct Memory {
-    tensors: Bytes,
+    tensors: HashMap<Tensor, Vec<u8>>,
     /// Bytes that were asked for at once, at most.
     most: usize,
 }
@@ -40,79 +34,20 @@ impl Storage for Memory {
     }
 }
 
-fn bytes_of<T: Element>(random: &mut Random, bytes: u64) -> Vec<u8> {
-    let values: Vec<T> = random.vec(bytes as usize / size_of::<T>(), 1.0, 0.25);
-    bytemuck::cast_slice(&values).to_vec()
-}
-
-/// Random tensors for a plan; statistics are above 0.
-fn tensors(plan: &Plan, types: DTypes) -> Bytes {
-    let mut random = Random::new(7);
-    let tensors = plan.tensors().into_iter();
-    let tensors = tensors.filter(|used| used.tensor != Tensor::Workspace);
-    tensors
-        .map(|used| {
-            let dtype = match used.tensor {
-                Tensor::Gamma | Tensor::Beta => types.params,
-                Tensor::Src | Tensor::DiffDst | Tensor::Residual => types.data,
-                _ => types.statistics,
-            };
-            let mut bytes = match (used.tensor, dtype) {
-                (Tensor::Mask, _) => (0..used.bytes).map(|i| (i * 37) as u8).collect(),
-                (_, DType::F16) => bytes_of::<f16>(&mut random, used.bytes),
-                (_, DType::Bf16) => bytes_of::<bf16>(&mut random, used.bytes),
-                (_, DType::F64) => bytes_of::<f64>(&mut random, used.bytes),
-                _ => bytes_of::<f32>(&mut random, used.bytes),
-            };
-            if let (Tensor::Variance | Tensor::MeanSquare | Tensor::RunningVariance, 2 | 4) =
-                (used.tensor, dtype.size())
-            {
-                let size = dtype.size() as usize;
-                bytes
-                    .chunks_mut(size)
-                    .for_each(|value| value[size - 1] &= 0x7f);
-            }
-            bytes.resize(used.bytes as usize, 0);
-            if matches!(used.tensor, Tensor::RunningMean | Tensor::RunningVariance) {
-                // Of an odd number of 16 bits, what fills the last word is written as 0.
-                bytes.iter_mut().rev().take(2).for_each(|byte| *byte = 0);
-            }
-            (used.tensor, bytes)
-        })
-        .collect()
-}
-
-/// The results in one piece.
-fn whole(subject: &Subject, plan: &Plan, tensors: &Bytes) -> Bytes {
-    let uses = plan.tensors();
-    let buffers: Vec<_> = uses
-        .iter()
-        .map(|used| {
-            let bytes = tensors.get(&used.tensor).map_or(&[][..], Vec::as_slice);
-            let size = used.padded_bytes.max(32).next_multiple_of(32);
-            (used.tensor, subject.buffer(size, bytes))
-        })
-        .collect();
-    let ranges: Vec<_> = buffers
-        .iter()
-        .map(|(t, b)| (*t, BufferRange::from(b)))
-        .collect();
-    let bound = plan.bind(&subject.gpu, &ranges).unwrap();
-    let mut encoder = subject
-        .gpu
-        .device()
-        .create_command_encoder(&Default::default());
-    bound.record(&mut encoder);
-    subject.gpu.queue().submit([encoder.finish()]);
-    let written = uses.iter().zip(&buffers).filter(|(used, _)| used.written);
-    written
-        .filter(|(used, _)| used.tensor != Tensor::Workspace)
-        .map(|(used, (_, buffer))| {
-            let mut bytes = subject.read(buffer);
-            bytes.truncate(used.bytes as usize);
-            (used.tensor, bytes)
-        })
-        .collect()
+impl Memory {
+    /// Inputs, and results that begin as ones that no result has. Of an odd number of 16 bits, the last word is filled with 0.
+    fn new(problem: &Problem) -> Self {
+        let all = problem.inputs.iter().cloned().chain(problem.results());
+        let tensors = all.map(|values| {
+            let mut bytes = values.bytes;
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            (values.used.tensor, bytes)
+        });
+        Self {
+            tensors: tensors.collect(),
+            most: 0,
+        }
+    }
 }
 
 /// Any executor may move it to another thread.
@@ -120,32 +55,19 @@ fn sendable<F: Future + Send>(future: F) -> F {
     future
 }
 
-/// The smallest budget, and what is planned within it.
-fn smallest(
-    subject: &Subject,
-    plan: &dyn Fn(&Profile) -> Result<Plan, Error>,
-) -> Result<Stream, Error> {
-    let budget = match Stream::new(&subject.gpu, 0, plan) {
+/// The smallest budget.
+fn smallest(subject: &Subject, operation: &Operation) -> u64 {
+    match Stream::new(&subject.gpu, operation, 0) {
         Err(Error::Budget { expected, .. }) => expected,
-        refused => {
-            let _ = refused?;
-            panic!("a stream without memory");
-        }
-    };
-    let stream = Stream::new(&subject.gpu, budget, plan)?;
-    assert!(stream.memory() <= budget);
-    Ok(stream)
+        Err(error) => panic!("{operation:?} on {}: {error}", subject.name),
+        Ok(_) => panic!("a stream without memory"),
+    }
 }
 
 /// The results of the smallest stream beside those in one piece: the same bits, but for sums that cutting reorders.
-fn check(
-    subject: &Subject,
-    what: &str,
-    (types, algorithm): (DTypes, Option<Algorithm>),
-    pieces: usize,
-    plan: &dyn Fn(&Profile) -> Result<Plan, Error>,
-) {
-    let what = format!("{what} {types:?} {algorithm:?} on {}", subject.name);
+fn check(subject: &Subject, algorithm: Option<Algorithm>, pieces: usize, operation: &Operation) {
+    let what = format!("{operation:?} {algorithm:?} on {}", subject.name);
+    let types = operation.types;
     if !subject.gpu.supports(types.data) {
         println!("skipped {what}: no {}", types.data);
         return;
@@ -154,57 +76,67 @@ fn check(
         profile.window_unit = 256;
         profile.algorithm = algorithm;
     });
-    let one = plan(subject.gpu.profile()).unwrap_or_else(|error| panic!("{what}: {error}"));
-    let tensors = tensors(&one, types);
-    let want = whole(&subject, &one, &tensors);
-    let stream = smallest(&subject, plan).unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(
-        stream.pieces() >= pieces,
-        "{what}: {} pieces",
-        stream.pieces()
+    let problem = Problem::random(operation, 7);
+    let plan = operation.plan(subject.gpu.profile());
+    let plan = plan.unwrap_or_else(|error| panic!("{what}: {error}"));
+    let buffers = Buffers::new(&subject, &problem, &plan, Room::Padded);
+    submit(
+        &subject,
+        &plan.bind(&subject.gpu, &buffers.ranges()).unwrap(),
     );
-    let mut memory = Memory { tensors, most: 0 };
-    for tensor in want.keys() {
-        let is_read = matches!(tensor, Tensor::RunningMean | Tensor::RunningVariance);
-        if !is_read {
-            let bytes = memory.tensors.get_mut(tensor).unwrap();
-            bytes.fill(0xee);
-            // Of an odd number of 16 bits, what fills the last word.
-            bytes.iter_mut().rev().take(2).for_each(|byte| *byte = 0);
-        }
-    }
+    let budget = smallest(&subject, operation);
+    let stream = Stream::new(&subject.gpu, operation, budget);
+    let stream = stream.unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(stream.memory() <= budget);
+    let taken = stream.pieces();
+    assert!(taken >= pieces, "{what}: {taken} pieces");
+    let mut memory = Memory::new(&problem);
     block_on(sendable(stream.run(&mut memory))).unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(memory.most <= 1 << 20);
     let reordered = algorithm == Some(Algorithm::RowsReadTwice);
-    for (tensor, want) in &want {
-        let got = &memory.tensors[tensor];
+    for want in buffers.results(&subject, &problem) {
+        let tensor = want.used.tensor;
+        let (got, rest) = memory.tensors[&tensor].split_at(want.bytes.len());
+        assert!(rest.iter().all(|byte| *byte == 0), "{what}: {tensor:?}");
         if reordered && types.data == DType::F32 {
-            let floats = |bytes: &[u8]| bytemuck::pod_collect_to_vec::<u8, f32>(bytes);
-            let (got, want) = (floats(got), floats(want));
+            let want = want.numbers();
             let largest = want
                 .iter()
-                .fold(1.0_f32, |most, value| most.max(value.abs()));
-            for (got, want) in got.iter().zip(&want) {
+                .fold(1.0_f64, |most, value| most.max(value.abs()));
+            for (got, want) in DType::F32.values(got).zip(want) {
                 assert!((got - want).abs() <= 1e-5 * largest, "{what}: {tensor:?}");
             }
             continue;
         }
-        let first = got.iter().zip(want).position(|(got, want)| got != want);
+        let first = got
+            .iter()
+            .zip(&want.bytes)
+            .position(|(got, want)| got != want);
         assert_eq!(first, None, "{what}: the byte of {tensor:?} that differs");
     }
 }
 
-const F32: (DType, DType) = (DType::F32, DType::F32);
-
 fn all_types() -> Vec<DTypes> {
     let types = [
-        F32,
+        (DType::F32, DType::F32),
         (DType::F16, DType::F32),
         (DType::Bf16, DType::Bf16),
         (DType::F64, DType::F64),
     ];
     let taken = if takes_all() { types.len() } else { 2 };
     types[..taken].iter().map(|&types| types.into()).collect()
+}
+
+fn batch(pass: impl Into<Pass>, format: DataFormat, shape: &[usize], types: DTypes) -> Operation {
+    Operation::new(Norm::batch(format), pass, shape, types).with_epsilon(1e-3)
+}
+
+/// None, and one that a residual goes before.
+fn epilogues() -> [Epilogue; 2] {
+    [
+        Epilogue::default(),
+        Epilogue::new(Residual::After, Activation::Relu),
+    ]
 }
 
 #[test]
@@ -218,26 +150,14 @@ fn batch_norm_gradient() {
     ];
     for subject in subjects() {
         for types in all_types() {
-            for (shape, data_format, algorithm, pieces) in shapes {
-                for activation in [Activation::None, Activation::Relu] {
-                    let options = BatchNormOptions {
-                        data_format,
-                        activation,
-                        ..BatchNormOptions::new(1e-3)
-                    };
-                    let operands = BackwardOperands {
-                        gamma: true,
-                        beta: false,
-                        mask: activation == Activation::Relu,
-                    };
-                    let of = (types, Some(algorithm));
+            for (shape, format, algorithm, pieces) in shapes {
+                for epilogue in epilogues() {
+                    let gradient = batch(Backward::default(), format, shape, types);
                     // A mask is cut every 2048 elements at most.
-                    let pieces = if operands.mask { 2 } else { pieces };
-                    check(subject, &format!("{shape:?}"), of, pieces, &|profile| {
-                        Ok(options
-                            .plan_backward(profile, shape, types, operands)?
-                            .into())
-                    });
+                    let is_masked = epilogue != Epilogue::default();
+                    let pieces = if is_masked { 2 } else { pieces };
+                    let gradient = gradient.with_params(true, false).with_epilogue(epilogue);
+                    check(subject, Some(algorithm), pieces, &gradient);
                 }
             }
         }
@@ -246,136 +166,72 @@ fn batch_norm_gradient() {
 
 #[test]
 fn batch_norm_forward() {
+    let shapes: [(&[usize], DataFormat, Algorithm); 2] = [
+        (&[9, 5, 31, 7], DataFormat::Ncx, Algorithm::ChannelsFirst),
+        (&[7, 301, 13], DataFormat::Nxc, Algorithm::ChannelsLast),
+    ];
+    let update = RunningUpdate::new(0.25, RunningVariance::Unbiased);
+    let forward = Forward::default().with_running(update);
     for subject in subjects() {
         for types in all_types() {
-            for (shape, data_format, algorithm) in [
-                (
-                    &[9, 5, 31, 7][..],
-                    DataFormat::Ncx,
-                    Algorithm::ChannelsFirst,
-                ),
-                (&[7, 301, 13], DataFormat::Nxc, Algorithm::ChannelsLast),
-            ] {
-                for activation in [Activation::None, Activation::Relu] {
-                    let options = BatchNormOptions {
-                        data_format,
-                        activation,
-                        ..BatchNormOptions::new(1e-3)
-                    };
-                    let operands = BatchNormForwardOperands {
-                        gamma: true,
-                        beta: true,
-                        residual: activation == Activation::Relu,
-                        running: Some(RunningUpdate {
-                            weight: 0.25,
-                            variance: RunningVariance::Unbiased,
-                        }),
-                        ..Default::default()
-                    };
-                    let of = (types, Some(algorithm));
-                    check(subject, &format!("forward {shape:?}"), of, 4, &|profile| {
-                        Ok(options
-                            .plan_forward(profile, shape, types, operands)?
-                            .into())
-                    });
-                    let operands = InferenceOperands {
-                        gamma: true,
-                        beta: true,
-                        residual: false,
-                    };
-                    check(
-                        subject,
-                        &format!("inference {shape:?}"),
-                        of,
-                        4,
-                        &|profile| {
-                            Ok(options
-                                .plan_inference(profile, shape, types, operands)?
-                                .into())
-                        },
-                    );
+            for (shape, format, algorithm) in shapes {
+                for epilogue in epilogues() {
+                    let forward = batch(forward, format, shape, types).with_epilogue(epilogue);
+                    check(subject, Some(algorithm), 4, &forward);
+                    let epilogue = Epilogue::new(Residual::None, epilogue.activation);
+                    let inference = batch(Pass::Inference, format, shape, types);
+                    let inference = inference.with_epilogue(epilogue);
+                    check(subject, Some(algorithm), 4, &inference);
                 }
             }
         }
     }
 }
 
+const LAYER: Norm = Norm::Layer { begin_axis: -1 };
+const BEFORE: Epilogue = Epilogue::new(Residual::Before, Activation::None);
+
 #[test]
 fn rows() {
+    let (rms, shape) = (Norm::Rms { begin_axis: -1 }, &[301, 66]);
+    let (forward, backward) = (Forward::default(), Backward::default());
     for subject in subjects() {
         for types in all_types() {
-            let layer = LayerNormOptions::default();
-            let shape = &[301, 66][..];
-            let of = (types, Some(Algorithm::RowsInRegisters));
-            check(subject, "layer norm gradient", of, 4, &|profile| {
-                Ok(layer.plan_backward(profile, shape, types)?.into())
-            });
-            let operands = LayerNormForwardOperands {
-                residual: true,
-                beta: true,
-                keep_statistics: true,
-            };
-            check(subject, "layer norm", of, 4, &|profile| {
-                Ok(layer.plan_forward(profile, shape, types, operands)?.into())
-            });
-            let rms = RmsNormOptions::default();
-            check(subject, "RMS norm gradient", of, 4, &|profile| {
-                Ok(rms.plan_backward(profile, shape, types, true)?.into())
-            });
-            let operands = RmsNormForwardOperands {
-                residual: false,
-                gamma: true,
-                keep_statistics: true,
-            };
-            check(subject, "RMS norm", of, 4, &|profile| {
-                Ok(rms.plan_forward(profile, shape, types, operands)?.into())
-            });
+            for operation in [
+                Operation::new(LAYER, backward, shape, types),
+                Operation::new(LAYER, forward, shape, types).with_epilogue(BEFORE),
+                Operation::new(rms.clone(), backward, shape, types),
+                Operation::new(rms.clone(), forward, shape, types),
+            ] {
+                check(subject, Some(Algorithm::RowsInRegisters), 4, &operation);
+            }
         }
     }
 }
 
 #[test]
 fn rows_that_are_read_twice() {
-    let layer = LayerNormOptions::default();
-    let types = DTypes::from(F32);
-    let of = (types, Some(Algorithm::RowsReadTwice));
     for subject in subjects() {
         for shape in [&[301, 66][..], &[40, 2003], &[12, 5000]] {
-            let what = format!("layer norm {shape:?}");
-            check(subject, &what, of, 2, &|profile| {
-                Ok(layer.plan_backward(profile, shape, types)?.into())
-            });
-            check(subject, &what, of, 2, &|profile| {
-                let operands = LayerNormForwardOperands {
-                    residual: true,
-                    beta: true,
-                    keep_statistics: true,
-                };
-                Ok(layer.plan_forward(profile, shape, types, operands)?.into())
-            });
+            let algorithm = Some(Algorithm::RowsReadTwice);
+            let backward = Operation::new(LAYER, Backward::default(), shape, DType::F32);
+            check(subject, algorithm, 2, &backward);
+            let forward = Operation::new(LAYER, Forward::default(), shape, DType::F32);
+            check(subject, algorithm, 2, &forward.with_epilogue(BEFORE));
         }
     }
 }
 
 #[test]
 fn constant_statistics() {
-    let types = DTypes::from(F32);
+    let constant = Backward::default().with_through(Through::Constant);
     for subject in subjects() {
-        for (data_format, algorithm) in [
+        for (format, algorithm) in [
             (DataFormat::Ncx, Algorithm::ChannelsFirst),
             (DataFormat::Nxc, Algorithm::ChannelsLast),
         ] {
-            let options = BatchNormOptions {
-                data_format,
-                statistics: Through::Constant,
-                ..BatchNormOptions::new(1e-3)
-            };
-            let of = (types, Some(algorithm));
-            check(subject, "constant", of, 4, &|profile| {
-                Ok(options
-                    .plan_backward(profile, &[9, 12, 40], types, true)?
-                    .into())
-            });
+            let operation = batch(constant, format, &[9, 12, 40], DType::F32.into());
+            check(subject, Some(algorithm), 4, &operation);
         }
     }
 }
@@ -384,23 +240,14 @@ fn constant_statistics() {
 #[test]
 fn budgets_that_are_large_enough_are_taken() {
     let subject = &subjects()[0];
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        activation: Activation::Relu,
-        ..BatchNormOptions::new(1e-3)
-    };
-    let operands = BackwardOperands {
-        gamma: true,
-        beta: false,
-        mask: true,
-    };
     for shape in [[300, 1000, 1000], [70, 4001, 1007], [500, 64, 128 * 128]] {
-        let plan = |profile: &Profile| options.plan_backward(profile, &shape, F32, operands);
-        let Err(Error::Budget { expected, .. }) = Stream::new(&subject.gpu, 0, plan) else {
-            panic!("a stream without memory");
-        };
+        let backward = Backward::default();
+        let operation = batch(backward, DataFormat::Ncx, &shape, DType::F32.into());
+        let [_, masked] = epilogues();
+        let operation = operation.with_epilogue(masked);
+        let expected = smallest(subject, &operation);
         for more in (0..64).map(|step| step * 7_654_321) {
-            let stream = Stream::new(&subject.gpu, expected + more, plan);
+            let stream = Stream::new(&subject.gpu, &operation, expected + more);
             assert!(stream.unwrap().memory() <= expected + more);
         }
     }
@@ -408,53 +255,19 @@ fn budgets_that_are_large_enough_are_taken() {
 
 #[test]
 fn groups() {
+    let cases: [(&[usize], DataFormat, Algorithm); 2] = [
+        (&[5, 6, 300], DataFormat::Ncx, Algorithm::ChannelsFirst),
+        (&[5, 300, 6], DataFormat::Nxc, Algorithm::General),
+    ];
     for subject in subjects() {
         for types in all_types() {
-            for (data_format, algorithm) in [
-                (DataFormat::Ncx, Algorithm::ChannelsFirst),
-                (DataFormat::Nxc, Algorithm::General),
-            ] {
-                let options = GroupNormOptions {
-                    data_format,
-                    ..GroupNormOptions::new(2)
-                };
-                let shape: &[usize] = match data_format {
-                    DataFormat::Ncx => &[5, 6, 300],
-                    DataFormat::Nxc => &[5, 300, 6],
-                };
-                let of = (types, Some(algorithm));
-                let operands = BackwardOperands {
-                    gamma: true,
-                    beta: false,
-                    mask: false,
-                };
-                check(
-                    subject,
-                    &format!("group norm gradient {shape:?}"),
-                    of,
-                    4,
-                    &|profile| {
-                        Ok(options
-                            .plan_backward(profile, shape, types, operands)?
-                            .into())
-                    },
-                );
-                let operands = GroupNormForwardOperands {
-                    gamma: true,
-                    beta: true,
-                    residual: false,
-                };
-                check(
-                    subject,
-                    &format!("group norm {shape:?}"),
-                    of,
-                    4,
-                    &|profile| {
-                        Ok(options
-                            .plan_forward(profile, shape, types, operands)?
-                            .into())
-                    },
-                );
+            for (shape, format, algorithm) in cases {
+                let norm = Norm::Group { groups: 2, format };
+                let passes: [Pass; 2] = [Backward::default().into(), Forward::default().into()];
+                for pass in passes {
+                    let operation = Operation::new(norm.clone(), pass, shape, types);
+                    check(subject, Some(algorithm), 4, &operation);
+                }
             }
         }
     }
@@ -462,46 +275,34 @@ fn groups() {
 
 #[test]
 fn small_and_empty_tensors() {
-    let options = BatchNormOptions::new(1e-3);
     for subject in subjects() {
         for shape in [&[1, 1][..], &[3, 5], &[0, 4], &[2, 0]] {
-            let types = DTypes::from(F32);
-            check(
-                subject,
-                &format!("{shape:?}"),
-                (types, None),
-                0,
-                &|profile| Ok(options.plan_backward(profile, shape, types, true)?.into()),
-            );
+            let backward = Backward::default();
+            let operation = batch(backward, DataFormat::Nxc, shape, DType::F32.into());
+            check(subject, None, 0, &operation);
         }
     }
 }
 
 #[test]
 fn budgets_that_are_too_small_are_refused() {
-    let options = BatchNormOptions {
-        data_format: DataFormat::Ncx,
-        ..BatchNormOptions::new(1e-3)
-    };
+    let (backward, types) = (Backward::default(), DTypes::from(DType::F32));
+    let whole = batch(backward, DataFormat::Ncx, &[64, 64, 128, 128], types);
+    // Parameters that vary along any axes: the tensor cannot be cut.
+    let norm = Norm::Batch(Channels::Broadcast(vec![64, 1, 128, 1]));
+    let uncut = Operation::new(norm, backward, &[64, 64, 128, 64], types);
     for subject in subjects() {
-        let plan =
-            |profile: &Profile| options.plan_backward(profile, &[64, 64, 128, 128], F32, true);
-        let error = Stream::new(&subject.gpu, 1 << 20, plan).unwrap_err();
-        let Error::Budget { expected, got } = error else {
+        let error = Stream::new(&subject.gpu, &whole, 1 << 20).unwrap_err();
+        let Error::Budget { expected, got, .. } = error else {
             panic!("{error}");
         };
         assert_eq!(got, 1 << 20);
         assert!((4 << 20..64 << 20).contains(&expected), "{expected}");
-        let stream = Stream::new(&subject.gpu, expected, plan).unwrap();
+        let stream = Stream::new(&subject.gpu, &whole, expected).unwrap();
         assert!(stream.memory() <= expected && stream.pieces() > 4);
         // 256 MiB of each tensor; src and diff_dst are read twice.
         assert!((5 << 28..(5 << 28) + (5 << 20)).contains(&stream.traffic()));
-        // Parameters that vary along any axes: the tensor cannot be cut.
-        let error = Stream::new(&subject.gpu, 64 << 20, |profile| {
-            let shape = [64, 64, 128, 64];
-            options.plan_backward_broadcast(profile, &shape, &[64, 1, 128, 1], F32, true)
-        });
-        let error = error.unwrap_err();
+        let error = Stream::new(&subject.gpu, &uncut, 64 << 20).unwrap_err();
         assert!(
             matches!(error, Error::Budget { expected, .. } if expected > 256 << 20),
             "{error}"

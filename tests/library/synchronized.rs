@@ -1,20 +1,20 @@
 //! Synchronized batch norm: ranks are threads here, each with a part of the batch, held to the reference of the whole.
 
-use crate::common::data::{Random, to_f64};
+use crate::common::data::{Problem, Random, close, in_format, to_f64};
 use crate::common::{Subject, subjects, takes_all};
 use pollster::block_on;
 use std::ops::Range;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 use wgpu_norm::half::{bf16, f16};
-use wgpu_norm::reference::{self, scaled_error};
 use wgpu_norm::synchronized::{AllGather, SyncBatchNorm, run_into};
 use wgpu_norm::{
-    Activation, Backward, BatchNormBackwardArgs, BatchNormForwardArgs, BatchNormOptions,
-    BatchNormOutput, Channels, DType, DataFormat, Element, Epilogue, Error, Forward, GpuBatchNorm,
-    Grads, Norm, Operation, ParamGrads, ParamOf, Pass, Ranks, Residual, RunningStatistics,
-    RunningUpdate, RunningVariance, Statistics, Tensor, TensorUse, bytemuck,
+    Activation, Backward, BackwardArgs, BatchNormOptions, Channels, DType, DataFormat, Element,
+    Epilogue, Error, Forward, ForwardArgs, GpuBatchNorm, Grads, Norm, Operation, Output,
+    ParamGrads, ParamOf, Pass, Ranks, Residual, RunningStatistics, RunningUpdate, RunningVariance,
+    Tensor, TensorUse, Through, bytemuck,
 };
+use wgpu_norm_verify::reference::{Computed, compute};
 
 /// Threads that stand for ranks.
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ fn on_ranks<T: Send>(ranks: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> 
 
 /// What a rank computes: both passes, and running statistics.
 type Results<T, P> = (
-    BatchNormOutput<T, <T as Element>::Sum>,
+    Output<T, <T as Element>::Sum>,
     Grads<T, P>,
     [Vec<<T as Element>::Sum>; 2],
 );
@@ -79,32 +79,29 @@ type Results<T, P> = (
 /// A whole batch.
 struct Batch<T, P> {
     shape: Vec<usize>,
-    options: BatchNormOptions,
+    format: DataFormat,
+    backward: Backward,
+    activation: Activation,
     src: Vec<T>,
     diff_dst: Vec<T>,
     gamma: Vec<P>,
     beta: Vec<P>,
 }
 
-const UPDATE: RunningUpdate = RunningUpdate {
-    weight: 0.25,
-    variance: RunningVariance::Unbiased,
-};
+const EPSILON: f64 = 1e-3;
+
+const UPDATE: RunningUpdate = RunningUpdate::new(0.25, RunningVariance::Unbiased);
 
 impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
-    fn random(shape: &[usize], data_format: DataFormat) -> Self {
+    /// N × C × spatial, in a data format.
+    fn random(shape: &[usize], format: DataFormat) -> Self {
         let mut random = Random::new(shape.iter().product::<usize>() as u64);
-        let n = shape.iter().product();
-        let channels = match data_format {
-            DataFormat::Ncx => shape[1],
-            DataFormat::Nxc => shape[shape.len() - 1],
-        };
+        let (n, channels) = (shape.iter().product(), shape[1]);
         Self {
-            shape: shape.to_vec(),
-            options: BatchNormOptions {
-                data_format,
-                ..BatchNormOptions::new(1e-3)
-            },
+            shape: in_format(shape, format),
+            format,
+            backward: Backward::default(),
+            activation: Activation::None,
             src: random.vec(n, 2.0, 0.5),
             diff_dst: random.vec(n, 1.0, 0.1),
             gamma: random.vec(channels, 1.0, 0.25),
@@ -112,8 +109,16 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
         }
     }
 
+    fn options(&self) -> BatchNormOptions {
+        BatchNormOptions::new(EPSILON)
+            .data_format(self.format)
+            .through(self.backward.through)
+            .param_grads(self.backward.param_grads)
+            .activation(self.activation)
+    }
+
     /// The shape and elements of some samples.
-    fn part(&self, samples: std::ops::Range<usize>) -> (Vec<usize>, std::ops::Range<usize>) {
+    fn part(&self, samples: Range<usize>) -> (Vec<usize>, Range<usize>) {
         let sample: usize = self.shape[1..].iter().product();
         let mut shape = self.shape.clone();
         shape[0] = samples.len();
@@ -124,123 +129,73 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
     fn check(&self, subject: &Subject, samples: &[usize]) {
         let what = format!("{:?} as {samples:?} on {}", self.shape, subject.name);
         let channels = self.gamma.len();
-        let starts: Vec<usize> = samples
-            .iter()
-            .scan(0, |end, samples| {
-                let start = *end;
-                *end += samples;
-                Some(start)
-            })
-            .collect();
         let results = on_ranks(samples.len(), |rank| {
-            let own = rank.rank;
-            let (shape, elements) = self.part(starts[own]..starts[own] + samples[own]);
+            let start = samples[..rank.rank].iter().sum();
+            let (shape, elements) = self.part(start..start + samples[rank.rank]);
             block_on(async {
-                let mut layer =
-                    SyncBatchNorm::new(rank, &subject.gpu, self.options, &shape).await?;
-                let mut running = [
-                    vec![T::Sum::from_f64(1.0); channels],
-                    vec![T::Sum::from_f64(2.0); channels],
-                ];
-                let [mean, variance] = &mut running;
-                let output = layer
-                    .forward::<T, P>(BatchNormForwardArgs {
-                        shape: &shape,
-                        src: &self.src[elements.clone()],
-                        gamma: Some(&self.gamma),
-                        beta: Some(&self.beta),
-                        residual: None,
-                        running: Some(RunningStatistics {
-                            mean,
-                            variance,
-                            update: UPDATE,
-                        }),
-                    })
-                    .await?;
-                let grads = layer
-                    .backward(BatchNormBackwardArgs {
-                        shape: &shape,
-                        src: &self.src[elements.clone()],
-                        diff_dst: &self.diff_dst[elements],
-                        mean: &output.mean,
-                        variance: &output.variance,
-                        gamma: Some(&self.gamma),
-                        beta: None,
-                        mask: None,
-                    })
-                    .await?;
-                Ok::<_, Error>((output, grads, running))
+                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, self.options())?;
+                let [mut mean, mut variance] =
+                    [1.0, 2.0].map(|old| vec![T::Sum::from_f64(old); channels]);
+                let src = &self.src[elements.clone()];
+                let args = ForwardArgs::new(&shape, src)
+                    .params(Some(&self.gamma), Some(&self.beta))
+                    .running(RunningStatistics::new(&mut mean, &mut variance, UPDATE));
+                let output = layer.forward(args).await?;
+                let diff_dst = &self.diff_dst[elements];
+                let args = BackwardArgs::new(&shape, src, diff_dst, &output.statistics);
+                let args = args.params(Some(&self.gamma), None);
+                let grads = layer.backward(args).await?;
+                Ok::<_, Error>((output, grads, [mean, variance]))
             })
             .unwrap_or_else(|error| panic!("{what}: {error}"))
         });
         self.compare(&what, &results);
     }
 
-    fn compare(&self, what: &str, results: &[Results<T, P>]) {
-        let axes = reference::channel_axes(self.shape.len(), self.options.data_format);
-        let [src, diff_dst] = [&self.src, &self.diff_dst].map(|values| to_f64(values));
-        let [gamma, beta] = [&self.gamma, &self.beta].map(|values| to_f64(values));
-        let forward = reference::BatchNormForward {
-            shape: &self.shape,
-            channel_axes: &axes,
-            src: &src,
-            gamma: Some(&gamma),
-            beta: Some(&beta),
-            epsilon: self.options.epsilon,
-        };
-        let forward = forward.train().unwrap();
-        let (first, first_grads, first_running) = &results[0];
-        let close = |name: &str, error: f64| assert!(error <= 1.0, "{what}: {name}: {error}");
-        let dst: Vec<T> = results.iter().flat_map(|(o, ..)| o.dst.clone()).collect();
-        close("dst", scaled_error(&dst, &forward.dst, &forward.dst_scale));
-        close(
-            "mean",
-            scaled_error(&first.mean, &forward.mean, &forward.mean_scale),
-        );
-        let variance = scaled_error(&first.variance, &forward.variance, &forward.variance_scale);
-        close("variance", variance);
-        let count = (src.len() / gamma.len()) as u64;
-        let old = vec![2.0; gamma.len()];
-        let unbiased = UPDATE.variance == RunningVariance::Unbiased;
-        let running =
-            reference::running(&old, &forward.variance, UPDATE.weight, count, unbiased).unwrap();
-        let scale: Vec<f64> = running.iter().map(|value| 3.0 * value.abs()).collect();
-        close(
-            "running_variance",
-            scaled_error(&first_running[1], &running, &scale),
-        );
+    /// Both passes in float64, of the statistics that ranks computed.
+    fn reference(&self, [mean, variance]: [&[T::Sum]; 2]) -> [Vec<Computed>; 2] {
+        let types = (T::DTYPE, P::DTYPE);
+        let forward = Forward::default().with_running(UPDATE);
+        let (src, diff_dst) = (to_f64(&self.src), to_f64(&self.diff_dst));
+        let (gamma, beta) = (to_f64(&self.gamma), to_f64(&self.beta));
+        let old = [1.0, 2.0].map(|old| vec![old; gamma.len()]);
+        let inputs = [
+            (Tensor::Src, &*src),
+            (Tensor::DiffDst, &diff_dst),
+            (Tensor::Gamma, &gamma),
+            (Tensor::Beta, &beta),
+            (Tensor::RunningMean, &old[0]),
+            (Tensor::RunningVariance, &old[1]),
+            (Tensor::Mean, &to_f64(mean)),
+            (Tensor::Variance, &to_f64(variance)),
+        ];
+        [forward.into(), self.backward.into()].map(|pass: Pass| {
+            let operation = Operation::new(Norm::batch(self.format), pass, &self.shape, types);
+            compute(&operation.with_epsilon(EPSILON), &inputs).unwrap()
+        })
+    }
 
-        let [mean, variance] = [&first.mean, &first.variance].map(|values| to_f64(values));
-        let gradients = reference::BatchNorm {
-            shape: &self.shape,
-            channel_axes: &axes,
-            src: &src,
-            diff_dst: &diff_dst,
-            mean: &mean,
-            variance: &variance,
-            gamma: Some(&gamma),
-            epsilon: self.options.epsilon,
-            statistics: self.options.statistics,
-            param_grads: self.options.param_grads,
-        };
-        let gradients = gradients.backward().unwrap();
-        let diff_src: Vec<T> = results
-            .iter()
-            .flat_map(|(_, g, _)| g.diff_src.clone())
-            .collect();
-        let error = scaled_error(&diff_src, &gradients.diff_src, &gradients.diff_src_scale);
-        close("diff_src", error);
-        if self.options.param_grads == ParamGrads::Both {
-            let got = first_grads.diff_gamma.as_ref().unwrap();
-            let error = scaled_error(got, &gradients.diff_gamma, &gradients.diff_gamma_scale);
-            close("diff_gamma", error);
-            let got = first_grads.diff_beta.as_ref().unwrap();
-            let error = scaled_error(got, &gradients.diff_beta, &gradients.diff_beta_scale);
-            close("diff_beta", error);
+    fn compare(&self, what: &str, results: &[Results<T, P>]) {
+        let (first, first_grads, first_running) = &results[0];
+        let statistics = &first.statistics;
+        let [forward, backward] = self.reference([&statistics.mean, &statistics.variance]);
+        let dst: Vec<T> = results.iter().flat_map(|(o, ..)| o.dst.clone()).collect();
+        close(&dst, &forward, Tensor::Dst, what);
+        close(&statistics.mean, &forward, Tensor::Mean, what);
+        close(&statistics.variance, &forward, Tensor::Variance, what);
+        close(&first_running[0], &forward, Tensor::RunningMean, what);
+        close(&first_running[1], &forward, Tensor::RunningVariance, what);
+        let parts = results.iter().map(|(_, grads, _)| grads.diff_src.clone());
+        let diff_src: Vec<T> = parts.flatten().collect();
+        close(&diff_src, &backward, Tensor::DiffSrc, what);
+        if self.backward.param_grads == ParamGrads::Both {
+            let grads = [&first_grads.diff_gamma, &first_grads.diff_beta];
+            let [diff_gamma, diff_beta] = grads.map(|grad| grad.as_ref().unwrap());
+            close(diff_gamma, &backward, Tensor::DiffGamma, what);
+            close(diff_beta, &backward, Tensor::DiffBeta, what);
         }
         for (output, grads, running) in results {
-            assert_eq!(output.mean, first.mean, "{what}");
-            assert_eq!(output.variance, first.variance, "{what}");
+            assert_eq!(output.statistics, first.statistics, "{what}");
             assert_eq!(running, first_running, "{what}");
             assert_eq!(grads.diff_gamma, first_grads.diff_gamma, "{what}");
             assert_eq!(grads.diff_beta, first_grads.diff_beta, "{what}");
@@ -267,7 +222,7 @@ fn splits(total: usize) -> Vec<Vec<usize>> {
 fn on_every_adapter<T: Element, P: ParamOf<T> + PartialEq>() {
     let shapes = [
         (&[8, 5, 7, 3][..], DataFormat::Ncx),
-        (&[9, 35, 4], DataFormat::Nxc),
+        (&[9, 4, 35], DataFormat::Nxc),
         (&[12, 6, 64], DataFormat::Ncx),
     ];
     let taken = match takes_all() || T::DTYPE == DType::F32 {
@@ -275,9 +230,9 @@ fn on_every_adapter<T: Element, P: ParamOf<T> + PartialEq>() {
         false => &shapes[..2],
     };
     for subject in subjects().iter().filter(|subject| subject.takes::<T>()) {
-        for &(shape, data_format) in taken {
+        for &(shape, format) in taken {
             for split in splits(shape[0]) {
-                Batch::<T, P>::random(shape, data_format).check(subject, &split);
+                Batch::<T, P>::random(shape, format).check(subject, &split);
             }
         }
     }
@@ -294,13 +249,13 @@ fn ranks_agree_with_the_whole_batch() {
 #[test]
 fn constant_statistics_and_frozen_parameters() {
     for subject in subjects() {
-        for (statistics, param_grads) in [
+        for (through, param_grads) in [
             (Through::Constant, ParamGrads::Both),
             (Through::Batch, ParamGrads::Frozen),
         ] {
             let mut batch = Batch::<f32, f32>::random(&[8, 5, 7, 3], DataFormat::Ncx);
-            batch.options.statistics = statistics;
-            batch.options.param_grads = param_grads;
+            let backward = Backward::default().with_through(through);
+            batch.backward = backward.with_param_grads(param_grads);
             batch.check(subject, &[3, 0, 5]);
         }
     }
@@ -316,65 +271,34 @@ fn without_channels_or_elements() {
         (&[3, 2, 0], 2),
         (&[0, 2], 2),
     ] {
-        let options = BatchNormOptions {
-            data_format: DataFormat::Ncx,
-            activation: Activation::Relu,
-            ..BatchNormOptions::new(1e-3)
-        };
-        let params = vec![1.0_f32; channels];
-        let alone = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+        let options = BatchNormOptions::new(EPSILON)
+            .data_format(DataFormat::Ncx)
+            .activation(Activation::Relu);
+        let (params, none) = (vec![1.0_f32; channels], &[0.0_f32; 0][..]);
+        let (gamma, beta) = (Some(&*params), Some(&*params));
         let results = on_ranks(2, |rank| {
-            let mut running = [vec![2.0; channels], vec![3.0; channels]];
-            let [mean, variance] = &mut running;
-            let forward = BatchNormForwardArgs {
-                shape,
-                src: &[],
-                gamma: Some(&*params),
-                beta: Some(&params),
-                residual: Some(&[]),
-                running: Some(RunningStatistics {
-                    mean,
-                    variance,
-                    update: UPDATE,
-                }),
-            };
-            let backward = BatchNormBackwardArgs {
-                shape,
-                src: &[],
-                diff_dst: &[],
-                mean: &params,
-                variance: &params,
-                gamma: Some(&*params),
-                beta: None,
-                mask: Some(&[]),
-            };
-            let results = block_on(async {
-                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, options, shape).await?;
-                let output = layer.forward::<f32, f32>(forward).await?;
-                Ok::<_, Error>((output, layer.backward::<f32, f32>(backward).await?))
-            });
-            let (output, grads) = results.unwrap();
-            (output, grads, running)
+            let [mut mean, mut variance] = [2.0, 3.0].map(|old| vec![old; channels]);
+            let mut layer = SyncBatchNorm::new(rank, &subject.gpu, options.clone()).unwrap();
+            let forward = ForwardArgs::new(shape, none)
+                .params(gamma, beta)
+                .residual(Some(none))
+                .running(RunningStatistics::new(&mut mean, &mut variance, UPDATE));
+            let output = block_on(layer.forward(forward)).unwrap();
+            let backward = BackwardArgs::new(shape, none, none, (&params, &params));
+            let backward = backward.params(gamma, None).mask(Some(&[]));
+            let grads = block_on(layer.backward(backward)).unwrap();
+            (output, grads, [mean, variance])
         });
-        let want = block_on(alone.forward(BatchNormForwardArgs {
-            shape,
-            src: &[0.0_f32; 0],
-            gamma: Some(&*params),
-            beta: Some(&params),
-            residual: Some(&[]),
-            running: None,
-        }))
-        .unwrap();
+        let alone = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+        let args = ForwardArgs::new(shape, none).params(gamma, beta);
+        let want = block_on(alone.forward(args.residual(Some(none)))).unwrap();
         for (output, grads, running) in results {
             assert_eq!(output, want, "{shape:?}");
             assert!(grads.diff_src.is_empty(), "{shape:?}");
             assert_eq!(grads.diff_gamma, Some(vec![0.0; channels]), "{shape:?}");
             assert_eq!(grads.diff_beta, Some(vec![0.0; channels]), "{shape:?}");
-            assert_eq!(
-                running,
-                [vec![2.0; channels], vec![3.0; channels]],
-                "{shape:?}"
-            );
+            let old = [vec![2.0; channels], vec![3.0; channels]];
+            assert_eq!(running, old, "{shape:?}");
         }
     }
 }
@@ -384,34 +308,20 @@ fn without_channels_or_elements() {
 fn a_residual_and_an_activation() {
     for subject in subjects() {
         let mut batch = Batch::<f32, f32>::random(&[6, 4, 8, 4], DataFormat::Ncx);
-        batch.options.activation = Activation::Relu;
+        batch.activation = Activation::Relu;
         let results = on_ranks(2, |rank| {
             let (shape, elements) = batch.part(2 * rank.rank..2 + 4 * rank.rank);
+            let [src, diff_dst] = [&batch.src, &batch.diff_dst].map(|all| &all[elements.clone()]);
             block_on(async {
-                let mut layer =
-                    SyncBatchNorm::new(rank, &subject.gpu, batch.options, &shape).await?;
-                let output = layer
-                    .forward::<f32, f32>(BatchNormForwardArgs {
-                        shape: &shape,
-                        src: &batch.src[elements.clone()],
-                        gamma: Some(&batch.gamma),
-                        beta: Some(&batch.beta),
-                        residual: Some(&batch.diff_dst[elements.clone()]),
-                        running: None,
-                    })
-                    .await?;
-                let grads = layer
-                    .backward(BatchNormBackwardArgs {
-                        shape: &shape,
-                        src: &batch.src[elements.clone()],
-                        diff_dst: &batch.diff_dst[elements],
-                        mean: &output.mean,
-                        variance: &output.variance,
-                        gamma: Some(&batch.gamma),
-                        beta: None,
-                        mask: output.mask.as_deref(),
-                    })
-                    .await?;
+                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, batch.options())?;
+                let args = ForwardArgs::new(&shape, src)
+                    .params(Some(&batch.gamma), Some(&batch.beta))
+                    .residual(Some(diff_dst));
+                let output = layer.forward(args).await?;
+                let args = BackwardArgs::new(&shape, src, diff_dst, &output.statistics)
+                    .params(Some(&batch.gamma), None)
+                    .mask(output.mask.as_deref());
+                let grads = layer.backward(args).await?;
                 Ok::<_, Error>((output, grads))
             })
             .unwrap()
@@ -433,71 +343,48 @@ fn a_residual_and_an_activation() {
     }
 }
 
-fn layer(
-    rank: Threads,
-    subject: &Subject,
-    epsilon: f64,
-    shape: &[usize],
-) -> Result<SyncBatchNorm<Threads>, Error> {
-    block_on(SyncBatchNorm::new(
-        rank,
-        &subject.gpu,
-        BatchNormOptions::new(epsilon),
-        shape,
-    ))
+fn layer(rank: Threads, epsilon: f64) -> SyncBatchNorm<Threads> {
+    let gpu = &subjects()[0].gpu;
+    SyncBatchNorm::new(rank, gpu, BatchNormOptions::new(epsilon)).unwrap()
 }
 
 fn forward(
     layer: &mut SyncBatchNorm<Threads>,
+    shape: &[usize],
     src: &[f32],
-    running: Option<&mut [f32; 2]>,
-) -> Result<BatchNormOutput<f32, f32>, Error> {
-    let mut halves = running.map(|running| running.split_at_mut(1));
-    block_on(layer.forward(BatchNormForwardArgs {
-        shape: &[src.len(), 1],
-        src,
-        gamma: None::<&[f32]>,
-        beta: None,
-        residual: None,
-        running: halves.as_mut().map(|(mean, variance)| RunningStatistics {
-            mean,
-            variance,
-            update: UPDATE,
-        }),
-    }))
+) -> Result<Output<f32, f32>, Error> {
+    block_on(layer.forward(ForwardArgs::new(shape, src)))
+}
+
+/// The errors of a forward pass by ranks that each have an epsilon and samples of some shape.
+fn errors(ranks: &[(f64, &[usize])]) -> Vec<String> {
+    on_ranks(ranks.len(), |rank| {
+        let (epsilon, shape) = ranks[rank.rank];
+        let src = vec![1.0; shape.iter().product()];
+        let error = forward(&mut layer(rank, epsilon), shape, &src).unwrap_err();
+        error.to_string()
+    })
 }
 
 #[test]
 fn ranks_that_do_not_do_the_same_are_told_so() {
-    let subject = &subjects()[0];
-    let errors = on_ranks(3, |rank| {
-        let epsilon = if rank.rank == 1 { 1e-3 } else { 1e-5 };
-        layer(rank, subject, epsilon, &[2, 1])
-            .unwrap_err()
-            .to_string()
-    });
+    let got = errors(&[(1e-5, &[2, 1]), (1e-3, &[2, 1]), (1e-5, &[2, 1])]);
     let want = "epsilon: expected the same on all ranks, got 1e-5 on ranks 0, 2; 1e-3 on rank 1";
-    assert_eq!(errors, [want; 3]);
+    assert_eq!(got, [want; 3]);
+    let got = errors(&[(1e-5, &[2, 3]), (1e-5, &[2, 1])]);
+    let want =
+        "shape of a sample: expected the same on all ranks, got [3] on rank 0; [1] on rank 1";
+    assert_eq!(got, [want; 2]);
 
     // One whose arguments are wrong fails with its own error, and so do the others with that.
+    let src = [1.0, 2.0];
     let errors = on_ranks(2, |rank| {
-        let own = rank.rank;
-        let mut layer = layer(rank, subject, 1e-5, &[2, 1]).unwrap();
-        let src: &[f32] = &[1.0, 2.0];
-        let failed = match own {
-            1 => block_on(layer.forward(BatchNormForwardArgs {
-                shape: &[3, 1],
-                src,
-                gamma: None::<&[f32]>,
-                beta: None,
-                residual: None,
-                running: None,
-            })),
-            _ => forward(&mut layer, src, None),
-        };
-        let failed = failed.unwrap_err().to_string();
+        let own: &[usize] = if rank.rank == 1 { &[3, 1] } else { &[2, 1] };
+        let mut layer = layer(rank, 1e-5);
+        let failed = forward(&mut layer, own, &src).unwrap_err().to_string();
         // The next call is sound again.
-        assert_eq!(forward(&mut layer, src, None).unwrap().mean, [1.5]);
+        let output = forward(&mut layer, &[2, 1], &src).unwrap();
+        assert_eq!(output.statistics.mean, [1.5]);
         failed
     });
     assert!(errors[0].contains("failed on rank 1"), "{errors:?}");
@@ -509,73 +396,62 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
     // Another call than the others'.
     let errors = on_ranks(2, |rank| {
         let own = rank.rank;
-        let mut layer = layer(rank, subject, 1e-5, &[2, 1]).unwrap();
-        let src: &[f32] = &[1.0, 2.0];
+        let mut layer = layer(rank, 1e-5);
+        let backward = BackwardArgs::new(&[2, 1], &src, &src, (&[1.5], &[0.25]));
         match own {
-            0 => forward(&mut layer, src, None).unwrap_err().to_string(),
-            _ => block_on(layer.backward::<f32, f32>(BatchNormBackwardArgs {
-                shape: &[2, 1],
-                src,
-                diff_dst: src,
-                mean: &[1.5_f32],
-                variance: &[0.25],
-                gamma: None,
-                beta: None,
-                mask: None,
-            }))
-            .unwrap_err()
-            .to_string(),
+            0 => forward(&mut layer, &[2, 1], &src).unwrap_err(),
+            _ => block_on(layer.backward(backward)).unwrap_err(),
         }
+        .to_string()
     });
-    for error in errors {
-        assert!(
-            error.contains("forward 1 of f32, f32, f32 on rank 0; backward 1"),
-            "{error}"
-        );
-    }
+    let want = "operation: expected the same on all ranks, got batch_norm_forward on rank 0; \
+                batch_norm_backward on rank 1";
+    assert_eq!(errors, [want; 2]);
 }
 
 #[test]
 fn few_elements_and_none() {
-    let subject = &subjects()[0];
+    let trained = |layer: &mut SyncBatchNorm<Threads>, src: &[f32], running: &mut [f32; 2]| {
+        let (mean, variance) = running.split_at_mut(1);
+        let shape = [src.len(), 1];
+        let args = ForwardArgs::new(&shape, src);
+        block_on(layer.forward(args.running(RunningStatistics::new(mean, variance, UPDATE))))
+    };
     // None at all: statistics are 0, and running ones stay.
     on_ranks(2, |rank| {
-        let mut layer = layer(rank, subject, 1e-5, &[0, 1]).unwrap();
         let mut running = [3.0, 4.0];
-        let output = forward(&mut layer, &[], Some(&mut running)).unwrap();
-        assert_eq!((output.mean, output.variance), (vec![0.0], vec![0.0]));
+        let output = trained(&mut layer(rank, 1e-5), &[], &mut running).unwrap();
+        let statistics = output.statistics;
+        assert_eq!(
+            (&*statistics.mean, &*statistics.variance),
+            (&[0.0][..], &[0.0][..])
+        );
         assert_eq!(running, [3.0, 4.0]);
     });
     // One on one rank is one too few for the unbiased variance; one on each are enough.
     on_ranks(2, |rank| {
         let own = rank.rank;
-        let mut layer = layer(rank, subject, 1e-5, &[0, 1]).unwrap();
+        let mut layer = layer(rank, 1e-5);
         let mut running = [3.0, 4.0];
         let src: &[f32] = if own == 0 { &[7.0] } else { &[] };
-        let error = forward(&mut layer, src, Some(&mut running)).unwrap_err();
+        let error = trained(&mut layer, src, &mut running).unwrap_err();
         assert!(error.to_string().contains("two elements"), "{error}");
         assert_eq!(running, [3.0, 4.0]);
-        let output = forward(&mut layer, &[own as f32 * 2.0], Some(&mut running)).unwrap();
-        assert_eq!((output.mean, output.variance), (vec![1.0], vec![1.0]));
+        let output = trained(&mut layer, &[own as f32 * 2.0], &mut running).unwrap();
+        let statistics = output.statistics;
+        assert_eq!(
+            (&*statistics.mean, &*statistics.variance),
+            (&[1.0][..], &[1.0][..])
+        );
         assert_eq!(running, [2.5, 3.5]);
     });
 }
 
 #[test]
-fn shapes_are_those_of_the_layer() {
-    let subject = &subjects()[0];
-    let error = on_ranks(1, |rank| {
-        let mut layer = layer(rank, subject, 1e-5, &[2, 3]).unwrap();
-        forward(&mut layer, &[1.0, 2.0], None).unwrap_err()
-    });
-    let error = error[0].to_string();
-    assert!(
-        error.contains("expected samples of shape [3], got [2, 1]"),
-        "{error}"
-    );
+fn shapes_without_channels_are_refused() {
     for shape in [&[3][..], &[1; 9]] {
-        let errors = on_ranks(1, |rank| layer(rank, subject, 1e-5, shape).unwrap_err());
-        assert!(errors[0].to_string().contains("rank"), "{}", errors[0]);
+        let errors = errors(&[(1e-5, shape)]);
+        assert!(errors[0].contains("rank"), "{}", errors[0]);
     }
 }
 
@@ -615,23 +491,7 @@ fn any_operation() {
         }
     }
     for operation in &operations {
-        let tensors = operation.tensors().unwrap();
-        let mut random = Random::new(5);
-        let inputs: Vec<(TensorUse, Vec<u8>)> = tensors
-            .into_iter()
-            .map(|used| {
-                let len = used.len() as usize;
-                let bytes: Vec<u8> = match used.tensor {
-                    _ if !used.access.reads() => vec![0; 4 * len],
-                    Tensor::Mask => (0..4 * len).map(|_| random.bits() as u8).collect(),
-                    Tensor::Variance | Tensor::MeanSquare => {
-                        bytemuck::cast_slice(&random.vec::<f32>(len, 0.25, 1.0)).to_vec()
-                    }
-                    _ => bytemuck::cast_slice(&random.vec::<f32>(len, 1.0, 0.1)).to_vec(),
-                };
-                (used, bytes)
-            })
-            .collect();
+        let problem = Problem::random(operation, 5);
         // What a rank has of a tensor: of those of samples, which lie one after another, its part.
         let part = |used: &TensorUse, samples: &Range<usize>| match used.ranks {
             Ranks::Split => {
@@ -643,17 +503,24 @@ fn any_operation() {
         let run = |ranks: Threads, samples: Range<usize>| {
             let mut own = operation.clone();
             own.shape[0] = samples.len();
-            let of_ranks = inputs.iter().map(|(used, bytes)| {
-                let bytes = bytes[part(used, &samples)].to_vec();
-                (used, bytes)
-            });
-            let (mut written, read): (Vec<_>, Vec<_>) =
-                of_ranks.partition(|(used, _)| used.access.writes());
-            let given: Vec<_> = read.iter().map(|(used, b)| (used.tensor, &**b)).collect();
-            let mut taken: Vec<(Tensor, &mut [u8])> = vec![];
-            taken.extend(written.iter_mut().map(|(used, b)| (used.tensor, &mut **b)));
+            let mut results = problem.results();
+            for result in &mut results {
+                result.bytes = result.bytes[part(&result.used, &samples)].to_vec();
+            }
+            let inputs = problem.inputs.iter();
+            let inputs = inputs.filter(|values| !values.used.access.writes());
+            let given: Vec<_> = inputs
+                .map(|values| {
+                    let own = &values.bytes[part(&values.used, &samples)];
+                    (values.used.tensor, own)
+                })
+                .collect();
+            let mut taken: Vec<_> = results
+                .iter_mut()
+                .map(|values| (values.used.tensor, &mut *values.bytes))
+                .collect();
             block_on(run_into(&own, gpu, ranks, &given, &mut taken)).unwrap();
-            written
+            results
         };
         let whole = on_ranks(1, |rank| run(rank, 0..9)).remove(0);
         let starts = [0, SAMPLES[0], SAMPLES[0] + SAMPLES[1]];
@@ -664,8 +531,9 @@ fn any_operation() {
         });
         for (rank, results) in of_ranks.iter().enumerate() {
             let samples = starts[rank]..starts[rank] + SAMPLES[rank];
-            for ((used, got), (_, want)) in results.iter().zip(&whole) {
-                let want = &want[part(used, &samples)];
+            for (got, whole) in results.iter().zip(&whole) {
+                let used = &whole.used;
+                let (got, want) = (&*got.bytes, &whole.bytes[part(used, &samples)]);
                 let what = format!("{operation}: {:?} on {rank}", used.tensor);
                 if used.tensor == Tensor::Mask {
                     assert_eq!(got, want, "{what}");

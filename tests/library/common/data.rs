@@ -75,7 +75,7 @@ impl Problem {
                     let mut words: Vec<u32> = words.collect();
                     // Behind the last element there are zeros.
                     if let Some(last) = words.last_mut()
-                        && len % 32 > 0
+                        && !len.is_multiple_of(32)
                     {
                         *last &= (1_u32 << (len % 32)) - 1;
                     }

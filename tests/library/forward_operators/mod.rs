@@ -7,7 +7,7 @@ mod onednn;
 mod onnx;
 mod pytorch;
 
-use crate::common::data::{Random, assert_close, to_f64};
+use crate::common::data::{Random, close, computed, to_f64};
 use crate::common::errors::says;
 use crate::common::{Subject, subjects};
 use half::{bf16, f16};
@@ -16,18 +16,11 @@ use wgpu_norm::operators::{
     directml as directml_ops, ngraph as ngraph_ops, onednn as onednn_ops, onnx as onnx_ops,
     pytorch as pytorch_ops,
 };
-use wgpu_norm::reference::{self, BatchNormForward, scaled_error};
 use wgpu_norm::{
-    Backward, Channels, DType, DTypes, DataFormat, Element, Error, Grads, Norm, Operation,
-    ParamGrads, ParamOf, Pass, RunningUpdate, RunningVariance, Statistics, Tensor,
+    Backward, Channels, DType, DTypes, DataFormat, Element, Error, Forward, Norm, Operation,
+    ParamGrads, ParamOf, Pass, RunningUpdate, RunningVariance, Tensor, Through,
 };
-
-/// A result within its tolerance.
-#[track_caller]
-fn close<T: Element>(name: &str, got: &[T], want: &[f64], scale: &[f64], what: &str) {
-    let error = scaled_error(got, want, scale);
-    assert!(error <= 1.0, "{what}: {name} is off by {error} tolerances");
-}
+use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
 /// Numbers by hand.
 #[track_caller]
@@ -68,94 +61,52 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
         }
     }
 
-    /// Batch norm's in training, or by given statistics.
-    fn batch_norm(&self, axes: &[bool], affine: bool, trains: bool) -> reference::Forward {
-        let (gamma, beta) = (to_f64(&self.gamma), to_f64(&self.beta));
-        let (mean, variance) = (to_f64(&self.mean), to_f64(&self.variance));
-        let layer = BatchNormForward {
-            shape: &self.shape,
-            channel_axes: axes,
-            src: &to_f64(&self.src),
-            gamma: affine.then_some(&gamma),
-            beta: affine.then_some(&beta),
-            epsilon: EPSILON.into(),
-        };
-        match trains {
-            true => layer.train(),
-            false => layer.infer(&mean, &variance),
-        }
-        .unwrap()
-    }
-
-    fn layer_norm(&self, begin_norm_axis: usize, gamma: bool, beta: bool) -> reference::Forward {
-        let (of_gamma, of_beta) = (to_f64(&self.gamma), to_f64(&self.beta));
-        let layer = reference::LayerNormForward {
-            shape: &self.shape,
-            begin_norm_axis,
-            src: &to_f64(&self.src),
-            residual: None,
-            gamma: gamma.then_some(&of_gamma),
-            beta: beta.then_some(&of_beta),
-            epsilon: EPSILON.into(),
-        };
-        layer.forward().unwrap()
-    }
-
-    fn rms_norm(&self, begin_norm_axis: usize, gamma: bool) -> reference::Forward {
-        let of_gamma = to_f64(&self.gamma);
-        let layer = reference::RmsNormForward {
-            shape: &self.shape,
-            begin_norm_axis,
-            src: &to_f64(&self.src),
-            residual: None,
-            gamma: gamma.then_some(&of_gamma),
-            epsilon: EPSILON.into(),
-        };
-        layer.forward().unwrap()
+    /// What the reference makes of these tensors, with gamma and beta or without, by these statistics, running ones too; or of
+    /// others in their place.
+    fn compute(
+        &self,
+        norm: Norm,
+        pass: impl Into<Pass>,
+        params: (bool, bool),
+        others: &[(Tensor, &[f64])],
+    ) -> Vec<Computed> {
+        let types = (T::DTYPE, P::DTYPE);
+        let operation = Operation::new(norm, pass, &self.shape, types)
+            .with_epsilon(EPSILON.into())
+            .with_params(params.0, params.1);
+        let own = [&self.gamma, &self.beta, &self.mean, &self.variance].map(|own| to_f64(own));
+        let [gamma, beta, mean, variance] = own.each_ref().map(|own| &**own);
+        let src = to_f64(&self.src);
+        let own = [
+            (Tensor::Src, &*src),
+            (Tensor::Gamma, gamma),
+            (Tensor::Beta, beta),
+            (Tensor::Mean, mean),
+            (Tensor::Variance, variance),
+            (Tensor::RunningMean, mean),
+            (Tensor::RunningVariance, variance),
+        ];
+        compute(&operation, &[others, &own].concat()).unwrap()
     }
 }
 
-/// Running statistics that took in a batch of `count` elements in a channel, and their scales.
-struct Running {
-    mean: [Vec<f64>; 2],
-    variance: [Vec<f64>; 2],
-}
-
-impl Running {
-    fn new<P: Element>(
-        [mean, variance]: [&[P]; 2],
-        batch: &reference::Forward,
-        weight: f64,
-        count: u64,
-        unbiased: bool,
-    ) -> Self {
-        let running = |old: &[P], batch, unbiased| {
-            reference::running(&to_f64(old), batch, weight, count, unbiased).unwrap()
-        };
-        Self {
-            mean: [&batch.mean, &batch.mean_scale].map(|batch| running(mean, batch, false)),
-            variance: [&batch.variance, &batch.variance_scale]
-                .map(|batch| running(variance, batch, unbiased)),
-        }
-    }
-
-    #[track_caller]
-    fn check<P: Element>(&self, mean: &[P], variance: &[P], what: &str) {
-        let [want, scale] = &self.mean;
-        close("running mean", mean, want, scale, what);
-        let [want, scale] = &self.variance;
-        close("running variance", variance, want, scale, what);
-    }
+/// In training, with running statistics.
+fn training(weight: f64, variance: RunningVariance) -> Forward {
+    Forward::default().with_running(RunningUpdate::new(weight, variance))
 }
 
 /// 1/√(variance + epsilon), with half the relative error of the variance.
-fn inverse(variance: &[f64]) -> [Vec<f64>; 2] {
-    let r = variance
+#[track_caller]
+fn close_inverse<S: Element>(got: &[S], want: &[Computed], what: &str) {
+    let variance = &computed(want, Tensor::Variance).values;
+    let epsilon = f64::from(EPSILON);
+    let r: Vec<f64> = variance
         .iter()
-        .map(|v| 1.0 / (v + f64::from(EPSILON)).sqrt());
-    let r: Vec<f64> = r.collect();
-    let scale = r.iter().map(|r| 1.3 * r + r).collect();
-    [r, scale]
+        .map(|v| 1.0 / (v + epsilon).sqrt())
+        .collect();
+    let scale: Vec<f64> = r.iter().map(|r| 1.3 * r + r).collect();
+    let error = scaled_error(got, &r, &scale);
+    assert!(error <= 1.0, "{what}: 1/σ is off by {error} tolerances");
 }
 
 #[track_caller]
@@ -165,6 +116,7 @@ fn is_length<V: std::fmt::Debug>(result: Result<V, Error>, tensor: &str, want: u
             tensor: named,
             expected,
             got,
+            ..
         }) => assert_eq!((named, expected, got), (tensor, want, is)),
         other => panic!("{other:?}"),
     }
@@ -198,10 +150,6 @@ fn size(operation: &Result<Operation, Error>, tensor: Tensor) -> Option<u64> {
     let buffers = plan.unwrap().buffers();
     let used = buffers.iter().find(|used| used.tensor == tensor)?;
     Some(used.bytes)
-}
-
-fn channels(format: DataFormat) -> Norm {
-    Norm::Batch(Channels::Axis(format))
 }
 
 /// DirectML's document allows 0; no operator here does.

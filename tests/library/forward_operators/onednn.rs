@@ -19,7 +19,7 @@ fn check<T: Element, P: ParamOf<T>>() {
         ([3, 5, 4], 4, DataFormat::Nxc),
         ([3, 5, 4], 5, DataFormat::Ncx),
     ] {
-        let axes = reference::channel_axes(3, data_format);
+        let norm = Norm::batch(data_format);
         let layer = Layer::<T, P>::random(&shape, channels, 1);
         for (affine, momentum) in [(true, Some(0.75)), (false, None)] {
             let op = BatchNormForwardTraining {
@@ -27,10 +27,9 @@ fn check<T: Element, P: ParamOf<T>>() {
                 data_format,
                 ..BatchNormForwardTraining::new(EPSILON)
             };
-            let batch = layer.batch_norm(&axes, affine, true);
             let weight = 1.0 - f64::from(momentum.unwrap_or(0.5));
-            let old = [&layer.mean[..], &layer.variance];
-            let running = Running::new(old, &batch, weight, 60 / channels as u64, false);
+            let pass = training(weight, RunningVariance::Biased);
+            let want = layer.compute(norm.clone(), pass, (affine, affine), &[]);
             for subject in taking::<T>() {
                 let what = format!("{} {data_format} on {}", T::DTYPE, subject.name);
                 let inputs = BatchNormForwardTrainingInputs {
@@ -42,19 +41,19 @@ fn check<T: Element, P: ParamOf<T>>() {
                     beta: affine.then_some(&layer.beta),
                 };
                 let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-                close("dst", &got.dst, &batch.dst, &batch.dst_scale, &what);
-                let (mean, variance) = (&got.batch_mean, &got.batch_variance);
-                close("mean", mean, &batch.mean, &batch.mean_scale, &what);
-                let scale = &batch.variance_scale;
-                close("variance", variance, &batch.variance, scale, &what);
-                running.check(&got.running_mean, &got.running_variance, &what);
+                close(&got.dst, &want, Tensor::Dst, &what);
+                close(&got.batch_mean, &want, Tensor::Mean, &what);
+                close(&got.batch_variance, &want, Tensor::Variance, &what);
+                close(&got.running_mean, &want, Tensor::RunningMean, &what);
+                let running = &got.running_variance;
+                close(running, &want, Tensor::RunningVariance, &what);
             }
         }
         let op = BatchNormInference {
             data_format,
             ..BatchNormInference::new(EPSILON)
         };
-        let want = layer.batch_norm(&axes, true, false);
+        let want = layer.compute(norm, Pass::Inference, (true, true), &[]);
         for subject in taking::<T>() {
             let inputs = BatchNormInferenceInputs {
                 shape: &shape,
@@ -65,7 +64,7 @@ fn check<T: Element, P: ParamOf<T>>() {
                 variance: &layer.variance,
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+            close(&got, &want, Tensor::Dst, &subject.name);
         }
     }
     let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 2);
@@ -76,7 +75,9 @@ fn check<T: Element, P: ParamOf<T>>() {
             use_affine,
             epsilon: EPSILON,
         };
-        let want = layer.layer_norm(1, use_affine, use_affine);
+        let norm = Norm::Layer { begin_axis: 1 };
+        let affine = (use_affine, use_affine);
+        let want = layer.compute(norm, Forward::default(), affine, &[]);
         for subject in taking::<T>() {
             let what = &subject.name;
             let inputs = LayerNormInputs {
@@ -86,13 +87,12 @@ fn check<T: Element, P: ParamOf<T>>() {
                 beta: use_affine.then_some(&layer.beta),
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got.dst, &want.dst, &want.dst_scale, what);
+            close(&got.dst, &want, Tensor::Dst, what);
             assert_eq!(got.mean.is_some(), keep_stats);
             assert_eq!(got.variance.is_some(), keep_stats);
             if let (Some(mean), Some(variance)) = (got.mean, got.variance) {
-                close("mean", &mean, &want.mean, &want.mean_scale, what);
-                let scale = &want.variance_scale;
-                close("variance", &variance, &want.variance, scale, what);
+                close(&mean, &want, Tensor::Mean, what);
+                close(&variance, &want, Tensor::Variance, what);
             }
         }
     }
@@ -137,11 +137,9 @@ fn momentum_weighs_what_was_there() {
 #[test]
 fn operations_are_those_made_by_hand() {
     let types = DTypes::from((DType::Bf16, DType::F32)).with_statistics(DType::F32);
-    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
-        weight: 0.5,
-        variance: RunningVariance::Biased,
-    });
-    let want = Operation::new(channels(DataFormat::Nxc), training, &[7, 6], types);
+    let norm = || Norm::batch(DataFormat::Nxc);
+    let pass = training(0.5, RunningVariance::Biased);
+    let want = Operation::new(norm(), pass, &[7, 6], types);
     let want = want.with_epsilon(EPSILON.into());
     let op = BatchNormForwardTraining::new(EPSILON);
     same(op.operation::<bf16, f32>(&[7, 6], true), want.clone());
@@ -153,12 +151,12 @@ fn operations_are_those_made_by_hand() {
     );
     assert_eq!(size_of(Tensor::RunningMean), Some(24));
     same(bare, want.with_params(false, false));
-    let want = Operation::new(channels(DataFormat::Nxc), Pass::Inference, &[7, 6], types);
+    let want = Operation::new(norm(), Pass::Inference, &[7, 6], types);
     let op = BatchNormInference::new(EPSILON);
     let want = want.with_epsilon(EPSILON.into());
     same(op.operation::<bf16, f32>(&[7, 6]), want);
     let norm = Norm::Layer { begin_axis: -1 };
-    let want = Operation::new(norm, wgpu_norm::Forward::default(), &[7, 6], types);
+    let want = Operation::new(norm, Forward::default(), &[7, 6], types);
     // 1e-5 of f32 is not that of f64.
     let want = want.with_epsilon(1e-5_f32.into());
     same(LayerNorm::default().operation::<bf16, f32>(&[7, 6]), want);

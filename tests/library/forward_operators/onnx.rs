@@ -15,7 +15,6 @@ fn defaults_are_the_documents() {
 }
 
 fn batch_norm<T: Element, P: ParamOf<T>>() {
-    let axes = reference::channel_axes(3, DataFormat::Ncx);
     let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 14);
     for training_mode in [true, false] {
         let op = BatchNormalization {
@@ -23,7 +22,11 @@ fn batch_norm<T: Element, P: ParamOf<T>>() {
             momentum: 0.75,
             training_mode,
         };
-        let want = layer.batch_norm(&axes, true, training_mode);
+        let pass = match training_mode {
+            true => training(0.25, RunningVariance::Biased).into(),
+            false => Pass::Inference,
+        };
+        let want = layer.compute(Norm::batch(DataFormat::Ncx), pass, (true, true), &[]);
         for subject in taking::<T>() {
             let what = format!("training {training_mode} {} on {}", T::DTYPE, subject.name);
             let inputs = BatchNormalizationInputs {
@@ -35,12 +38,12 @@ fn batch_norm<T: Element, P: ParamOf<T>>() {
                 input_var: &layer.variance,
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got.y, &want.dst, &want.dst_scale, &what);
+            close(&got.y, &want, Tensor::Dst, &what);
             assert_eq!(got.running_mean.is_some(), training_mode, "{what}");
             assert_eq!(got.running_var.is_some(), training_mode, "{what}");
             if let (Some(mean), Some(variance)) = (got.running_mean, got.running_var) {
-                let old = [&layer.mean[..], &layer.variance];
-                Running::new(old, &want, 0.25, 21, false).check(&mean, &variance, &what);
+                close(&mean, &want, Tensor::RunningMean, &what);
+                close(&variance, &want, Tensor::RunningVariance, &what);
             }
         }
     }
@@ -53,7 +56,8 @@ fn rows<T: ParamOf<T>>() {
             axis: -2,
             epsilon: EPSILON,
         };
-        let want = layer.layer_norm(1, true, b);
+        let norm = Norm::Layer { begin_axis: 1 };
+        let want = layer.compute(norm, Forward::default(), (true, b), &[]);
         for subject in taking::<T>() {
             let what = format!("B {b} {} on {}", T::DTYPE, subject.name);
             let inputs = LayerNormalizationInputs {
@@ -63,17 +67,17 @@ fn rows<T: ParamOf<T>>() {
                 b: b.then_some(&layer.beta),
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got.y, &want.dst, &want.dst_scale, &what);
-            close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
-            let [r, scale] = inverse(&want.variance);
-            close("InvStdDev", &got.inv_std_dev, &r, &scale, &what);
+            close(&got.y, &want, Tensor::Dst, &what);
+            close(&got.mean, &want, Tensor::Mean, &what);
+            close_inverse(&got.inv_std_dev, &want, &what);
         }
     }
     let op = RmsNormalization {
         axis: 1,
         epsilon: EPSILON,
     };
-    let want = layer.rms_norm(1, true);
+    let norm = Norm::Rms { begin_axis: 1 };
+    let want = layer.compute(norm, Forward::default(), (true, false), &[]);
     for subject in taking::<T>() {
         let inputs = RmsNormalizationInputs {
             shape: &layer.shape,
@@ -81,7 +85,7 @@ fn rows<T: ParamOf<T>>() {
             scale: &layer.gamma,
         };
         let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-        close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+        close(&got, &want, Tensor::Dst, &subject.name);
     }
 }
 
@@ -134,19 +138,12 @@ fn operations_are_those_made_by_hand() {
         momentum: 0.5,
         training_mode,
     };
-    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
-        weight: 0.5,
-        variance: RunningVariance::Biased,
-    });
-    let want = Operation::new(channels(DataFormat::Ncx), training, &[7, 1], types);
+    let norm = || Norm::batch(DataFormat::Ncx);
+    let pass = training(0.5, RunningVariance::Biased);
+    let want = Operation::new(norm(), pass, &[7, 1], types);
     let want = want.with_epsilon(EPSILON.into());
     same(op(true).operation::<f16, f16, f32>(&[7]), want);
-    let want = Operation::new(
-        channels(DataFormat::Ncx),
-        Pass::Inference,
-        &[2, 3, 4],
-        types,
-    );
+    let want = Operation::new(norm(), Pass::Inference, &[2, 3, 4], types);
     let want = want.with_epsilon(EPSILON.into());
     same(op(false).operation::<f16, f16, f32>(&[2, 3, 4]), want);
     let op = LayerNormalization::default();
@@ -161,10 +158,7 @@ fn operations_are_those_made_by_hand() {
     assert_eq!(size(&operation, Tensor::MeanSquare), None);
     let types = DTypes::from(DType::F16); // statistics in the type of sums
     let (groups, format) = (3, DataFormat::Ncx);
-    let (norm, pass) = (
-        Norm::Group { groups, format },
-        wgpu_norm::Forward::default(),
-    );
+    let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
     let mut want = Operation::new(norm, pass, &[2, 6, 4], types).with_epsilon(1e-5_f32.into());
     let op = GroupNormalization::new(3);
     same(op.operation::<f16>(&[2, 6, 4]), want.clone());

@@ -2,17 +2,6 @@
 
 use super::*;
 use wgpu_norm::operators::pytorch::*;
-use wgpu_norm::reference::{BatchNorm, LayerNorm};
-
-/// What no mask leaves out.
-fn all<T: Element, P: Element>(outputs: GradOutputs<T, P>) -> Grads<T, P> {
-    Grads {
-        diff_src: outputs.grad_input.unwrap(),
-        diff_gamma: outputs.grad_weight,
-        diff_beta: outputs.grad_bias,
-        diff_residual: None,
-    }
-}
 
 fn batch_norm_op(training: bool, momentum: Option<f64>) -> NativeBatchNorm {
     NativeBatchNorm {
@@ -32,72 +21,99 @@ fn old_statistics<T: Element>(channels: usize) -> [Vec<T::Sum>; 2] {
     ]
 }
 
+/// Input and parameters of a layer, and running statistics.
+fn inputs<'a, T: Element, P: ParamOf<T>>(
+    layer: &'a Layer<T, P>,
+    affine: bool,
+    [mean, variance]: &'a mut [Vec<T::Sum>; 2],
+) -> NativeBatchNormInputs<'a, T, P> {
+    NativeBatchNormInputs {
+        shape: &layer.shape,
+        input: &layer.src,
+        weight: affine.then_some(&layer.gamma),
+        bias: affine.then_some(&layer.beta),
+        running_mean: Some(mean),
+        running_var: Some(variance),
+    }
+}
+
+/// What is given of the gradients is within its tolerance.
+fn close_grads<T: Element, P: Element>(
+    got: &GradOutputs<T, P>,
+    want: &[Computed],
+    given: [bool; 3],
+    what: &str,
+) {
+    assert_eq!(
+        [
+            got.grad_input.is_some(),
+            got.grad_weight.is_some(),
+            got.grad_bias.is_some()
+        ],
+        given,
+        "{what}"
+    );
+    if let Some(grad_input) = &got.grad_input {
+        close(grad_input, want, Tensor::DiffSrc, what);
+    }
+    if let Some(grad_weight) = &got.grad_weight {
+        close(grad_weight, want, Tensor::DiffGamma, what);
+    }
+    if let Some(grad_bias) = &got.grad_bias {
+        close(grad_bias, want, Tensor::DiffBeta, what);
+    }
+}
+
+/// The variances that belong to 1/√(variance + epsilon).
+fn variances<S: Element>(inverse_deviations: &[S]) -> Vec<f64> {
+    let r = to_f64(inverse_deviations).into_iter();
+    r.map(|r| 1.0 / (r * r) - f64::from(EPSILON)).collect()
+}
+
 fn batch_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 7);
-    let axes = reference::channel_axes(3, DataFormat::Ncx);
     let old = old_statistics::<T>(5);
-    let olds = [&old[0][..], &old[1]];
+    let [old_mean, old_variance] = old.each_ref().map(|old| to_f64(old));
     for (affine, momentum) in [(true, Some(0.1)), (false, None)] {
-        let batch = layer.batch_norm(&axes, affine, true);
         // None is the cumulative average, of four batches here.
-        let running = Running::new(olds, &batch, momentum.unwrap_or(0.25), 21, true);
+        let weight = momentum.unwrap_or(0.25);
+        let want = |pass: Pass| {
+            let others = [
+                (Tensor::Mean, &*old_mean),
+                (Tensor::Variance, &old_variance),
+                (Tensor::RunningMean, &old_mean),
+                (Tensor::RunningVariance, &old_variance),
+            ];
+            let norm = Norm::batch(DataFormat::Ncx);
+            layer.compute(norm, pass, (affine, affine), &others)
+        };
+        let batch = want(training(weight, RunningVariance::Unbiased).into());
+        let inferred = want(Pass::Inference);
         for subject in taking::<T>() {
             let what = format!("{}-{} on {}", T::DTYPE, P::DTYPE, subject.name);
-            let [mut mean, mut variance] = old.clone();
-            let inputs = NativeBatchNormInputs {
-                shape: &layer.shape,
-                input: &layer.src,
-                weight: affine.then_some(&layer.gamma),
-                bias: affine.then_some(&layer.beta),
-                running_mean: Some(&mut mean),
-                running_var: Some(&mut variance),
-            };
+            let mut running = old.clone();
             let op = batch_norm_op(true, momentum);
-            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got.output, &batch.dst, &batch.dst_scale, &what);
-            close(
-                "mean",
-                &got.save_mean,
-                &batch.mean,
-                &batch.mean_scale,
-                &what,
-            );
-            let [want, scale] = inverse(&batch.variance);
-            close("invstd", &got.save_invstd, &want, &scale, &what);
-            running.check(&mean, &variance, &what);
+            let given = inputs(&layer, affine, &mut running);
+            let got = block_on(op.forward(&subject.gpu, given)).unwrap();
+            close(&got.output, &batch, Tensor::Dst, &what);
+            close(&got.save_mean, &batch, Tensor::Mean, &what);
+            close_inverse(&got.save_invstd, &batch, &what);
+            close(&running[0], &batch, Tensor::RunningMean, &what);
+            close(&running[1], &batch, Tensor::RunningVariance, &what);
 
-            let [mut mean, mut variance] = old.clone();
-            let inputs = NativeBatchNormInputs {
-                shape: &layer.shape,
-                input: &layer.src,
-                weight: affine.then_some(&layer.gamma),
-                bias: affine.then_some(&layer.beta),
-                running_mean: Some(&mut mean),
-                running_var: Some(&mut variance),
-            };
+            let mut running = old.clone();
             let op = batch_norm_op(false, momentum);
-            let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            let gamma = affine.then(|| to_f64(&layer.gamma));
-            let beta = affine.then(|| to_f64(&layer.beta));
-            let want = BatchNormForward {
-                shape: &layer.shape,
-                channel_axes: &axes,
-                src: &to_f64(&layer.src),
-                gamma: gamma.as_deref(),
-                beta: beta.as_deref(),
-                epsilon: EPSILON.into(),
-            };
-            let want = want.infer(&to_f64(&old[0]), &to_f64(&old[1])).unwrap();
-            close("dst", &got.output, &want.dst, &want.dst_scale, &what);
+            let given = inputs(&layer, affine, &mut running);
+            let got = block_on(op.forward(&subject.gpu, given)).unwrap();
+            close(&got.output, &inferred, Tensor::Dst, &what);
             assert!(got.save_mean.is_empty() && got.save_invstd.is_empty());
-            assert_eq!(to_f64(&mean), to_f64(&old[0]), "{what}");
+            assert!(running == old, "{what}");
         }
     }
 }
 
 fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[3, 5, 7], 5, 9);
-    let axes = reference::channel_axes(3, DataFormat::Ncx);
     let grad_out: Vec<T> = Random::new(10).vec(105, 1.0, 0.1);
     let [running_mean, running_var] = old_statistics::<T>(5);
     for train in [true, false] {
@@ -111,37 +127,28 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
                 running_mean: None,
                 running_var: None,
             };
-            let forward =
-                block_on(batch_norm_op(true, Some(0.1)).forward(&subject.gpu, inputs)).unwrap();
-            let invstd = to_f64(&forward.save_invstd).into_iter();
-            let epsilon = f64::from(EPSILON);
-            let (mean, variance) = match train {
+            let forward = batch_norm_op(true, Some(0.1));
+            let forward = block_on(forward.forward(&subject.gpu, inputs)).unwrap();
+            let (mean, variance, through) = match train {
                 true => (
                     to_f64(&forward.save_mean),
-                    invstd.map(|r| 1.0 / (r * r) - epsilon).collect(),
+                    variances(&forward.save_invstd),
+                    Through::Batch,
                 ),
-                false => (to_f64(&running_mean), to_f64(&running_var)),
+                false => (
+                    to_f64(&running_mean),
+                    to_f64(&running_var),
+                    Through::Constant,
+                ),
             };
-            let reference = BatchNorm {
-                shape: &layer.shape,
-                channel_axes: &axes,
-                src: &to_f64(&layer.src),
-                diff_dst: &to_f64(&grad_out),
-                mean: &mean,
-                variance: &variance,
-                gamma: Some(&to_f64(&layer.gamma)),
-                epsilon,
-                statistics: match train {
-                    true => Through::Batch,
-                    false => Through::Constant,
-                },
-                param_grads: ParamGrads::Both,
-            };
-            let op = NativeBatchNormBackward {
-                train,
-                eps: epsilon,
-                output_mask: [true; 3],
-            };
+            let others = [
+                (Tensor::DiffDst, &*to_f64(&grad_out)),
+                (Tensor::Mean, &mean),
+                (Tensor::Variance, &variance),
+            ];
+            let pass = Backward::default().with_through(through);
+            let norm = Norm::batch(DataFormat::Ncx);
+            let want = layer.compute(norm, pass, (true, false), &others);
             let inputs = NativeBatchNormBackwardInputs {
                 shape: &layer.shape,
                 grad_out: &grad_out,
@@ -152,26 +159,20 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
                 save_mean: train.then_some(&forward.save_mean),
                 save_invstd: train.then_some(&forward.save_invstd),
             };
-            let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
-            let want = reference.backward().unwrap();
-            assert_close(&all(got.clone()), &want, ParamGrads::Both, &what);
-
             // What is left out changes nothing else: weight scales grad_input without its own gradient, too.
             for output_mask in [
+                [true; 3],
                 [true, false, false],
                 [false, true, false],
                 [true, false, true],
             ] {
-                let op = NativeBatchNormBackward { output_mask, ..op };
-                let masked = block_on(op.backward(&subject.gpu, inputs)).unwrap();
-                let [input, weight, bias] = output_mask;
-                assert_eq!(masked.grad_weight.is_some(), weight, "{what}");
-                assert_eq!(masked.grad_bias.is_some(), bias, "{what}");
-                assert_eq!(masked.grad_input.is_some(), input, "{what}");
-                if let Some(grad_input) = masked.grad_input {
-                    let scale = &want.diff_src_scale;
-                    close("masked", &grad_input, &want.diff_src, scale, &what);
-                }
+                let op = NativeBatchNormBackward {
+                    train,
+                    eps: EPSILON.into(),
+                    output_mask,
+                };
+                let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
+                close_grads(&got, &want, output_mask, &what);
             }
         }
     }
@@ -179,9 +180,17 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
 
 fn layer_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 30, 11);
+    let norm = Norm::Layer { begin_axis: 1 };
     let grad_out: Vec<T> = Random::new(12).vec(120, 1.0, 0.1);
+    let ones = vec![1.0; 30];
     for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
-        let want = layer.layer_norm(1, weight, bias);
+        // A bias alone is one beside a weight of 1s.
+        let ones = match weight {
+            true => vec![],
+            false => vec![(Tensor::Gamma, &*ones)],
+        };
+        let params = (weight || bias, bias);
+        let want = layer.compute(norm.clone(), Forward::default(), params, &ones);
         for subject in taking::<T>() {
             let what = format!(
                 "weight {weight}, bias {bias}, {}-{} on {}",
@@ -200,26 +209,18 @@ fn layer_norm<T: Element, P: ParamOf<T>>() {
                 eps: EPSILON.into(),
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got.output, &want.dst, &want.dst_scale, &what);
-            close("mean", &got.mean, &want.mean, &want.mean_scale, &what);
-            let [r, scale] = inverse(&want.variance);
-            close("rstd", &got.rstd, &r, &scale, &what);
+            close(&got.output, &want, Tensor::Dst, &what);
+            close(&got.mean, &want, Tensor::Mean, &what);
+            close_inverse(&got.rstd, &want, &what);
 
-            let r = to_f64(&got.rstd).into_iter();
-            let epsilon = f64::from(EPSILON);
-            let gamma = to_f64(&layer.gamma);
-            let reference = LayerNorm {
-                shape: &layer.shape,
-                begin_norm_axis: 1,
-                src: &to_f64(&layer.src),
-                diff_dst: &to_f64(&grad_out),
-                mean: &to_f64(&got.mean),
-                variance: &r.map(|r| 1.0 / (r * r) - epsilon).collect::<Vec<_>>(),
-                gamma: weight.then_some(&gamma),
-                epsilon,
-                param_grads: ParamGrads::Both,
-            };
-            let reference = reference.backward().unwrap();
+            let others = [
+                (Tensor::DiffDst, &*to_f64(&grad_out)),
+                (Tensor::Mean, &to_f64(&got.mean)),
+                (Tensor::Variance, &variances(&got.rstd)),
+            ];
+            let others = [&others, &ones[..]].concat();
+            let pass = Backward::default();
+            let reference = layer.compute(norm.clone(), pass, (params.0, false), &others);
             let inputs = NativeLayerNormBackwardInputs {
                 shape: &layer.shape,
                 grad_out: &grad_out,
@@ -233,22 +234,9 @@ fn layer_norm<T: Element, P: ParamOf<T>>() {
             for output_mask in [[true; 3], [true, false, false], [false, true, true]] {
                 let op = NativeLayerNormBackward { output_mask };
                 let got = block_on(op.backward(&subject.gpu, inputs)).unwrap();
-                assert_eq!(got.grad_input.is_some(), output_mask[0], "{what}");
-                let has_weight = output_mask[1] && weight;
-                assert_eq!(got.grad_weight.is_some(), has_weight, "{what}");
-                assert_eq!(got.grad_bias.is_some(), output_mask[2] && bias, "{what}");
-                if let Some(grad_input) = got.grad_input {
-                    let (want, scale) = (&reference.diff_src, &reference.diff_src_scale);
-                    close("grad_input", &grad_input, want, scale, &what);
-                }
-                if let Some(grad_weight) = got.grad_weight {
-                    let (want, scale) = (&reference.diff_gamma, &reference.diff_gamma_scale);
-                    close("grad_weight", &grad_weight, want, scale, &what);
-                }
-                if let Some(grad_bias) = got.grad_bias {
-                    let (want, scale) = (&reference.diff_beta, &reference.diff_beta_scale);
-                    close("grad_bias", &grad_bias, want, scale, &what);
-                }
+                let [input, of_weight, of_bias] = output_mask;
+                let given = [input, of_weight && weight, of_bias && bias];
+                close_grads(&got, &reference, given, &what);
             }
         }
     }
@@ -257,7 +245,8 @@ fn layer_norm<T: Element, P: ParamOf<T>>() {
 fn rms_norm<T: Element, P: ParamOf<T>>() {
     let layer = Layer::<T, P>::random(&[4, 3, 10], 10, 13);
     for weight in [true, false] {
-        let want = layer.rms_norm(2, weight);
+        let norm = Norm::Rms { begin_axis: 2 };
+        let want = layer.compute(norm, Forward::default(), (weight, false), &[]);
         for subject in taking::<T>() {
             let inputs = RmsNormInputs {
                 shape: &layer.shape,
@@ -269,7 +258,7 @@ fn rms_norm<T: Element, P: ParamOf<T>>() {
                 eps: EPSILON.into(),
             };
             let got = block_on(op.forward(&subject.gpu, inputs)).unwrap();
-            close("dst", &got, &want.dst, &want.dst_scale, &subject.name);
+            close(&got, &want, Tensor::Dst, &subject.name);
         }
     }
 }
@@ -387,12 +376,9 @@ fn operations_are_those_made_by_hand() {
         let operation = Operation::new(norm, pass, &shape, types).with_params(gamma, beta);
         operation.with_epsilon(EPSILON.into())
     };
-    let batch_norm = || channels(DataFormat::Ncx);
-    let training = wgpu_norm::Forward::default().with_running(RunningUpdate {
-        weight: 0.25,
-        variance: RunningVariance::Unbiased,
-    });
-    let want = made(batch_norm(), training.into(), true, false);
+    let batch_norm = || Norm::batch(DataFormat::Ncx);
+    let pass = training(0.25, RunningVariance::Unbiased);
+    let want = made(batch_norm(), pass.into(), true, false);
     let op = batch_norm_op(true, None);
     same(op.operation::<f16, f16>(&shape, true, false, true), want);
     let want = made(batch_norm(), Pass::Inference, false, true);
@@ -408,7 +394,7 @@ fn operations_are_those_made_by_hand() {
     same(op.operation::<f16, f16>(&shape, true), want);
 
     let layer_norm = || Norm::Layer { begin_axis: 1 };
-    let forward = wgpu_norm::Forward::default();
+    let forward = Forward::default();
     let want = made(layer_norm(), forward.into(), true, true);
     let op = NativeLayerNorm {
         eps: EPSILON.into(),
