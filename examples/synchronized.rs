@@ -137,7 +137,7 @@ impl Shard {
                     size.filter(|_| buffers.iter().all(|(name, ..)| *name != tensor))
                 {
                     let buffer = buffer(tensor.name(), size.padded_bytes);
-                    buffers.push((tensor, buffer, used.len() as usize));
+                    buffers.push((tensor, buffer, used.elements() as usize));
                 }
             }
         }

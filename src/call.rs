@@ -172,7 +172,7 @@ fn add<E: Pod>(to: &mut Named<E>, used: &TensorUse, old: Option<&[u8]>) -> Resul
             memory::collect(name, values.map(bytemuck::pod_read_unaligned))?
         }
         None => {
-            let len = usize::try_from(used.len()).unwrap_or(usize::MAX);
+            let len = usize::try_from(used.elements()).unwrap_or(usize::MAX);
             memory::filled(name, len, E::zeroed())?
         }
     };

@@ -33,7 +33,7 @@ pub enum Error {
         got: usize,
     },
     /// The parameters' element type does not go with the data's.
-    #[error("mean, variance and gamma: expected {} beside src of {data}, got {params}", params_of(*.data))]
+    #[error("gamma and beta: expected {} beside src of {data}, got {params}", params_of(*.data))]
     #[non_exhaustive]
     ParamDType {
         /// Element type of src.

@@ -29,12 +29,12 @@ pub(crate) fn check_rank(
 pub(crate) fn check_broadcast(shape: &[usize], param_shape: &[usize]) -> Result<(), Error> {
     let rank = shape.len();
     check_rank("src", 1..=MAX_RANK, rank)?;
-    check_rank("mean, variance and gamma", rank..=rank, param_shape.len())?;
+    check_rank("parameters", rank..=rank, param_shape.len())?;
     elements("src", shape)?;
     for (axis, (&size, &param)) in shape.iter().zip(param_shape).enumerate() {
         if param != 1 && param != size {
             return Err(Error::argument(
-                "mean, variance and gamma",
+                "parameters",
                 format!("size 1 or {size} along axis {axis}"),
                 param,
             ));

@@ -53,11 +53,11 @@ fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
         true => {
             let got = bytes.len() as u64 / size;
             let got = usize::try_from(got).unwrap_or(usize::MAX);
-            geometry::check_length(used.tensor.name(), used.len(), got)
+            geometry::check_length(used.tensor.name(), used.elements(), got)
         }
         false => Err(Error::argument(
             used.tensor.name(),
-            format!("{} elements of {size} bytes", used.len()),
+            format!("{} elements of {size} bytes", used.elements()),
             format!("{} bytes", bytes.len()),
         )),
     }

@@ -113,7 +113,7 @@ impl Profile {
     }
 
     /// The profile of a device.
-    pub(crate) fn new(device: &wgpu::Device) -> Self {
+    pub fn new(device: &wgpu::Device) -> Self {
         Self::from_parts(device.adapter_info(), device.limits(), device.features())
     }
 

@@ -218,7 +218,7 @@ pub struct TensorUse {
 
 impl TensorUse {
     /// How many numbers it has; of a mask, how many words.
-    pub fn len(&self) -> u64 {
+    pub fn elements(&self) -> u64 {
         // Operations are made of shapes whose products fit.
         let sizes = self.shape.iter().map(|&size| size as u64);
         let elements = sizes.fold(1_u64, u64::saturating_mul);
@@ -226,11 +226,6 @@ impl TensorUse {
             Format::Elements(_) => elements,
             Format::Bits => elements.div_ceil(32),
         }
-    }
-
-    /// Whether it has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 
     /// Bytes of a number, or of a word.
@@ -243,6 +238,6 @@ impl TensorUse {
 
     /// Bytes of its elements.
     pub fn bytes(&self) -> u64 {
-        self.len().saturating_mul(self.element_size())
+        self.elements().saturating_mul(self.element_size())
     }
 }

@@ -177,7 +177,11 @@ fn forward(keep_statistics: bool) -> Forward {
 fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
     let mut tensors = operation.tensors()?.into_iter();
     let gamma = tensors.find(|used| used.tensor == Tensor::Gamma);
-    check_length("beta", gamma.map_or(0, |gamma| gamma.len()), beta.len())
+    check_length(
+        "beta",
+        gamma.map_or(0, |gamma| gamma.elements()),
+        beta.len(),
+    )
 }
 
 /// How running statistics take in a batch's where momentum is the weight of the old ones.

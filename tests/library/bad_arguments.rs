@@ -202,7 +202,7 @@ fn element_types() {
                 assert!(!allowed, "{data}/{params}");
                 assert!(matches!(error, Error::ParamDType { .. }), "{error:?}");
                 let beside = format!("beside src of {data}, got {params}");
-                says(&error, &["mean, variance and gamma: ", &beside]);
+                says(&error, &["gamma and beta: ", &beside]);
             }
         }
     }

@@ -132,7 +132,7 @@ fn an_axis_that_does_not_broadcast_is_named() {
     assert!(run(&[1, 6]).is_ok());
     assert_eq!(
         run(&[1, 5]).unwrap_err().to_string(),
-        "mean, variance and gamma: expected size 1 or 6 along axis 1, got 5"
+        "parameters: expected size 1 or 6 along axis 1, got 5"
     );
     assert!(matches!(run(&[6]), Err(Error::Rank { got: 1, .. })));
 }

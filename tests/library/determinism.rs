@@ -149,7 +149,7 @@ impl Windows {
         let (subject, cut) = cut.expect("the largest window is enough");
         let (cut, whole) = (cut.kernels().len(), whole.kernels().len());
         let what = format!("{operation:?} on {}", subject.name);
-        if problem.inputs[0].used.bytes() > subject.gpu.profile().max_binding {
+        if problem.inputs[0].bytes.len() as u64 > subject.gpu.profile().max_binding {
             self.problems.fetch_add(1, Ordering::Relaxed);
             // Where a row is cut anyway, windows take no dispatches of their own.
             assert!(cut >= whole, "{what}");

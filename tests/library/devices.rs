@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use wgpu_norm::{
     Backward, BackwardArgs, BatchNormOptions, BufferRange, ContextOptions, DType, DTypes,
     DataFormat, DeviceOptions, Error, GpuBatchNorm, GpuContext, Norm, Operation, ParamGrads,
-    Profile, Tensor,
+    Tensor,
 };
 
 /// The gradient of batch norm of f32 with the channels along axis 1.
@@ -125,8 +125,7 @@ fn coarse_alignment() {
             ..Default::default()
         }))
         .unwrap();
-        let options = DeviceOptions::default().profile(Profile::new(&device));
-        let gpu = GpuContext::from_device(device, queue, options);
+        let gpu = GpuContext::from_device(device, queue, DeviceOptions::default());
         let subject = subject(&adapter.get_info().name, gpu);
         problem().check(&subject, "an alignment of 128 KiB");
     }

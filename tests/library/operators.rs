@@ -618,7 +618,7 @@ mod directml {
             let error = operation::<f32>(through, 1e-5, &[4, 6], &[1, 5]).unwrap_err();
             assert_eq!(
                 error.to_string(),
-                "mean, variance and gamma: expected size 1 or 6 along axis 1, got 5"
+                "parameters: expected size 1 or 6 along axis 1, got 5"
             );
         }
     }

@@ -92,7 +92,7 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
 
 /// The bytes of a tensor: a wave of some period, or one value.
 fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
-    let count = usize::try_from(used.len()).unwrap_or(usize::MAX);
+    let count = usize::try_from(used.elements()).unwrap_or(usize::MAX);
     let mut all = memory::filled(used.tensor.name(), count, T::zeroed())?;
     let period = if used.tensor == Tensor::Src { 97 } else { 89 };
     for (i, number) in all.iter_mut().enumerate() {

@@ -297,7 +297,7 @@ impl Work {
     pub fn described(&self, used: &TensorUse) -> Described {
         let gamma = self.arguments.get(Tensor::Gamma);
         let shape = match (used.tensor, gamma) {
-            (Tensor::Mask, _) => vec![used.len() as usize],
+            (Tensor::Mask, _) => vec![used.elements() as usize],
             (Tensor::DiffGamma | Tensor::DiffBeta, Some(gamma)) => gamma.shape.clone(),
             _ => used.shape.clone(),
         };
@@ -324,7 +324,7 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
     let why = match (kind(used.tensor), norm) {
         (Kind::Data, _) => " as src".to_owned(),
         (Kind::Mask, _) => {
-            let words = [used.len() as usize];
+            let words = [used.elements() as usize];
             let why = " (a bit for each element of src, 32 in a word)";
             return stored.expect_shape(&[&words], why);
         }
@@ -346,7 +346,7 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
         return Ok(());
     }
     // Either may have one axis in place of all of its own.
-    let flat = [used.len() as usize];
+    let flat = [used.elements() as usize];
     match used.shape == flat {
         true => stored.expect_shape(&[&flat], &why),
         false => stored.expect_shape(&[&used.shape, &flat], &why),

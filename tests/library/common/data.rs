@@ -71,7 +71,7 @@ impl Problem {
             };
             let bytes = match used.format {
                 Format::Bits => {
-                    let words = (0..used.len()).map(|_| random.bits() as u32);
+                    let words = (0..used.elements()).map(|_| random.bits() as u32);
                     let mut words: Vec<u32> = words.collect();
                     // Behind the last element there are zeros.
                     if let Some(last) = words.last_mut()
