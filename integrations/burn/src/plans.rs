@@ -29,7 +29,7 @@ impl Pass {
     /// A tensor as Burn has it.
     fn spec(&self, used: &TensorUse) -> (Tensor, TensorSpec) {
         let (shape, dtype) = match used.format {
-            Format::Bits => (vec![used.len() as usize], BurnDType::U32),
+            Format::Bits => (vec![used.elements() as usize], BurnDType::U32),
             Format::Elements(dtype) => {
                 let dtype = match (used.tensor, dtype) {
                     (tensor, _) if tensor.is_data() => self.data,
