@@ -138,7 +138,7 @@ impl Operation {
         use Need::{Always, Given, Options};
         let rows = norm.is_over_rows();
         let has_beta = !matches!(norm, Norm::Rms { .. });
-        let mut slots = Vec::new();
+        let mut slots = Vec::with_capacity(12);
         let mut add = |there: bool, tensors: &[Tensor], access, need| {
             let slot = |&tensor: &Tensor| Slot {
                 tensor,
@@ -211,13 +211,14 @@ impl Operation {
     /// What is wrong with shape, types or options, whatever the adapter.
     pub fn tensors(&self) -> Result<Vec<TensorUse>, Error> {
         self.check()?;
-        Ok(self.bound().map(|slot| self.used(&slot)).collect())
+        Ok(self.bound().iter().map(|slot| self.used(slot)).collect())
     }
 
     /// Those that it has of the tensors that its pass of its layer may have.
-    pub(crate) fn bound(&self) -> impl Iterator<Item = Slot> + '_ {
-        let slots = Self::slots(&self.norm, &self.pass).into_iter();
-        slots.filter(|slot| self.has(slot))
+    pub(crate) fn bound(&self) -> Vec<Slot> {
+        let mut slots = Self::slots(&self.norm, &self.pass);
+        slots.retain(|slot| self.has(slot));
+        slots
     }
 
     fn used(&self, slot: &Slot) -> TensorUse {

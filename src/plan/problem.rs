@@ -94,7 +94,7 @@ impl Problem {
             running,
             shards,
             gamma_counts: !ignores_gamma || gamma_ignored,
-            slots: operation.bound().collect(),
+            slots: operation.bound(),
         }
     }
 

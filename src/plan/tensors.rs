@@ -71,7 +71,8 @@ impl Statistics {
 impl Tensors {
     /// All that the caller binds.
     pub fn all(&self) -> Vec<Requirement> {
-        let mut all = vec![self.src];
+        let mut all = Vec::with_capacity(16);
+        all.push(self.src);
         all.extend(self.second);
         all.extend(self.residual_after);
         all.extend(self.mask);
@@ -89,12 +90,12 @@ impl Tensors {
 
     /// What a dispatch of the whole operator binds.
     pub fn bound_at_once(&self) -> Vec<Requirement> {
-        let bound = Self {
-            gamma: self.used_gamma().copied(),
-            sums: None,
-            ..self.clone()
-        };
-        bound.all()
+        let mut all = self.all();
+        all.retain(|one| match one.tensor {
+            Tensor::Gamma => self.gamma_counts,
+            tensor => tensor != Tensor::Sums,
+        });
+        all
     }
 
     /// What a reduction reads of a window, element by element.
