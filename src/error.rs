@@ -309,15 +309,6 @@ impl Error {
         }
     }
 
-    /// [`Error::Length`].
-    pub const fn length(tensor: &'static str, expected: usize, got: usize) -> Self {
-        Self::Length {
-            tensor,
-            expected,
-            got,
-        }
-    }
-
     /// [`Error::HostMemory`].
     pub(crate) const fn host_memory(what: &'static str, bytes: u64) -> Self {
         Self::HostMemory { what, bytes }

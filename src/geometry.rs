@@ -112,14 +112,13 @@ pub(crate) fn first_row_axis(rank: usize, axis: i64) -> Option<usize> {
 
 /// An argument's number of elements against what the shape asks for.
 pub(crate) fn check_length(tensor: &'static str, expected: u64, got: usize) -> Result<(), Error> {
-    if got as u64 == expected {
-        Ok(())
-    } else {
-        Err(Error::length(
+    match got as u64 == expected {
+        true => Ok(()),
+        false => Err(Error::Length {
             tensor,
-            usize::try_from(expected).unwrap_or(usize::MAX),
+            expected: usize::try_from(expected).unwrap_or(usize::MAX),
             got,
-        ))
+        }),
     }
 }
 

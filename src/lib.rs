@@ -147,11 +147,7 @@ pub use call::Grads;
 pub use context::{ContextOptions, DeviceOptions, GpuContext, adapters, unfit};
 pub use element::{DType, DTypes, Element, ParamOf};
 pub use error::Error;
-pub use layers::{
-    BackwardArgs, BatchNormOptions, ForwardArgs, GpuBatchNorm, GpuGroupNorm, GpuInstanceNorm,
-    GpuLayerNorm, GpuRmsNorm, GroupNormOptions, InferenceArgs, InstanceNormOptions,
-    LayerNormOptions, Output, RmsNormOptions, RunningStatistics, Statistics, StatisticsRef,
-};
+pub use layers::*;
 pub use operation::{Axis, Backward, Channels, Epilogue, Forward, Norm, Operation, Pass, Residual};
 pub use options::{
     Activation, DataFormat, ParamGrads, RunningUpdate, RunningVariance, Shards, Through,

@@ -3,6 +3,7 @@
 #[cfg(test)]
 use super::Kernel;
 use crate::Tensor;
+use crate::operation::{Norm, Pass};
 
 /// What a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,6 +66,26 @@ impl Body {
         Self::GroupForward,
         Self::GroupInference,
     ];
+
+    /// That of a pass of a norm.
+    pub fn of(norm: &Norm, pass: Pass) -> Self {
+        let [forward, inference, gradient] = match norm {
+            Norm::Batch(_) => [Self::Forward, Self::Inference, Self::Gradient],
+            Norm::Group { .. } | Norm::Instance { .. } => [
+                Self::GroupForward,
+                Self::GroupInference,
+                Self::GroupGradient,
+            ],
+            // These take the statistics of src in inference, too: that is a forward pass.
+            Norm::Layer { .. } => [Self::Forward, Self::Forward, Self::Gradient],
+            Norm::Rms { .. } => [Self::RmsForward, Self::RmsForward, Self::RmsGradient],
+        };
+        match pass {
+            Pass::Forward(_) => forward,
+            Pass::Inference => inference,
+            Pass::Backward(_) => gradient,
+        }
+    }
 
     const fn entry(self) -> Entry {
         match self {

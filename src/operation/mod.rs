@@ -2,12 +2,10 @@
 //!
 //! Everything that needs to know which tensors there are asks it: plans, buffers, files, checks.
 
-mod axes;
 mod norm;
 mod pass;
 
-pub use axes::Axis;
-pub use norm::{Channels, Norm};
+pub use norm::{Axis, Channels, Norm};
 pub use pass::{Backward, Epilogue, Forward, Pass, Residual};
 
 use crate::options::{check_epsilon, check_types};
@@ -84,7 +82,7 @@ impl Operation {
         types: impl Into<DTypes>,
     ) -> Self {
         Self {
-            beta: !matches!(norm, Norm::Rms { .. }),
+            beta: norm.has_beta(),
             norm,
             pass: pass.into(),
             shape: shape.to_vec(),
@@ -122,6 +120,26 @@ impl Operation {
         format!("{}_{}", self.norm.name(), self.pass.name())
     }
 
+    /// The axes of src, in storage order.
+    ///
+    /// | | statistics reduce | parameters vary along |
+    /// |---|---|---|
+    /// | batch norm | N, X | C |
+    /// | instance norm | X | C |
+    /// | group norm | C/G, X | G, C/G |
+    /// | layer, RMS norm | trailing axes | the same |
+    ///
+    /// ```
+    /// use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation};
+    /// let norm = Norm::Group { groups: 2, format: DataFormat::Ncx };
+    /// let axes = Operation::new(norm, Forward::default(), &[5, 6, 7], DType::F32).axes();
+    /// let sizes: Vec<_> = axes.iter().map(|axis| (axis.size, axis.reduced, axis.parameter)).collect();
+    /// assert_eq!(sizes, [(5, false, false), (2, false, true), (3, true, true), (7, true, false)]);
+    /// ```
+    pub fn axes(&self) -> Vec<Axis> {
+        self.norm.axes(&self.shape)
+    }
+
     /// What makes it, comparable to the bit.
     fn key(&self) -> impl Hash + PartialEq + '_ {
         (
@@ -137,7 +155,7 @@ impl Operation {
         use Access::{In, InOut, Out};
         use Need::{Always, Given, Options};
         let rows = norm.is_over_rows();
-        let has_beta = !matches!(norm, Norm::Rms { .. });
+        let has_beta = norm.has_beta();
         let mut slots = Vec::with_capacity(12);
         let mut add = |there: bool, tensors: &[Tensor], access, need| {
             let slot = |&tensor: &Tensor| Slot {
@@ -319,17 +337,12 @@ impl Operation {
     }
 
     fn check_params(&self) -> Result<(), Error> {
-        match (&self.norm, self.beta) {
-            (Norm::Layer { .. }, true) if !self.gamma => {
-                Err(Error::argument("beta", "none without gamma", "one"))
-            }
-            (Norm::Rms { .. }, true) => Err(Error::argument(
-                "beta",
-                "none, for RMS norm has none",
-                "one",
-            )),
-            _ => Ok(()),
-        }
+        let expected = match self.beta {
+            true if !self.norm.has_beta() => "none, for RMS norm has none",
+            true if self.norm.is_over_rows() && !self.gamma => "none without gamma",
+            _ => return Ok(()),
+        };
+        Err(Error::argument(Tensor::Beta.name(), expected, "one"))
     }
 
     fn check_epilogue(&self) -> Result<(), Error> {

@@ -36,6 +36,18 @@ pub enum Norm {
     },
 }
 
+/// An axis of src, from the outermost on. Group norm's channels are two of them: the groups, and the channels of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Axis {
+    /// Its size.
+    pub size: usize,
+    /// Whether the statistics are taken over it; else they vary along it.
+    pub reduced: bool,
+    /// Whether gamma and beta vary along it.
+    pub parameter: bool,
+}
+
 /// Batch norm's channels.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -88,9 +100,22 @@ impl Norm {
         }
     }
 
+    /// The first axis of rows, of a norm over rows: layer and RMS norm.
+    pub const fn begin_axis(&self) -> Option<i64> {
+        match self {
+            Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(*begin_axis),
+            Self::Batch(_) | Self::Group { .. } | Self::Instance { .. } => None,
+        }
+    }
+
     /// Whether it normalizes rows.
     pub(crate) const fn is_over_rows(&self) -> bool {
-        matches!(self, Self::Layer { .. } | Self::Rms { .. })
+        self.begin_axis().is_some()
+    }
+
+    /// Whether it may have beta.
+    pub(crate) const fn has_beta(&self) -> bool {
+        !matches!(self, Self::Rms { .. })
     }
 
     /// Whether statistics are of single samples, the first axis of src.
@@ -130,14 +155,10 @@ impl Norm {
         }
     }
 
-    /// The first axis of rows.
-    pub(super) fn rows(&self, shape: &[usize]) -> Option<usize> {
-        match self {
-            Self::Layer { begin_axis } | Self::Rms { begin_axis } => {
-                geometry::first_row_axis(shape.len(), *begin_axis)
-            }
-            _ => None,
-        }
+    /// The first axis of rows, from 0 on.
+    fn rows(&self, shape: &[usize]) -> Option<usize> {
+        let begin_axis = self.begin_axis()?;
+        geometry::first_row_axis(shape.len(), begin_axis)
     }
 
     /// The shape of the statistics of src of a shape that was checked.
@@ -170,5 +191,51 @@ impl Norm {
                 columns.unwrap_or_default().to_vec()
             }
         }
+    }
+
+    /// The axes of src of a shape, in storage order.
+    pub(super) fn axes(&self, shape: &[usize]) -> Vec<Axis> {
+        let channel = |format: &DataFormat| channel_axis(shape.len(), *format);
+        let sizes = shape.iter().copied().enumerate();
+        match self {
+            Self::Batch(Channels::Axis(format)) => {
+                let channel = channel(format);
+                sizes
+                    .map(|(at, size)| one(size, at != channel, at == channel))
+                    .collect()
+            }
+            Self::Batch(Channels::Broadcast(params)) => {
+                let pairs = shape.iter().zip(params);
+                pairs
+                    .map(|(&size, &param)| one(size, size != param, size == param))
+                    .collect()
+            }
+            Self::Group { format, .. } | Self::Instance { format } => {
+                let (channel, groups) = (channel(format), self.groups(shape));
+                let each = sizes.flat_map(|(at, size)| match at {
+                    0 => vec![one(size, false, false)],
+                    _ if at == channel => {
+                        let of_a_group = size.checked_div(groups).unwrap_or(0);
+                        vec![one(groups, false, true), one(of_a_group, true, true)]
+                    }
+                    _ => vec![one(size, true, false)],
+                });
+                each.collect()
+            }
+            Self::Layer { .. } | Self::Rms { .. } => {
+                let rows = self.rows(shape).unwrap_or(0);
+                sizes
+                    .map(|(at, size)| one(size, at >= rows, at >= rows))
+                    .collect()
+            }
+        }
+    }
+}
+
+const fn one(size: usize, reduced: bool, parameter: bool) -> Axis {
+    Axis {
+        size,
+        reduced,
+        parameter,
     }
 }

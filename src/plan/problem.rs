@@ -55,34 +55,15 @@ impl Problem {
         let ignores_gamma = backward.is_some_and(|b| b.param_grads == ParamGrads::Neither);
         let epilogue = operation.epilogue;
         let gamma_ignored = ignores_gamma && operation.gamma && epilogue.is_recomputed();
-        let (family, [forward, inference, gradient]) = match &operation.norm {
-            Norm::Batch(_) => (
-                Family::Channels,
-                [Body::Forward, Body::Inference, Body::Gradient],
-            ),
-            Norm::Group { .. } | Norm::Instance { .. } => (
-                Family::Groups,
-                [
-                    Body::GroupForward,
-                    Body::GroupInference,
-                    Body::GroupGradient,
-                ],
-            ),
-            // These take the statistics of src in inference, too: that is a forward pass.
-            Norm::Layer { .. } => (Family::Rows, [Body::Forward, Body::Forward, Body::Gradient]),
-            Norm::Rms { .. } => (
-                Family::Rows,
-                [Body::RmsForward, Body::RmsForward, Body::RmsGradient],
-            ),
+        let family = match operation.norm {
+            Norm::Batch(_) => Family::Channels,
+            _ if operation.norm.is_over_rows() => Family::Rows,
+            _ => Family::Groups,
         };
         Self {
             family,
             axes: Axes::new(operation),
-            body: match operation.pass {
-                Pass::Forward(_) => forward,
-                Pass::Inference => inference,
-                Pass::Backward(_) => gradient,
-            },
+            body: Body::of(&operation.norm, operation.pass),
             ending: Ending {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,

@@ -119,15 +119,13 @@ fn biased(operation: &Operation) -> Operation {
 fn check_samples(operation: &Operation) -> Result<(), Error> {
     let refused =
         |argument, expected: &str, got: String| Err(Error::argument(argument, expected, got));
-    match &operation.norm {
-        Norm::Batch(Channels::Broadcast(_)) => refused(
+    match (&operation.norm, operation.norm.begin_axis()) {
+        (Norm::Batch(Channels::Broadcast(_)), _) => refused(
             "data_format",
             "NCX or NXC, whose first axis ranks share",
             "broadcast".to_owned(),
         ),
-        Norm::Layer { begin_axis } | Norm::Rms { begin_axis }
-            if !operation.norm.is_of_samples(&operation.shape) =>
-        {
+        (norm, Some(begin_axis)) if !norm.is_of_samples(&operation.shape) => {
             let expected = "an axis behind the first, along which ranks share src";
             refused("begin_norm_axis", expected, begin_axis.to_string())
         }

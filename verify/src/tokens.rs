@@ -44,7 +44,7 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
 
 /// Takes a part of an ID, if it is an option of this operation.
 pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
-    let rows = matches!(operation.norm, Norm::Layer { .. } | Norm::Rms { .. });
+    let rows = operation.norm.begin_axis().is_some();
     let is_rms = matches!(operation.norm, Norm::Rms { .. });
     if let Some(types) = read_types(token) {
         operation.types = types;
@@ -109,7 +109,7 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
 
 fn set_pass(operation: &mut Operation, token: &str) -> bool {
     let is_batch = matches!(operation.norm, Norm::Batch(_));
-    let rows = matches!(operation.norm, Norm::Layer { .. } | Norm::Rms { .. });
+    let rows = operation.norm.begin_axis().is_some();
     match (&mut operation.pass, token, read_running(token)) {
         (Pass::Forward(forward), _, Some(update)) if is_batch => forward.running = Some(update),
         (Pass::Forward(forward), "no_statistics", _) if rows => forward.keep_statistics = false,

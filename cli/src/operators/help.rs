@@ -56,7 +56,7 @@ impl Operator {
 
     /// What a tensor is, and its shape.
     fn about(&self, tensor: Tensor) -> String {
-        let over_rows = self.norm.unit() == "row";
+        let over_rows = self.norm.begin_axis().is_some();
         let is_backward = matches!(self.pass, Pass::Backward(_));
         let (statistics, params) = self.shapes();
         let text = match tensor {
@@ -117,7 +117,7 @@ impl Operator {
                 "[C], or (broadcast) src's rank, with size 1 along the axes that are reduced",
             ),
             Norm::Group { .. } => ("each group of a sample: [N, G]", "[C]"),
-            Norm::Layer { .. } | Norm::Rms { .. } => (
+            norm if norm.begin_axis().is_some() => (
                 "each row: src's axes before begin_norm_axis, or one axis for all of them",
                 "src's axes from begin_norm_axis on, or one axis for all of them",
             ),

@@ -320,7 +320,7 @@ pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
 /// A failure if a tensor of the file has not the shape that an operation asks for.
 fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
     let (norm, src) = (&operation.norm, &operation.shape);
-    let over_rows = matches!(norm, Norm::Layer { .. } | Norm::Rms { .. });
+    let over_rows = norm.begin_axis().is_some();
     let why = match (kind(used.tensor), norm) {
         (Kind::Data, _) => " as src".to_owned(),
         (Kind::Mask, _) => {

@@ -143,8 +143,8 @@ impl<'a> Inputs<'a> {
 ///
 /// # Errors
 ///
-/// What [`Operation::tensors`] refuses; [`Error::Length`] for a tensor that is missing or of another length;
-/// [`Error::Argument`] for the unbiased variance of channels with one element; [`Error::HostMemory`].
+/// What [`Operation::tensors`] refuses; [`Error::Argument`] for a tensor that is missing or of another length, or the unbiased
+/// variance of channels with one element; [`Error::HostMemory`].
 pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec<Computed>, Error> {
     let tensors = operation.tensors()?;
     let is_read = |tensor| {
@@ -159,7 +159,7 @@ pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec
         let got = inputs.get(used.tensor).len();
         if got != expected {
             let tensor = used.tensor.name();
-            return Err(Error::length(tensor, expected, got));
+            return Err(Error::argument(tensor, format!("{expected} elements"), got));
         }
     }
     let indices = Indices::new(&operation.axes())?;
