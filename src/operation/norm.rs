@@ -108,13 +108,21 @@ impl Norm {
         }
     }
 
+    /// The same, to be set.
+    pub const fn begin_axis_mut(&mut self) -> Option<&mut i64> {
+        match self {
+            Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(begin_axis),
+            Self::Batch(_) | Self::Group { .. } | Self::Instance { .. } => None,
+        }
+    }
+
     /// Whether it normalizes rows.
     pub(crate) const fn is_over_rows(&self) -> bool {
         self.begin_axis().is_some()
     }
 
     /// Whether it may have beta.
-    pub(crate) const fn has_beta(&self) -> bool {
+    pub const fn has_beta(&self) -> bool {
         !matches!(self, Self::Rms { .. })
     }
 

@@ -6,7 +6,6 @@ use super::channels_first_fused::LONE_PLANE;
 use super::problem::{Family, Problem};
 use super::tensors::Tensors;
 use super::{Planner, Requirement, word};
-use crate::kernels::Body;
 use crate::{Algorithm, Error};
 
 /// An algorithm of an operator's list.
@@ -187,11 +186,7 @@ impl Planner<'_> {
 
     /// The algorithm of an operator over rows.
     pub fn choose_rows(&self, problem: &RowsOf) -> Result<Algorithm, Error> {
-        let operator = match self.body {
-            Body::RmsGradient | Body::RmsForward => "RMS norm",
-            _ => "layer norm",
-        };
-        self.choose(operator, ROWS.iter(), problem)
+        self.choose("layer and RMS norm", ROWS.iter(), problem)
     }
 
     fn choose<'c, P: 'c>(

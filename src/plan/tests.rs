@@ -276,7 +276,7 @@ impl Random {
     pub fn rows_forward(&mut self, of: &Operation) -> Operation {
         let norm = self.norm_of_rows();
         let gamma = self.flag();
-        let beta = gamma && matches!(norm, Norm::Layer { .. }) && self.flag();
+        let beta = gamma && norm.has_beta() && self.flag();
         let residual = match self.flag() {
             true => Residual::Before,
             false => Residual::None,

@@ -45,14 +45,13 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
 /// Takes a part of an ID, if it is an option of this operation.
 pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
     let rows = operation.norm.begin_axis().is_some();
-    let is_rms = matches!(operation.norm, Norm::Rms { .. });
     if let Some(types) = read_types(token) {
         operation.types = types;
         return true;
     }
     match token {
         "no_gamma" => operation.gamma = false,
-        "no_beta" if !is_rms => operation.beta = false,
+        "no_beta" if operation.norm.has_beta() => operation.beta = false,
         "relu" if !rows => operation.epilogue.activation = Activation::Relu,
         "silu" if !rows => operation.epilogue.activation = Activation::Silu,
         "residual" if !rows => operation.epilogue.residual = Residual::After,
@@ -61,10 +60,7 @@ pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
         }
         _ => return set_norm(operation, token) || set_pass(operation, token),
     }
-    // Layer norm has neither without gamma.
-    if matches!(operation.norm, Norm::Layer { .. }) && !operation.gamma {
-        operation.beta = false;
-    }
+    operation.beta &= may_have_beta(operation);
     true
 }
 
@@ -98,11 +94,10 @@ fn set_norm(operation: &mut Operation, token: &str) -> bool {
             Some(named) => *format = named,
             None => return false,
         },
-        Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => match axis {
-            Some(axis) => *begin_axis = axis,
-            None => return false,
+        norm => match (norm.begin_axis_mut(), axis) {
+            (Some(begin_axis), Some(axis)) => *begin_axis = axis,
+            _ => return false,
         },
-        _ => return false,
     }
     true
 }
@@ -121,6 +116,12 @@ fn set_pass(operation: &mut Operation, token: &str) -> bool {
         _ => return false,
     }
     true
+}
+
+/// Norms over rows have no beta without gamma.
+fn may_have_beta(operation: &Operation) -> bool {
+    let norm = &operation.norm;
+    norm.has_beta() && (operation.gamma || norm.begin_axis().is_none())
 }
 
 /// The options of an operation that are not as usual, as parts of an ID.
@@ -142,25 +143,21 @@ pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
             add(true, format_of(format));
             add(true, &format!("groups_{groups}"));
         }
-        Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-            let last =
-                usize::try_from(*begin_axis).is_ok_and(|axis| axis + 1 == operation.shape.len());
-            add(!last, &format!("axis_{begin_axis}"));
+        norm => {
+            if let Some(begin_axis) = norm.begin_axis() {
+                let rank = operation.shape.len();
+                let last = usize::try_from(begin_axis).is_ok_and(|axis| axis + 1 == rank);
+                add(!last, &format!("axis_{begin_axis}"));
+            }
         }
-        _ => {}
     }
     if let Pass::Backward(backward) = operation.pass {
         add(backward.through == Through::Constant, "constant");
         add(backward.param_grads == ParamGrads::Frozen, "frozen");
         add(backward.param_grads == ParamGrads::Neither, "neither");
     }
-    let has_beta = match operation.norm {
-        Norm::Rms { .. } => false,
-        Norm::Layer { .. } => operation.gamma,
-        _ => true,
-    };
     add(!operation.gamma, "no_gamma");
-    add(has_beta && !operation.beta, "no_beta");
+    add(may_have_beta(operation) && !operation.beta, "no_beta");
     if let Pass::Forward(forward) = operation.pass
         && let Some(update) = forward.running
     {

@@ -88,13 +88,7 @@ impl Operator {
             }
             Tensor::RunningMean => "with running_variance; becomes (1 - W) · old + W · mean",
             Tensor::RunningVariance => "with running_mean; becomes (1 - W) · old + W · variance",
-            Tensor::Dst => match &self.norm {
-                Norm::Rms { .. } => "gamma · x / √(mean_square + epsilon), x = src + residual",
-                Norm::Layer { .. } => {
-                    "gamma · (x - mean) / √(variance + epsilon) + beta, x = src + residual"
-                }
-                _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
-            },
+            Tensor::Dst => self.formula(),
             Tensor::Sum => "with a residual, src + residual: the gradient's src",
             Tensor::DiffSrc => "of src's shape",
             Tensor::DiffResidual => "with a mask; of src's shape",

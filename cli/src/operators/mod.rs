@@ -105,6 +105,17 @@ impl Operator {
         format!("{}_{}", self.norm.name(), self.pass.name())
     }
 
+    /// What dst is.
+    fn formula(&self) -> &'static str {
+        match &self.norm {
+            Norm::Rms { .. } => "gamma · x / √(mean_square + epsilon), x = src + residual",
+            Norm::Layer { .. } => {
+                "gamma · (x - mean) / √(variance + epsilon) + beta, x = src + residual"
+            }
+            _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
+        }
+    }
+
     /// Its attributes.
     fn flags(&self) -> Vec<Arg> {
         let epsilon = |help| number("epsilon", "NUMBER", attributes::epsilon, help);
@@ -157,6 +168,7 @@ impl Operator {
                 data_format(),
                 activation(),
             ],
+            Norm::Instance { .. } => vec![epsilon(of_variance), data_format(), activation()],
             Norm::Layer { .. } => vec![
                 begin_norm_axis(),
                 named::<bool>(
@@ -172,8 +184,7 @@ impl Operator {
                     "Added to the mean of squares; above 0 [default: the file's metadata, else 1e-5]",
                 ),
             ],
-            Norm::Instance { .. } => vec![epsilon(of_variance), data_format(), activation()],
-            _ => vec![epsilon(of_variance)],
+            _ => vec![begin_norm_axis(), epsilon(of_variance)],
         };
         match &self.pass {
             Pass::Forward(_) if is_batch => flags.extend([
@@ -224,11 +235,12 @@ impl Operator {
                 (*groups, *of) = (given.ok_or(missing("groups"))?, format()?.unwrap_or(*of));
             }
             Norm::Instance { format: of } => *of = format()?.unwrap_or(*of),
-            Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-                let axis = given.number("begin_norm_axis", attributes::axis)?;
-                *begin_axis = axis.unwrap_or(*begin_axis);
+            norm => {
+                if let Some(begin_axis) = norm.begin_axis_mut() {
+                    let axis = given.number("begin_norm_axis", attributes::axis)?;
+                    *begin_axis = axis.unwrap_or(*begin_axis);
+                }
             }
-            _ => {}
         }
         let activation = match has_activation {
             true => given.named("activation")?.unwrap_or_default(),
@@ -300,10 +312,10 @@ fn attributes_of(operation: &Operation) -> String {
         Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
         Norm::Batch(_) => Format::Broadcast.name().to_owned(),
         Norm::Group { groups, format } => format!("{groups} groups, {}", format.name()),
-        Norm::Layer { begin_axis } | Norm::Rms { begin_axis } => {
-            format!("begin_norm_axis {begin_axis}")
-        }
-        other => other.name().to_owned(),
+        norm => match norm.begin_axis() {
+            Some(begin_axis) => format!("begin_norm_axis {begin_axis}"),
+            None => norm.name().to_owned(),
+        },
     };
     text += &format!(", epsilon {:e}", operation.epsilon);
     if matches!(operation.norm, Norm::Layer { .. }) {

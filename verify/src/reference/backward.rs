@@ -6,7 +6,7 @@ use super::moments::Statistic;
 use super::undecided::Undecided;
 use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
 use wgpu_norm::memory;
-use wgpu_norm::{Activation, Backward, Error, Norm, Operation, ParamGrads, Tensor};
+use wgpu_norm::{Activation, Backward, Error, Operation, ParamGrads, Tensor};
 
 /// All that a gradient may write.
 pub(super) fn compute(
@@ -25,7 +25,7 @@ pub(super) fn compute(
         statistics: &statistics,
         gamma: gamma.filter(|_| backward.param_grads != ParamGrads::Neither),
         through: backward.through,
-        is_rms: matches!(operation.norm, Norm::Rms { .. }),
+        norm: &operation.norm,
     };
     let diff_dst = inputs.get(Tensor::DiffDst);
     let mut results = Vec::new();

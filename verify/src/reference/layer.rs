@@ -4,7 +4,7 @@ use super::indices::Indices;
 use super::moments::Statistic;
 use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
 use wgpu_norm::memory;
-use wgpu_norm::{Error, Through};
+use wgpu_norm::{Error, Norm, Through};
 
 /// The layer's gradient by diff_dst: what it depends on beside that.
 pub(super) struct Layer<'a> {
@@ -14,7 +14,7 @@ pub(super) struct Layer<'a> {
     /// gamma, where diff_src depends on it.
     pub gamma: Option<&'a [f64]>,
     pub through: Through,
-    pub is_rms: bool,
+    pub norm: &'a Norm,
 }
 
 /// Of diff_src, diff_gamma and diff_beta.
@@ -44,10 +44,10 @@ impl Layer<'_> {
         for (at, (statistic, parameter)) in indices.each().enumerate() {
             let (r, sums) = (self.statistics[statistic].r, &of_statistics[statistic]);
             let (d, x_hat) = (d(at, parameter), x_hat(at, statistic));
-            let (value, scale) = match (self.through, self.is_rms) {
+            let (value, scale) = match (self.through, self.norm) {
                 (Through::Constant, _) => (d, d.abs()),
-                (_, true) => (sums.along_x_hat(d, x_hat, m), sums.scale_along_x_hat(m)),
-                (_, false) => (sums.centred(d, x_hat, m), sums.scale(m)),
+                (_, Norm::Rms { .. }) => (sums.along_x_hat(d, x_hat, m), sums.scale_along_x_hat(m)),
+                _ => (sums.centred(d, x_hat, m), sums.scale(m)),
             };
             values.push(r * value);
             scales.push(r * scale);
