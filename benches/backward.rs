@@ -114,7 +114,7 @@ fn measure<T: Element, P: ParamOf<T>>(
     gpu: &GpuContext,
 ) -> Result<(), Box<dyn Error>> {
     for (name, shape, data_format) in SHAPES {
-        let options = BatchNormOptions::new(1e-5).data_format(data_format);
+        let options = BatchNormOptions::new(data_format);
         let layer = GpuBatchNorm::new(gpu, options)?;
         let tensors = Tensors::<T, P>::new(shape, data_format);
         let bound = tensors.bind(gpu, data_format)?;

@@ -87,7 +87,7 @@ impl DType {
         }
     }
 
-    /// Whether parameters (mean, variance, gamma, beta) of type `params` go with data of this type:
+    /// Whether parameters (gamma and beta) of type `params` go with data of this type:
     /// f32 with f16, bf16 and f32 data, else the data's own type.
     pub const fn accepts_params(self, params: Self) -> bool {
         match self {
@@ -242,7 +242,7 @@ impl Element for f64 {
     }
 }
 
-/// An element type that mean, variance, gamma and beta may have beside data of type `T`.
+/// An element type that gamma and beta may have beside data of type `T`.
 ///
 /// ```compile_fail
 /// fn needs<T: wgpu_norm::Element, P: wgpu_norm::ParamOf<T>>() {}

@@ -72,7 +72,7 @@ pub enum Error {
         /// The type that it is used in.
         dtype: DType,
     },
-    /// variance + epsilon is not above 0, or infinite, in a channel (for layer norm in a row, for group norm in a group).
+    /// variance + epsilon is not above 0, or infinite, in a channel (of layer and RMS norm in a row, of group norm in a group).
     #[error(
         "{argument}: expected {argument} + epsilon above 0 and finite, got {variance} + {epsilon} in {group} {channel}"
     )]
@@ -80,7 +80,7 @@ pub enum Error {
     Variance {
         /// The argument: `variance`.
         argument: &'static str,
-        /// What has a variance of its own: `channel`, for layer norm `row`, for group norm `group`.
+        /// What has a variance of its own: `channel`, `row` or `group`.
         group: &'static str,
         /// The first such channel, row or group (for statistics of several axes, the flat index).
         channel: usize,

@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 pub enum DataFormat {
     /// `(N, C, …)`: axis 1 is the channel.
     Ncx,
-    /// `(N, …, C)`: the last axis is the channel. The default of oneDNN Graph's document.
+    /// `(N, …, C)`: the last axis is the channel.
     #[default]
     Nxc,
 }
@@ -41,8 +41,9 @@ pub enum ParamGrads {
     /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
     #[default]
     Both,
-    /// No parameter gradients, and **a given gamma is ignored**, but for finding again what an activation is applied to: oneDNN Graph's rule for a call of batch norm
-    /// that asks for neither output. Its layer norm has no such rule: take [`Frozen`](Self::Frozen).
+    /// No parameter gradients, and diff_src **ignores a given gamma**: oneDNN Graph's rule for a call of batch norm that asks for
+    /// neither output. An activation's argument still depends on gamma. Its layer norm has no such rule: take
+    /// [`Frozen`](Self::Frozen).
     Neither,
     /// No parameter gradients, but gamma still scales `diff_src`: a frozen layer, as other
     /// frameworks treat it.

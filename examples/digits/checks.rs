@@ -76,7 +76,7 @@ pub fn batch_norm(
     diff_dst: &[f32],
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
-    let statistics = &pass.output.statistics;
+    let statistics = &pass.output.saved;
     let tensors = [
         (Tensor::Src, &*pass.src),
         (Tensor::DiffDst, diff_dst),
@@ -123,7 +123,7 @@ pub fn layer_norm(
     diff_dst: &[f32],
     grads: &Grads<f32, f32>,
 ) -> Result<Errors, Error> {
-    let statistics = &pass.output.statistics;
+    let statistics = &pass.output.saved;
     let params = [
         (Tensor::Gamma, &*layer.gamma.value),
         (Tensor::Beta, &layer.beta.value),

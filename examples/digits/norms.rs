@@ -38,7 +38,7 @@ pub struct BatchNormPass {
 
 impl BatchNorm {
     pub fn new(gpu: &GpuContext, channels: usize) -> Result<Self, Error> {
-        let options = BatchNormOptions::new(EPSILON).data_format(DataFormat::Ncx);
+        let options = BatchNormOptions::new(DataFormat::Ncx).epsilon(EPSILON);
         Ok(Self {
             norm: GpuBatchNorm::new(gpu, options)?,
             gamma: Param::new(vec![1.0; channels]),
@@ -73,7 +73,7 @@ impl BatchNorm {
         pass: &BatchNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let args = BackwardArgs::new(&pass.shape, &pass.src, diff_dst, &pass.output.statistics);
+        let args = BackwardArgs::new(&pass.shape, &pass.src, diff_dst, &pass.output.saved);
         let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.backward(args).await
     }
@@ -82,7 +82,7 @@ impl BatchNorm {
     pub async fn infer(&self, src: &[f32]) -> Result<Vec<f32>, Error> {
         let Running { mean, variance } = &self.running;
         let shape = self.shape(src);
-        let args = InferenceArgs::new(&shape, src, (mean, variance));
+        let args = InferenceArgs::new(&shape, src, mean, variance);
         let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.infer(args).await
     }
@@ -142,7 +142,7 @@ impl LayerNorm {
         pass: &LayerNormPass,
         diff_dst: &[f32],
     ) -> Result<Grads<f32, f32>, Error> {
-        let (src, statistics) = (pass.normalized(), &pass.output.statistics);
+        let (src, statistics) = (pass.normalized(), &pass.output.saved);
         let args = BackwardArgs::new(&pass.shape, src, diff_dst, statistics);
         let args = args.params(Some(&self.gamma.value), Some(&self.beta.value));
         self.norm.backward(args).await

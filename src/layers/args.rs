@@ -110,11 +110,8 @@ pub struct Output<T, S> {
     pub dst: Vec<T>,
     /// src + residual, where a residual is added before the layer: the gradient's src. Its diff_src is the gradient of both.
     pub sum: Option<Vec<T>>,
-    /// What passed the activation, where a residual was added before one: bit i of word w is of element 32 · w + i, in storage
-    /// order. The gradient reads it.
-    pub mask: Option<Vec<u32>>,
-    /// The statistics of src, which the gradient reads.
-    pub statistics: Statistics<S>,
+    /// What the gradient needs beside src, diff_dst, gamma and beta.
+    pub saved: Saved<S>,
 }
 
 impl<T: Element> Output<T, T::Sum> {
@@ -131,46 +128,54 @@ impl<T: Element> Output<T, T::Sum> {
             replace(running.mean, statistic(Tensor::RunningMean));
             replace(running.variance, statistic(Tensor::RunningVariance));
         }
-        let statistics = Statistics {
+        let saved = Saved {
             mean: statistic(Tensor::Mean),
             variance: statistic(Tensor::Variance),
             mean_square: statistic(Tensor::MeanSquare),
+            mask: results.mask(),
         };
         Self {
             dst: results.dst(),
             sum: results.sum(),
-            mask: results.mask(),
-            statistics,
+            saved,
         }
     }
 }
 
-/// The statistics of a layer: a number for each set of elements that is normalized together. Those that a layer does not
-/// have, or that were left out, are empty.
+/// What a forward pass saves for the gradient. Each statistic has a number for each set of elements that is normalized
+/// together; a statistic that the layer does not have, or that was left out, is empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Statistics<S> {
+pub struct Saved<S> {
     /// The mean, Σ x / m over the m elements of a set.
     pub mean: Vec<S>,
     /// The biased variance, Σ (x − mean)² / m.
     pub variance: Vec<S>,
     /// The mean of squares, Σ x² / m, of RMS norm alone.
     pub mean_square: Vec<S>,
+    /// Which elements passed the activation, where a residual was added before it: bit i of word w is of element 32 · w + i, in
+    /// storage order.
+    pub mask: Option<Vec<u32>>,
 }
 
-/// Statistics that a call reads: those of a forward pass, `&output.statistics`; a pair `(&mean, &variance)`; or RMS norm's
-/// mean of squares.
+/// What a gradient reads of a forward pass: `&output.saved`; or mean and variance as a pair, `(&mean, &variance)`; or RMS norm's
+/// mean_square. These have no mask: see [`BackwardArgs::mask`].
 ///
 /// From a saved invstd = 1/√(variance + epsilon), or rstd of RMS norm, variance or mean_square is 1/invstd² − epsilon.
 #[derive(Clone, Copy, Debug)]
-pub struct StatisticsRef<'a, S> {
+pub struct SavedRef<'a, S> {
     mean: &'a [S],
     variance: &'a [S],
     mean_square: &'a [S],
+    mask: Option<&'a [u32]>,
 }
 
-impl<'a, S> StatisticsRef<'a, S> {
-    pub(super) fn of(&self, tensor: Tensor) -> &'a [S] {
+impl<'a, S> SavedRef<'a, S> {
+    pub(super) const fn mask(&self) -> Option<&'a [u32]> {
+        self.mask
+    }
+
+    pub(super) fn statistic(&self, tensor: Tensor) -> &'a [S] {
         match tensor {
             Tensor::Mean => self.mean,
             Tensor::Variance => self.variance,
@@ -179,17 +184,18 @@ impl<'a, S> StatisticsRef<'a, S> {
     }
 }
 
-impl<'a, S> From<&'a Statistics<S>> for StatisticsRef<'a, S> {
-    fn from(statistics: &'a Statistics<S>) -> Self {
+impl<'a, S> From<&'a Saved<S>> for SavedRef<'a, S> {
+    fn from(saved: &'a Saved<S>) -> Self {
         Self {
-            mean: &statistics.mean,
-            variance: &statistics.variance,
-            mean_square: &statistics.mean_square,
+            mean: &saved.mean,
+            variance: &saved.variance,
+            mean_square: &saved.mean_square,
+            mask: saved.mask.as_deref(),
         }
     }
 }
 
-impl<'a, S, M, V> From<(&'a M, &'a V)> for StatisticsRef<'a, S>
+impl<'a, S, M, V> From<(&'a M, &'a V)> for SavedRef<'a, S>
 where
     M: AsRef<[S]> + ?Sized,
     V: AsRef<[S]> + ?Sized,
@@ -199,22 +205,30 @@ where
             mean: mean.as_ref(),
             variance: variance.as_ref(),
             mean_square: &[],
+            mask: None,
         }
     }
 }
 
-impl<'a, S, const N: usize> From<&'a [S; N]> for StatisticsRef<'a, S> {
+impl<'a, S, const N: usize> From<&'a [S; N]> for SavedRef<'a, S> {
     fn from(mean_square: &'a [S; N]) -> Self {
         mean_square.as_slice().into()
     }
 }
 
-impl<'a, S> From<&'a [S]> for StatisticsRef<'a, S> {
+impl<'a, S> From<&'a Vec<S>> for SavedRef<'a, S> {
+    fn from(mean_square: &'a Vec<S>) -> Self {
+        mean_square.as_slice().into()
+    }
+}
+
+impl<'a, S> From<&'a [S]> for SavedRef<'a, S> {
     fn from(mean_square: &'a [S]) -> Self {
         Self {
             mean: &[],
             variance: &[],
             mean_square,
+            mask: None,
         }
     }
 }
@@ -226,29 +240,32 @@ impl<'a, S> From<&'a [S]> for StatisticsRef<'a, S> {
 ///
 /// let (src, beta) = (vec![1.0_f32; 6], vec![2.0_f32; 3]);
 /// let (mean, variance) = ([0.5, 1.0, 1.5], [1.0, 1.0, 1.0]);
-/// let args = InferenceArgs::new(&[2, 3], &src, (&mean, &variance)).params(None, Some(&beta));
+/// let args = InferenceArgs::new(&[2, 3], &src, &mean, &variance).params(None, Some(&beta));
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct InferenceArgs<'a, T: Element, P = T> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
-    pub(crate) statistics: StatisticsRef<'a, T::Sum>,
+    pub(crate) mean: &'a [T::Sum],
+    pub(crate) variance: &'a [T::Sum],
     pub(crate) gamma: Option<&'a [P]>,
     pub(crate) beta: Option<&'a [P]>,
     pub(crate) residual: Option<&'a [T]>,
 }
 
 impl<'a, T: Element> InferenceArgs<'a, T> {
-    /// The layer's input, and the statistics.
-    pub fn new(
+    /// The layer's input, and mean and variance: batch norm's running ones.
+    pub const fn new(
         shape: &'a [usize],
         src: &'a [T],
-        statistics: impl Into<StatisticsRef<'a, T::Sum>>,
+        mean: &'a [T::Sum],
+        variance: &'a [T::Sum],
     ) -> Self {
         Self {
             shape,
             src,
-            statistics: statistics.into(),
+            mean,
+            variance,
             gamma: None,
             beta: None,
             residual: None,
@@ -267,7 +284,8 @@ impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
         InferenceArgs {
             shape: self.shape,
             src: self.src,
-            statistics: self.statistics,
+            mean: self.mean,
+            variance: self.variance,
             gamma,
             beta,
             residual: self.residual,
@@ -295,36 +313,34 @@ pub struct BackwardArgs<'a, T: Element, P = T> {
     pub(crate) shape: &'a [usize],
     pub(crate) src: &'a [T],
     pub(crate) diff_dst: &'a [T],
-    pub(crate) statistics: StatisticsRef<'a, T::Sum>,
+    pub(crate) saved: SavedRef<'a, T::Sum>,
     pub(crate) gamma: Option<&'a [P]>,
     pub(crate) beta: Option<&'a [P]>,
-    pub(crate) mask: Option<&'a [u32]>,
 }
 
 impl<'a, T: Element> BackwardArgs<'a, T> {
-    /// The layer's input ([`Output::sum`] where a residual was added before the layer), the gradient of the loss with respect
-    /// to the layer's output, and the statistics. With an axis of size 0 there are no elements, and parameter gradients are 0.
+    /// The layer's input, the gradient of the loss by its output, and what the forward pass saved, `&output.saved`. Where a
+    /// residual was added before the layer, its input is [`Output::sum`]. With an axis of size 0 there are no elements, and
+    /// parameter gradients are 0.
     pub fn new(
         shape: &'a [usize],
         src: &'a [T],
         diff_dst: &'a [T],
-        statistics: impl Into<StatisticsRef<'a, T::Sum>>,
+        saved: impl Into<SavedRef<'a, T::Sum>>,
     ) -> Self {
         Self {
             shape,
             src,
             diff_dst,
-            statistics: statistics.into(),
+            saved: saved.into(),
             gamma: None,
             beta: None,
-            mask: None,
         }
     }
 }
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
-    /// Sets the gamma and beta of the forward pass. beta counts only where an activation follows and there is no mask; it may
-    /// be given all the same.
+    /// Sets gamma and beta, those of the forward pass: both of them, as the gradient of an activation depends on beta.
     #[must_use]
     pub fn params<Q>(
         self,
@@ -335,16 +351,20 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
             shape: self.shape,
             src: self.src,
             diff_dst: self.diff_dst,
-            statistics: self.statistics,
+            saved: self.saved,
             gamma,
             beta,
-            mask: self.mask,
         }
     }
 
-    /// Sets the forward pass's [`Output::mask`]. [`Grads::diff_residual`](crate::Grads::diff_residual) is a result then.
+    /// Sets the forward pass's [`Saved::mask`], where `&output.saved` has not set it.
+    /// [`Grads::diff_residual`](crate::Grads::diff_residual) is a result then.
+    ///
+    /// The gradient of a residual and an activation is wrong without the mask: it computes the activation's argument once more,
+    /// and knows of no residual.
     #[must_use]
-    pub fn mask(self, mask: Option<&'a [u32]>) -> Self {
-        Self { mask, ..self }
+    pub fn mask(mut self, mask: Option<&'a [u32]>) -> Self {
+        self.saved.mask = mask;
+        self
     }
 }

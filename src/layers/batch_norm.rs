@@ -14,29 +14,24 @@ pub struct BatchNormOptions {
 }
 
 impl BatchNormOptions {
-    /// epsilon is added to the variance; finite, normal and above 0, as f32 too where the data are not f64. All else has the
-    /// defaults of oneDNN Graph's document: [`DataFormat::Nxc`], batch statistics, both parameter gradients, no activation.
-    pub const fn new(epsilon: f64) -> Self {
+    /// Channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`]. epsilon is 1e-5, statistics are the batch's, and
+    /// the gradients of both parameters are computed; no activation follows.
+    pub const fn new(format: DataFormat) -> Self {
+        Self::of(Channels::Axis(format))
+    }
+
+    const fn of(channels: Channels) -> Self {
         Self {
-            epsilon,
-            channels: Channels::Axis(DataFormat::Nxc),
+            epsilon: 1e-5,
+            channels,
             through: Through::Batch,
             param_grads: ParamGrads::Both,
             activation: Activation::None,
         }
     }
 
-    /// Sets where the channel axis stands. PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`].
-    #[must_use]
-    pub fn data_format(self, format: DataFormat) -> Self {
-        Self {
-            channels: Channels::Axis(format),
-            ..self
-        }
-    }
-
-    /// Sets the shape of the parameters, of src's rank, as DirectML has them: they vary along the axes where it has src's size,
-    /// and the axes where it has 1 are reduced. Any rank from 1 to 8, any set of axes.
+    /// Channels along any set of axes, by the shape of the parameters, which has src's rank, as DirectML has them: parameters
+    /// vary along the axes where it has src's size, and the axes where it has 1 are reduced. Any rank from 1 to 8.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -44,7 +39,7 @@ impl BatchNormOptions {
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// let options = BatchNormOptions::new(1e-5).broadcast(&[2, 1]); // the second axis is reduced
+    /// let options = BatchNormOptions::broadcast(&[2, 1]); // the second axis is reduced
     /// let layer = GpuBatchNorm::new(&gpu, options)?;
     /// let src = [1.0_f32, 2.0, 3.0, 5.0, 6.0, 7.0];
     /// let diff_dst = [0.0, 1.0, 0.0, 1.0, 0.0, 1.0];
@@ -54,12 +49,8 @@ impl BatchNormOptions {
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 2.0]));
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
-    #[must_use]
-    pub fn broadcast(self, param_shape: &[usize]) -> Self {
-        Self {
-            channels: Channels::Broadcast(param_shape.to_vec()),
-            ..self
-        }
+    pub fn broadcast(param_shape: &[usize]) -> Self {
+        Self::of(Channels::Broadcast(param_shape.to_vec()))
     }
 
     pub(crate) fn layer(&self) -> Layer {
@@ -77,6 +68,8 @@ impl BatchNormOptions {
 
 setters! {
     BatchNormOptions:
+    /// Sets epsilon, which is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    epsilon: f64,
     /// Sets what mean and variance are to the gradient.
     through: Through,
     /// Sets which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
@@ -106,11 +99,29 @@ layer! {
     ///   [`Through::Constant`] gamma · r · diff_dst
     ///
     /// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is optional,
-    /// and in the gradient diff_dst · activation′ stands for diff_dst. The gradient computes gamma · x̂ + beta once more, from src,
-    /// statistics, gamma and beta, so the forward pass keeps nothing for it: give it the forward pass's gamma and beta, and
-    /// statistics that were not rounded to 16 bits, since what is just above 0 may else come out below. Where a residual was added,
-    /// the forward pass writes a mask instead, a bit for each element, which the gradient reads. The residual's gradient is
-    /// diff_dst as far as the mask lets it pass.
+    /// and in the gradient diff_dst · activation′ stands for diff_dst. The gradient computes the activation's argument
+    /// gamma · x̂ + beta once more: give it the forward pass's gamma and beta, and statistics that were not rounded to 16 bits,
+    /// which would move what is near 0 to the other side. Where a residual was added, the forward pass saves a mask instead, a
+    /// bit for each element, and the residual's gradient is diff_dst where the mask is set:
+    ///
+    /// ```
+    /// use wgpu_norm::{Activation, BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};
+    ///
+    /// # pollster::block_on(async {
+    /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
+    /// let gpu = GpuContext::new().await?;
+    /// let options = BatchNormOptions::new(DataFormat::Ncx).activation(Activation::Relu);
+    /// let layer = GpuBatchNorm::new(&gpu, options)?;
+    /// let (shape, src, residual) = ([4, 1], [1.0_f32, 2.0, 3.0, 4.0], [0.0_f32, 2.0, 0.0, 0.0]);
+    /// let output = layer.forward(ForwardArgs::new(&shape, &src).residual(Some(&residual))).await?;
+    /// let passed: Vec<bool> = output.dst.iter().map(|&dst| dst > 0.0).collect();
+    /// assert_eq!(passed, [false, true, true, true]);
+    ///
+    /// // `output.saved` has the mask.
+    /// let grads = layer.backward(BackwardArgs::new(&shape, &src, &[1.0; 4], &output.saved)).await?;
+    /// assert_eq!(grads.diff_residual, Some(vec![0.0, 1.0, 1.0, 1.0]));
+    /// # Ok::<(), Error>(()) }).unwrap();
+    /// ```
     ///
     /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
     /// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
@@ -127,7 +138,7 @@ layer! {
     ///
     /// # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
     /// let gpu = GpuContext::new().await?;
-    /// let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+    /// let options = BatchNormOptions::new(DataFormat::Ncx);
     /// let layer = GpuBatchNorm::new(&gpu, options)?;
     /// let (shape, src) = ([2, 1, 2], [1.0_f32, 2.0, 3.0, 4.0]); // two samples of one channel
     /// let (gamma, beta) = (Some(&[2.0_f32][..]), Some(&[1.0][..]));
@@ -137,16 +148,16 @@ layer! {
     ///     .params(gamma, beta)
     ///     .running(RunningStatistics::new(&mut mean, &mut variance, update));
     /// let output = layer.forward(args).await?;
-    /// assert_eq!((output.statistics.mean[0], output.statistics.variance[0]), (2.5, 1.25));
+    /// assert_eq!((output.saved.mean[0], output.saved.variance[0]), (2.5, 1.25));
     /// assert!((output.dst[3] - 3.6833).abs() < 1e-3);
     /// assert!((variance[0] - (0.9 + 0.1 * 5.0 / 3.0)).abs() < 1e-6);
     ///
     /// let diff_dst = [0.0, 1.0, 0.0, 1.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(gamma, beta);
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(gamma, beta);
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![2.0]));
     ///
-    /// let args = InferenceArgs::new(&shape, &src, (&mean, &variance)).params(gamma, beta);
+    /// let args = InferenceArgs::new(&shape, &src, &mean, &variance).params(gamma, beta);
     /// let dst = layer.infer(args).await?;
     /// assert_eq!(dst.len(), 4);
     /// # Ok::<(), Error>(()) }).unwrap();

@@ -87,10 +87,10 @@ layer! {
     /// let (shape, src) = ([1, 4, 1], [1.0_f32, 3.0, 10.0, 30.0]); // one sample of four channels
     /// let (gamma, beta) = ([1.0_f32, 1.0, 1.0, 2.0], [0.0, 0.0, 0.0, 5.0]);
     /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
-    /// assert_eq!(output.statistics.mean, [2.0, 20.0]); // of two groups
+    /// assert_eq!(output.saved.mean, [2.0, 20.0]); // of two groups
     /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 7.0).abs() < 1e-4);
     /// let diff_dst = [1.0, 0.0, 0.0, 4.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 0.0, 0.0, 4.0]));
     /// # Ok::<(), Error>(()) }).unwrap();

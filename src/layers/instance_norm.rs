@@ -66,9 +66,9 @@ layer! {
     /// let layer = GpuInstanceNorm::new(&gpu, InstanceNormOptions::default())?;
     /// let (shape, src) = ([2, 1, 2], [1.0_f32, 3.0, 10.0, 30.0]); // two samples of one channel
     /// let output = layer.forward(ForwardArgs::new(&shape, &src)).await?;
-    /// assert_eq!(output.statistics.mean, [2.0, 20.0]);
+    /// assert_eq!(output.saved.mean, [2.0, 20.0]);
     /// let diff_dst = [1.0, 0.0, 0.0, 4.0];
-    /// let grads = layer.backward(BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics)).await?;
+    /// let grads = layer.backward(BackwardArgs::new(&shape, &src, &diff_dst, &output.saved)).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![5.0]));
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```

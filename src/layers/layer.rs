@@ -1,6 +1,6 @@
 //! What all layers have in common.
 
-use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output, StatisticsRef};
+use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
 use crate::element::types;
 use crate::options::check_epsilon;
@@ -73,10 +73,10 @@ impl Layer {
         let params = (args.gamma.is_some(), args.beta.is_some());
         let residual = self.residual(args.residual.is_some());
         let operation = self.operation::<T, P>(Pass::Inference, args.shape, params, residual);
-        let call = Call::new(operation, args.src)
+        Call::new(operation, args.src)
             .params(args.gamma, args.beta)
-            .with(Tensor::Residual, args.residual);
-        self.with_statistics(call, &args.statistics)
+            .with(Tensor::Residual, args.residual)
+            .statistics(Some(args.mean), Some(args.variance))
     }
 
     /// A beta on which no result depends must be as long as it would have to be.
@@ -85,7 +85,7 @@ impl Layer {
         args: &BackwardArgs<'a, T, P>,
     ) -> Result<Call<'a>, Error> {
         let params = (args.gamma.is_some(), args.beta.is_some());
-        let residual = match args.mask {
+        let residual = match args.saved.mask() {
             Some(_) if self.activation == Activation::None => {
                 let expected = "none without an activation: diff_dst is the residual's gradient";
                 return Err(Error::argument(Tensor::Mask.name(), expected, "one"));
@@ -101,22 +101,14 @@ impl Layer {
             let len = shape.iter().map(|&size| size as u64).product();
             geometry::check_length(Tensor::Beta.name(), len, beta.len())?;
         }
-        let call = Call::new(operation, args.src)
+        let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)
             .params(args.gamma, args.beta.filter(|_| reads_beta))
-            .with(Tensor::Mask, args.mask);
-        Ok(self.with_statistics(call, &args.statistics))
-    }
-
-    fn with_statistics<'a, S: Element>(
-        &self,
-        mut call: Call<'a>,
-        statistics: &StatisticsRef<'a, S>,
-    ) -> Call<'a> {
+            .with(Tensor::Mask, args.saved.mask());
         for &tensor in self.norm.statistics() {
-            call = call.with(tensor, statistics.of(tensor));
+            call = call.with(tensor, args.saved.statistic(tensor));
         }
-        call
+        Ok(call)
     }
 
     pub async fn forward<T: Element, P: ParamOf<T>>(

@@ -75,10 +75,10 @@ layer! {
     /// let (shape, src) = ([2, 2], [0.0_f32, 2.0, 1.0, 3.0]); // two rows
     /// let (gamma, beta) = ([1.0_f32, 1.0], [0.0, 0.0]);
     /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta))).await?;
-    /// assert_eq!(output.statistics.mean, [1.0, 2.0]);
+    /// assert_eq!(output.saved.mean, [1.0, 2.0]);
     /// assert!((output.dst[0] + 1.0).abs() < 1e-4 && (output.dst[3] - 1.0).abs() < 1e-4);
     /// let diff_dst = [1.0, 0.0, 0.0, 1.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), Some(&beta));
     /// let grads = layer.backward(args).await?;
     /// assert_eq!(grads.diff_beta, Some(vec![1.0, 1.0]));
     /// # Ok::<(), Error>(()) }).unwrap();

@@ -9,7 +9,7 @@ mod layer_norm;
 mod rms_norm;
 
 pub use args::{
-    BackwardArgs, ForwardArgs, InferenceArgs, Output, RunningStatistics, Statistics, StatisticsRef,
+    BackwardArgs, ForwardArgs, InferenceArgs, Output, RunningStatistics, Saved, SavedRef,
 };
 pub use batch_norm::{BatchNormOptions, GpuBatchNorm};
 pub use group_norm::{GpuGroupNorm, GroupNormOptions};

@@ -73,9 +73,9 @@ layer! {
     /// let layer = GpuRmsNorm::new(&gpu, RmsNormOptions::default())?;
     /// let (shape, src, gamma) = ([2, 2], [1.0_f32, 1.0, 2.0, -2.0], [1.0_f32, 1.0]); // two rows
     /// let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&gamma), None)).await?;
-    /// assert_eq!(output.statistics.mean_square, [1.0, 4.0]);
+    /// assert_eq!(output.saved.mean_square, [1.0, 4.0]);
     /// let diff_dst = [1.0, 0.0, 0.0, 1.0];
-    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics).params(Some(&gamma), None);
+    /// let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved).params(Some(&gamma), None);
     /// let diff_gamma = layer.backward(args).await?.diff_gamma.unwrap_or_default();
     /// assert!((diff_gamma[0] - 1.0).abs() < 1e-4 && (diff_gamma[1] + 1.0).abs() < 1e-4);
     /// # Ok::<(), Error>(()) }).unwrap();

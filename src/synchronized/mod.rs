@@ -10,7 +10,7 @@
 //! ```
 //! # pollster::block_on(async {
 //! use wgpu_norm::synchronized::{AllGather, SyncBatchNorm};
-//! use wgpu_norm::{BatchNormOptions, Error, ForwardArgs, GpuContext};
+//! use wgpu_norm::{BatchNormOptions, DataFormat, Error, ForwardArgs, GpuContext};
 //!
 //! /// One process alone.
 //! struct Alone;
@@ -30,10 +30,10 @@
 //!
 //! # if let Err(Error::NoAdapter { .. }) = GpuContext::new().await { return Ok(()) }
 //! let gpu = GpuContext::new().await?;
-//! let mut layer = SyncBatchNorm::new(Alone, &gpu, BatchNormOptions::new(1e-5))?;
+//! let mut layer = SyncBatchNorm::new(&gpu, BatchNormOptions::new(DataFormat::Nxc), Alone)?;
 //! let src = [1.0_f32, 10.0, 3.0, 30.0]; // two samples of two channels
 //! let output = layer.forward(ForwardArgs::new(&[2, 2], &src)).await?;
-//! assert_eq!(output.statistics.mean, [2.0, 20.0]);
+//! assert_eq!(output.saved.mean, [2.0, 20.0]);
 //! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 
@@ -97,7 +97,7 @@ impl<G: AllGather> SyncBatchNorm<G> {
     /// # Errors
     ///
     /// Those of [`GpuBatchNorm::new`](crate::GpuBatchNorm::new).
-    pub fn new(all_gather: G, gpu: &GpuContext, options: BatchNormOptions) -> Result<Self, Error> {
+    pub fn new(gpu: &GpuContext, options: BatchNormOptions, all_gather: G) -> Result<Self, Error> {
         options.layer().check()?;
         Ok(Self {
             all_gather,

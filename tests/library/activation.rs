@@ -20,9 +20,7 @@ const SHAPE: [usize; 3] = [5, 6, 13];
 const N: usize = 5 * 6 * 13;
 
 fn with_relu() -> BatchNormOptions {
-    BatchNormOptions::new(1e-5)
-        .data_format(DataFormat::Ncx)
-        .activation(Activation::Relu)
+    BatchNormOptions::new(DataFormat::Ncx).activation(Activation::Relu)
 }
 
 /// Batch norm as an operation.
@@ -106,7 +104,7 @@ fn a_masked_layer_is_its_parts() {
             let output = block_on(op.forward(args)).unwrap();
             let error = scaled_error(&output.dst, &after_relu(&sum), &scale);
             assert!(error <= 1.0, "dst is off by {error} tolerances");
-            let mask = output.mask.unwrap();
+            let mask = output.saved.mask.as_deref().unwrap();
             assert_eq!(mask.len(), N.div_ceil(32));
             assert_eq!(mask[N / 32] >> (N % 32), 0, "behind the last element");
             let passes = |i: usize| mask[i / 32] >> (i % 32) & 1 == 1;
@@ -118,9 +116,8 @@ fn a_masked_layer_is_its_parts() {
             let passed = diff_dst.map(|(i, &diff)| if passes(i) { diff } else { 0.0 });
             let passed: Vec<f32> = passed.collect();
             let apart = tensors.gradients(&to_f64(&passed), &layer);
-            let statistics = &output.statistics;
-            let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, statistics);
-            let args = args.params(Some(&tensors.gamma), None).mask(Some(&mask));
+            let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &output.saved);
+            let args = args.params(Some(&tensors.gamma), None);
             let grads = block_on(op.backward(args)).unwrap();
             assert_eq!(grads.diff_residual.unwrap(), passed);
             let what = &subject.name;
@@ -137,7 +134,7 @@ fn what_passed_is_found_again() {
         let mut tensors = Tensors::random(7);
         let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();
         let output = block_on(op.forward(tensors.forward())).unwrap();
-        assert_eq!(output.mask, None);
+        assert_eq!(output.saved.mask, None);
         let layer = tensors.layer();
         let dst = &computed(&layer, Tensor::Dst).values;
         let mut passed = to_f64(&tensors.diff_dst);
@@ -151,7 +148,7 @@ fn what_passed_is_found_again() {
             }
         }
         let apart = tensors.gradients(&passed, &layer);
-        let statistics = &output.statistics;
+        let statistics = &output.saved;
         let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, statistics);
         let args = args.params(Some(&tensors.gamma), Some(&tensors.beta));
         let grads = block_on(op.backward(args)).unwrap();
@@ -181,7 +178,7 @@ fn group_and_instance_norm_by_hand() {
             let layer = GpuGroupNorm::new(&subject.gpu, options.activation(activation)).unwrap();
             let args = ForwardArgs::new(&[1, 2, 2], &src);
             is(&block_on(layer.forward(args)).unwrap().dst);
-            let args = InferenceArgs::new(&[1, 2, 2], &src, statistics);
+            let args = InferenceArgs::new(&[1, 2, 2], &src, statistics.0, statistics.1);
             is(&block_on(layer.infer(args)).unwrap());
             let options = InstanceNormOptions::default().epsilon(1e-12);
             let layer = GpuInstanceNorm::new(&subject.gpu, options.activation(activation)).unwrap();
@@ -207,7 +204,7 @@ fn not_a_number_passes() {
     for subject in subjects() {
         let op = GpuBatchNorm::new(&subject.gpu, with_relu()).unwrap();
         let src = [f32::NAN, -1.0, 2.0, f32::INFINITY];
-        let args = InferenceArgs::new(&[1, 1, 4], &src, statistics);
+        let args = InferenceArgs::new(&[1, 1, 4], &src, statistics.0, statistics.1);
         let args = args.residual(Some(&[0.0, 0.0, f32::NAN, f32::NEG_INFINITY]));
         let dst = block_on(op.infer(args)).unwrap();
         assert!(dst[0].is_nan() && dst[1] == 0.0 && dst[2].is_nan() && dst[3].is_nan());
@@ -363,8 +360,8 @@ fn operators_are_the_layer() {
     let layer = GpuBatchNorm::new(gpu, with_relu()).unwrap();
     let args = tensors.forward().residual(Some(&tensors.residual));
     let want = block_on(layer.forward(args)).unwrap();
-    let (mean, variance) = (&want.statistics.mean, &want.statistics.variance);
-    let mask = want.mask.clone().unwrap();
+    let (mean, variance) = (&want.saved.mean, &want.saved.variance);
+    let mask = want.saved.mask.clone().unwrap();
 
     let op = onednn::BatchNormalization {
         fuse_norm: onednn::FuseNorm::AddRelu,
@@ -380,7 +377,7 @@ fn operators_are_the_layer() {
         shift: Some(&tensors.beta),
     };
     let got = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!((&got.dst, &got.workspace), (&want.dst, &want.mask));
+    assert_eq!((&got.dst, &got.workspace), (&want.dst, &want.saved.mask));
     let operation = op.operation::<f32, f32>(&SHAPE, true, true).unwrap();
     let buffers = operation.plan(gpu.profile()).unwrap().buffers();
     let used = buffers.iter().find(|used| used.tensor == Tensor::Mask);
@@ -422,7 +419,7 @@ fn operators_are_the_layer() {
         workspace: Some(&mask),
     };
     let got = block_on(op.backward(gpu, inputs)).unwrap();
-    let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &want.statistics);
+    let args = BackwardArgs::new(&SHAPE, &tensors.src, &tensors.diff_dst, &want.saved);
     let args = args.params(Some(&tensors.gamma), None).mask(Some(&mask));
     let grads = block_on(layer.backward(args)).unwrap();
     assert_eq!(got.diff_src, grads.diff_src);
@@ -479,7 +476,8 @@ fn silu_keeps_its_tail() {
     let diff_dst = vec![1.0; src.len()];
     // Beside epsilon a deviation of 1, so that y is src.
     let statistics = (&[0.0], &[0.5]);
-    let options = BatchNormOptions::new(0.5)
+    let options = BatchNormOptions::new(DataFormat::Nxc)
+        .epsilon(0.5)
         .through(Through::Constant)
         .activation(Activation::Silu);
     let compare = |what: &str, got: &[f32], want: &dyn Fn(f64) -> f64| {
@@ -501,7 +499,8 @@ fn silu_keeps_its_tail() {
     };
     for subject in subjects() {
         let op = GpuBatchNorm::new(&subject.gpu, options.clone()).unwrap();
-        let dst = block_on(op.infer(InferenceArgs::new(&shape, &src, statistics))).unwrap();
+        let dst = block_on(op.infer(InferenceArgs::new(&shape, &src, statistics.0, statistics.1)))
+            .unwrap();
         compare("silu", &dst, &|y| y / (1.0 + (-y).exp()));
         let args = BackwardArgs::new(&shape, &src, &diff_dst, statistics);
         let grads = block_on(op.backward(args)).unwrap();

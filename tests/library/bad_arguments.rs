@@ -29,7 +29,7 @@ fn run(subject: &Subject, problem: &Problem) -> Result<(), Error> {
     let inputs: Vec<_> = inputs.map(|v| (v.used.tensor, &*v.bytes)).collect();
     let result = block_on(operation.run_into(&subject.gpu, &inputs, &mut []));
 
-    let options = BatchNormOptions::new(operation.epsilon).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx).epsilon(operation.epsilon);
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();
     let of = |tensor| problem.elements::<f32>(tensor);
     let [src, diff_dst, gamma] = [Tensor::Src, Tensor::DiffDst, Tensor::Gamma].map(of);
@@ -90,7 +90,8 @@ fn epsilons() {
         operation.plan(gpu.profile()).map(|_| ())
     };
     for epsilon in [0.0, -0.0, -1e-5, f64::NAN, f64::INFINITY, -f64::INFINITY] {
-        let error = GpuBatchNorm::new(gpu, BatchNormOptions::new(epsilon)).unwrap_err();
+        let error = GpuBatchNorm::new(gpu, BatchNormOptions::new(DataFormat::Nxc).epsilon(epsilon))
+            .unwrap_err();
         for error in [error, planned(DType::F32, epsilon).unwrap_err()] {
             let Error::Epsilon { got, .. } = error else {
                 panic!("{error:?}");
@@ -123,7 +124,11 @@ fn epsilons() {
     for epsilon in [1e-60, 1e60] {
         let operation = ncx(DType::F64, &[2, 3]).with_epsilon(epsilon);
         let _ = operation.plan(noop.subject.gpu.profile()).unwrap();
-        GpuBatchNorm::new(&noop.subject.gpu, BatchNormOptions::new(epsilon)).unwrap();
+        GpuBatchNorm::new(
+            &noop.subject.gpu,
+            BatchNormOptions::new(DataFormat::Nxc).epsilon(epsilon),
+        )
+        .unwrap();
     }
 }
 

@@ -124,7 +124,8 @@ fn random_shapes_and_axes() {
 fn an_axis_that_does_not_broadcast_is_named() {
     let gpu = &subjects()[0].gpu;
     let run = |params: &[usize]| {
-        let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(1e-3).broadcast(params)).unwrap();
+        let layer =
+            GpuBatchNorm::new(gpu, BatchNormOptions::broadcast(params).epsilon(1e-3)).unwrap();
         let (tensor, statistic) = ([1.0_f32; 24], [1.0; 6]);
         let args = BackwardArgs::new(&[4, 6], &tensor, &tensor, (&statistic, &statistic));
         block_on(layer.backward(args))

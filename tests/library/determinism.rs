@@ -338,7 +338,7 @@ fn every_choice_in_windows() {
 #[test]
 fn futures_of_one_context_can_interleave() {
     let problem = ncx(&[5, 33, 27], 8);
-    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx);
     let layer = GpuBatchNorm::new(&one(false).gpu, options).unwrap();
     let [src, diff_dst, mean, variance, gamma] = [
         Tensor::Src,

@@ -24,7 +24,7 @@ fn ncx(shape: &[usize]) -> Problem {
 }
 
 fn layer(gpu: &GpuContext) -> GpuBatchNorm {
-    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx);
     GpuBatchNorm::new(gpu, options).unwrap()
 }
 

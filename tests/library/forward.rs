@@ -33,15 +33,12 @@ impl Typed {
         let epsilon = operation.epsilon;
         Ok(match operation.norm.clone() {
             Norm::Batch(channels) => {
-                let options = BatchNormOptions::new(epsilon);
-                Self::Batch(GpuBatchNorm::new(
-                    gpu,
-                    match channels {
-                        Channels::Axis(format) => options.data_format(format),
-                        Channels::Broadcast(params) => options.broadcast(&params),
-                        other => panic!("{other:?}"),
-                    },
-                )?)
+                let options = match channels {
+                    Channels::Axis(format) => BatchNormOptions::new(format),
+                    Channels::Broadcast(params) => BatchNormOptions::broadcast(&params),
+                    other => panic!("{other:?}"),
+                };
+                Self::Batch(GpuBatchNorm::new(gpu, options.epsilon(epsilon))?)
             }
             Norm::Group { groups, format } => {
                 let options = GroupNormOptions::new(groups).data_format(format);
@@ -223,9 +220,9 @@ fn check_typed<T: Element, P: ParamOf<T>>(
     for (tensor, got) in [
         (Tensor::Dst, dst),
         (Tensor::Sum, sum),
-        (Tensor::Mean, bytes(&got.statistics.mean)),
-        (Tensor::Variance, bytes(&got.statistics.variance)),
-        (Tensor::MeanSquare, bytes(&got.statistics.mean_square)),
+        (Tensor::Mean, bytes(&got.saved.mean)),
+        (Tensor::Variance, bytes(&got.saved.variance)),
+        (Tensor::MeanSquare, bytes(&got.saved.mean_square)),
         (Tensor::RunningMean, bytes(&running_mean)),
         (Tensor::RunningVariance, bytes(&running_variance)),
     ] {
@@ -233,7 +230,7 @@ fn check_typed<T: Element, P: ParamOf<T>>(
         let want = found.next().map(|values| &*values.bytes);
         assert!(got == want.unwrap_or_default(), "{what}: typed {tensor:?}");
     }
-    assert_eq!(got.mask, None, "{what}");
+    assert_eq!(got.saved.mask, None, "{what}");
 }
 
 /// Runs a forward pass and compares it with the reference, and with the typed call if it has this type of statistics.
@@ -410,7 +407,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
         problem.set(Tensor::Src, &to_f64(&src));
         let gamma: Vec<P> = problem.elements(Tensor::Gamma);
         let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
-        let mut statistics = layer.forward(args).unwrap().statistics;
+        let mut statistics = layer.forward(args).unwrap().saved;
         let want = problem.reference();
         let mut given = Vec::new();
         for &tensor in forward.norm.statistics() {
@@ -423,7 +420,7 @@ fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mea
             given.push((tensor, to_f64(got)));
         }
 
-        let args = InferenceArgs::new(shape, &src, &statistics);
+        let args = InferenceArgs::new(shape, &src, &statistics.mean, &statistics.variance);
         if let Some(dst) = layer.infer(args.params(Some(&gamma), None)) {
             let mut inference = forward.clone();
             inference.pass = Pass::Inference;

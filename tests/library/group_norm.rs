@@ -50,10 +50,10 @@ fn numbers_worked_out_by_hand() {
         let layer = GpuGroupNorm::new(&subject.gpu, options(2)).unwrap();
         let args = ForwardArgs::new(&shape, &src).params(Some(&gamma), Some(&beta));
         let output = block_on(layer.forward(args)).unwrap();
-        near(&output.statistics.mean, &mean);
-        near(&output.statistics.variance, &variance);
+        near(&output.saved.mean, &mean);
+        near(&output.saved.variance, &variance);
         near(&output.dst, &dst);
-        let args = InferenceArgs::new(&shape, &src, (&mean, &variance));
+        let args = InferenceArgs::new(&shape, &src, &mean, &variance);
         let args = args.params(Some(&gamma), Some(&beta));
         near(&block_on(layer.infer(args)).unwrap(), &dst);
 
@@ -93,7 +93,7 @@ fn special_cases_are_other_norms() {
         let args = ForwardArgs::new(shape, &src).params(Some(&gamma), None);
         let output = block_on(layer.forward(args)).unwrap();
         close(&output.dst, &want, Tensor::Dst, what);
-        close(&output.statistics.mean, &want, Tensor::Mean, what);
+        close(&output.saved.mean, &want, Tensor::Mean, what);
         let given = [
             Tensor::Src,
             Tensor::DiffDst,
@@ -111,12 +111,7 @@ fn special_cases_are_other_norms() {
         let src = rows.elements::<f32>(Tensor::Src);
         let output = block_on(layer.forward(ForwardArgs::new(&[2, 4, 15], &src))).unwrap();
         close(&output.dst, &of_rows, Tensor::Dst, what);
-        close(
-            &output.statistics.variance,
-            &of_rows,
-            Tensor::Variance,
-            what,
-        );
+        close(&output.saved.variance, &of_rows, Tensor::Variance, what);
     }
 }
 
@@ -362,7 +357,7 @@ fn operators_are_the_layer() {
     let layer = GpuGroupNorm::new(gpu, GroupNormOptions::new(3)).unwrap();
     let args = ForwardArgs::new(shape, &src).params(Some(&gamma), Some(&beta));
     let want = block_on(layer.forward(args)).unwrap();
-    let args = BackwardArgs::new(shape, &src, &diff_dst, &want.statistics);
+    let args = BackwardArgs::new(shape, &src, &diff_dst, &want.saved);
     let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
 
     let op = pytorch::NativeGroupNorm {
@@ -376,10 +371,7 @@ fn operators_are_the_layer() {
         sizes: *shape,
     };
     let saved = block_on(op.forward(gpu, inputs)).unwrap();
-    assert_eq!(
-        (&saved.output, &saved.mean),
-        (&want.dst, &want.statistics.mean)
-    );
+    assert_eq!((&saved.output, &saved.mean), (&want.dst, &want.saved.mean));
     let op = pytorch::NativeGroupNormBackward {
         group: 3,
         output_mask: [true, false, true],

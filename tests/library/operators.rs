@@ -92,8 +92,8 @@ fn of_layer<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) -> 
     else {
         panic!("{operation}");
     };
-    let options = BatchNormOptions::new(operation.epsilon)
-        .data_format(*format)
+    let options = BatchNormOptions::new(*format)
+        .epsilon(operation.epsilon)
         .through(backward.through)
         .param_grads(backward.param_grads);
     let layer = GpuBatchNorm::new(&subject.gpu, options).unwrap();

@@ -75,7 +75,7 @@ fn check_all<'a>(
     order: Order,
     what: &str,
 ) {
-    let (means, variances) = (&got.statistics.mean, &got.statistics.variance);
+    let (means, variances) = (&got.saved.mean, &got.saved.variance);
     assert_eq!((means.len(), variances.len()), (all.len(), all.len()));
     for (index, values) in all.enumerate() {
         let (mean, variance) = (means[index].into(), variances[index].into());
@@ -158,7 +158,7 @@ fn batch_statistics_are_exact_whatever_the_mean() {
             for format in FORMATS {
                 let shape = in_format(&[outer, 4, inner], format);
                 let src = interleave(&channels, outer, inner, format);
-                let options = BatchNormOptions::new(1e-5).data_format(format);
+                let options = BatchNormOptions::new(format);
                 // Millions of elements take each way once.
                 let vast = outer * inner > 1 << 20;
                 if vast && (format == DataFormat::Nxc || matches!(order, Order::Rising)) {
@@ -240,7 +240,7 @@ fn row_statistics_are_exact_whatever_the_mean() {
 #[test]
 fn parts_of_a_batch_have_the_statistics_of_all() {
     let mut random = Random::new(11);
-    let options = BatchNormOptions::new(1e-3).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx).epsilon(1e-3);
     for case in 0..random_cases(16) {
         let (channels, inner) = (1 + case as usize % 7, [1, 4, 13, 40][case as usize % 4]);
         let parts = [3, 0, 1 + case as usize];

@@ -110,8 +110,8 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
     }
 
     fn options(&self) -> BatchNormOptions {
-        BatchNormOptions::new(EPSILON)
-            .data_format(self.format)
+        BatchNormOptions::new(self.format)
+            .epsilon(EPSILON)
             .through(self.backward.through)
             .param_grads(self.backward.param_grads)
             .activation(self.activation)
@@ -133,7 +133,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
             let start = samples[..rank.rank].iter().sum();
             let (shape, elements) = self.part(start..start + samples[rank.rank]);
             block_on(async {
-                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, self.options())?;
+                let mut layer = SyncBatchNorm::new(&subject.gpu, self.options(), rank)?;
                 let [mut mean, mut variance] =
                     [1.0, 2.0].map(|old| vec![T::Sum::from_f64(old); channels]);
                 let src = &self.src[elements.clone()];
@@ -142,7 +142,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
                     .running(RunningStatistics::new(&mut mean, &mut variance, UPDATE));
                 let output = layer.forward(args).await?;
                 let diff_dst = &self.diff_dst[elements];
-                let args = BackwardArgs::new(&shape, src, diff_dst, &output.statistics);
+                let args = BackwardArgs::new(&shape, src, diff_dst, &output.saved);
                 let args = args.params(Some(&self.gamma), None);
                 let grads = layer.backward(args).await?;
                 Ok::<_, Error>((output, grads, [mean, variance]))
@@ -177,7 +177,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
 
     fn compare(&self, what: &str, results: &[Results<T, P>]) {
         let (first, first_grads, first_running) = &results[0];
-        let statistics = &first.statistics;
+        let statistics = &first.saved;
         let [forward, backward] = self.reference([&statistics.mean, &statistics.variance]);
         let dst: Vec<T> = results.iter().flat_map(|(o, ..)| o.dst.clone()).collect();
         close(&dst, &forward, Tensor::Dst, what);
@@ -195,7 +195,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
             close(diff_beta, &backward, Tensor::DiffBeta, what);
         }
         for (output, grads, running) in results {
-            assert_eq!(output.statistics, first.statistics, "{what}");
+            assert_eq!(output.saved, first.saved, "{what}");
             assert_eq!(running, first_running, "{what}");
             assert_eq!(grads.diff_gamma, first_grads.diff_gamma, "{what}");
             assert_eq!(grads.diff_beta, first_grads.diff_beta, "{what}");
@@ -271,14 +271,14 @@ fn without_channels_or_elements() {
         (&[3, 2, 0], 2),
         (&[0, 2], 2),
     ] {
-        let options = BatchNormOptions::new(EPSILON)
-            .data_format(DataFormat::Ncx)
+        let options = BatchNormOptions::new(DataFormat::Ncx)
+            .epsilon(EPSILON)
             .activation(Activation::Relu);
         let (params, none) = (vec![1.0_f32; channels], &[0.0_f32; 0][..]);
         let (gamma, beta) = (Some(&*params), Some(&*params));
         let results = on_ranks(2, |rank| {
             let [mut mean, mut variance] = [2.0, 3.0].map(|old| vec![old; channels]);
-            let mut layer = SyncBatchNorm::new(rank, &subject.gpu, options.clone()).unwrap();
+            let mut layer = SyncBatchNorm::new(&subject.gpu, options.clone(), rank).unwrap();
             let forward = ForwardArgs::new(shape, none)
                 .params(gamma, beta)
                 .residual(Some(none))
@@ -313,14 +313,13 @@ fn a_residual_and_an_activation() {
             let (shape, elements) = batch.part(2 * rank.rank..2 + 4 * rank.rank);
             let [src, diff_dst] = [&batch.src, &batch.diff_dst].map(|all| &all[elements.clone()]);
             block_on(async {
-                let mut layer = SyncBatchNorm::new(rank, &subject.gpu, batch.options())?;
+                let mut layer = SyncBatchNorm::new(&subject.gpu, batch.options(), rank)?;
                 let args = ForwardArgs::new(&shape, src)
                     .params(Some(&batch.gamma), Some(&batch.beta))
                     .residual(Some(diff_dst));
                 let output = layer.forward(args).await?;
-                let args = BackwardArgs::new(&shape, src, diff_dst, &output.statistics)
-                    .params(Some(&batch.gamma), None)
-                    .mask(output.mask.as_deref());
+                let args = BackwardArgs::new(&shape, src, diff_dst, &output.saved)
+                    .params(Some(&batch.gamma), Some(&batch.beta));
                 let grads = layer.backward(args).await?;
                 Ok::<_, Error>((output, grads))
             })
@@ -345,7 +344,8 @@ fn a_residual_and_an_activation() {
 
 fn layer(rank: Threads, epsilon: f64) -> SyncBatchNorm<Threads> {
     let gpu = &subjects()[0].gpu;
-    SyncBatchNorm::new(rank, gpu, BatchNormOptions::new(epsilon)).unwrap()
+    let options = BatchNormOptions::new(DataFormat::Nxc).epsilon(epsilon);
+    SyncBatchNorm::new(gpu, options, rank).unwrap()
 }
 
 fn forward(
@@ -384,7 +384,7 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
         let failed = forward(&mut layer, own, &src).unwrap_err().to_string();
         // The next call is sound again.
         let output = forward(&mut layer, &[2, 1], &src).unwrap();
-        assert_eq!(output.statistics.mean, [1.5]);
+        assert_eq!(output.saved.mean, [1.5]);
         failed
     });
     assert!(errors[0].contains("failed on rank 1"), "{errors:?}");
@@ -421,7 +421,7 @@ fn few_elements_and_none() {
     on_ranks(2, |rank| {
         let mut running = [3.0, 4.0];
         let output = trained(&mut layer(rank, 1e-5), &[], &mut running).unwrap();
-        let statistics = output.statistics;
+        let statistics = output.saved;
         assert_eq!(
             (&*statistics.mean, &*statistics.variance),
             (&[0.0][..], &[0.0][..])
@@ -438,7 +438,7 @@ fn few_elements_and_none() {
         assert!(error.to_string().contains("two elements"), "{error}");
         assert_eq!(running, [3.0, 4.0]);
         let output = trained(&mut layer, &[own as f32 * 2.0], &mut running).unwrap();
-        let statistics = output.statistics;
+        let statistics = output.saved;
         assert_eq!(
             (&*statistics.mean, &*statistics.variance),
             (&[1.0][..], &[1.0][..])

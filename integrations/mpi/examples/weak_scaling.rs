@@ -62,19 +62,19 @@ fn main() -> Result<(), Box<dyn Error>> {
         spent: spent.clone(),
         bytes: bytes.clone(),
     };
-    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx);
     let elements = SHAPE.iter().product();
     let src: Vec<f32> = (0..elements).map(|i: usize| (i % 251) as f32).collect();
     let mut times = Vec::new();
     let mut gathers = Vec::new();
     pollster::block_on(async {
-        let mut layer = SyncBatchNorm::new(timed, &gpu, options)?;
+        let mut layer = SyncBatchNorm::new(&gpu, options, timed)?;
         for _ in 0..=STEPS {
             spent.set(Duration::ZERO);
             bytes.set(0);
             let start = Instant::now();
             let output = layer.forward(ForwardArgs::new(&SHAPE, &src)).await?;
-            let args = BackwardArgs::new(&SHAPE, &src, &src, &output.statistics);
+            let args = BackwardArgs::new(&SHAPE, &src, &src, &output.saved);
             layer.backward(args).await?;
             times.push(start.elapsed());
             gathers.push(spent.get());

@@ -3,22 +3,22 @@
 //!
 //! ```no_run
 //! use mpi::traits::Communicator as _;
-//! use wgpu_norm::{BatchNormOptions, ForwardArgs, GpuContext};
+//! use wgpu_norm::{BatchNormOptions, DataFormat, ForwardArgs, GpuContext};
 //! use wgpu_norm_mpi::{Options, SyncBatchNorm};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! // Others threads there are, but none that calls MPI.
+//! // Other threads do not call MPI.
 //! let threading = mpi::Threading::Funneled;
 //! let (universe, _) = mpi::initialize_with_threading(threading).ok_or("MPI runs already")?;
 //! let world = universe.world();
 //! let gpu = pollster::block_on(GpuContext::new())?;
 //! let samples = 8 + world.rank() as usize; // any number on any rank
 //! let shape = [samples, 32, 32, 64];
-//! let options = BatchNormOptions::new(1e-5);
-//! let mut layer = SyncBatchNorm::new(&world, &gpu, options, Options::default())?;
+//! let options = BatchNormOptions::new(DataFormat::Nxc);
+//! let mut layer = SyncBatchNorm::new(&gpu, options, &world, Options::default())?;
 //! let src = vec![1.0_f32; shape.iter().product()];
 //! let output = layer.forward(ForwardArgs::new(&shape, &src).params(Some(&[1.0_f32; 64]), None))?;
-//! assert_eq!(output.statistics.mean, [1.0; 64]);
+//! assert_eq!(output.saved.mean, [1.0; 64]);
 //! # Ok(())
 //! # }
 //! ```

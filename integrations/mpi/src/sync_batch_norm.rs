@@ -29,14 +29,14 @@ impl SyncBatchNorm {
     ///
     /// Those of [`wgpu_norm::GpuBatchNorm::new`]; [`Error::Mpi`].
     pub fn new(
-        communicator: &impl AnyCommunicator,
         gpu: &GpuContext,
         options: BatchNormOptions,
+        communicator: &impl AnyCommunicator,
         waits: Options,
     ) -> Result<Self, Error> {
         let own = Communicator::duplicate(communicator, waits)?;
         Ok(Self {
-            layer: synchronized::SyncBatchNorm::new(own, gpu, options)?,
+            layer: synchronized::SyncBatchNorm::new(gpu, options, own)?,
         })
     }
 

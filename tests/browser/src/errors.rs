@@ -1,7 +1,7 @@
 //! What goes wrong in a browser is an error, and the context is usable after it.
 
 use wasm_bindgen::prelude::wasm_bindgen;
-use wgpu_norm::{BackwardArgs, BatchNormOptions, Error, GpuBatchNorm, GpuContext, Grads};
+use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext, Grads};
 
 #[wasm_bindgen]
 extern "C" {
@@ -15,7 +15,7 @@ async fn backward(gpu: &GpuContext) -> Result<Grads<f32, f32>, Error> {
     let diff_dst = [0.0, 1.0, 1.0, 0.0, 0.0, 1.0];
     let (mean, variance) = ([2.0, 20.0], [2.0 / 3.0, 200.0 / 3.0]);
     let args = BackwardArgs::new(&[3, 2], &src, &diff_dst, (&mean, &variance));
-    let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(1e-5))?;
+    let layer = GpuBatchNorm::new(gpu, BatchNormOptions::new(DataFormat::Nxc))?;
     layer.backward(args).await
 }
 

@@ -115,7 +115,7 @@ impl<N: Norm> Network<N> {
             }
         }
         let diff_dst = relu_backward(&output.dst, &diff_active);
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.statistics);
+        let args = BackwardArgs::new(&shape, &src, &diff_dst, &output.saved);
         let grads = self
             .norm
             .backward(args.params(Some(&self.gamma.value), None));
@@ -130,11 +130,11 @@ impl<N: Norm> Network<N> {
 }
 
 pub fn two_ranks_learn_as_one(world: &SimpleCommunicator, gpu: &GpuContext) {
-    let options = BatchNormOptions::new(1e-5).data_format(DataFormat::Ncx);
+    let options = BatchNormOptions::new(DataFormat::Ncx);
     let (rank, ranks) = (world.rank() as usize, world.size() as usize);
     let share = BATCH / ranks;
     let waits = Options::default();
-    let norm = SyncBatchNorm::new(world, gpu, options.clone(), waits).unwrap();
+    let norm = SyncBatchNorm::new(gpu, options.clone(), world, waits).unwrap();
     let mut together = Network::new(norm);
     let mut alone = Network::new(GpuBatchNorm::new(gpu, options).unwrap());
     let communicator = Communicator::duplicate(world, waits).unwrap();

@@ -91,8 +91,8 @@ fn check<T: Element, P: ParamOf<T>>(
     let mut own_shape = shape.to_vec();
     own_shape[0] = samples.len();
 
-    let options = BatchNormOptions::new(1e-3).data_format(data_format);
-    let mut layer = SyncBatchNorm::new(world, gpu, options, Options::default()).unwrap();
+    let options = BatchNormOptions::new(data_format).epsilon(1e-3);
+    let mut layer = SyncBatchNorm::new(gpu, options, world, Options::default()).unwrap();
     let mut running = [
         vec![T::Sum::from_f64(1.0); channels],
         vec![T::Sum::from_f64(2.0); channels],
@@ -104,7 +104,7 @@ fn check<T: Element, P: ParamOf<T>>(
         .params(Some(&gamma), None)
         .running(RunningStatistics::new(mean, variance, update));
     let output = layer.forward(args).unwrap();
-    let statistics = &output.statistics;
+    let statistics = &output.saved;
     let args = BackwardArgs::new(&own_shape, own_src, own_diff_dst, statistics);
     let grads = layer.backward(args.params(Some(&gamma), None)).unwrap();
     let (diff_gamma, diff_beta) = (grads.diff_gamma.unwrap(), grads.diff_beta.unwrap());
@@ -176,12 +176,12 @@ fn layer(
     epsilon: f64,
     timeout: Duration,
 ) -> Result<SyncBatchNorm, Error> {
-    let options = BatchNormOptions::new(epsilon);
+    let options = BatchNormOptions::new(DataFormat::Nxc).epsilon(epsilon);
     let waits = Options {
         timeout,
         ..Options::default()
     };
-    SyncBatchNorm::new(world, gpu, options, waits)
+    SyncBatchNorm::new(gpu, options, world, waits)
 }
 
 const SHORT: Duration = Duration::from_secs(2);
