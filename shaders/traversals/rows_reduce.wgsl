@@ -75,7 +75,9 @@ fn rows_reduce(
         let counts = (complete || part < uniforms.row_parts) && (threads_per_row == workgroup_size || own < uniforms.rows);
         if local % threads_per_part == 0u && counts {
             if one_part {
-                store_workspace(uniforms.stats + row, real4(record.xy, joint.xy * uniforms.inverse_count));
+                let scalars = Scalars(0.0, uniforms.inverse_count, 0.0, 0.0);
+                let means = derived(0u, sums_of(splat(joint)), scalars);
+                store_workspace(uniforms.stats + row, real4(record.xy, means.x.x, means.y.x));
             } else {
                 store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, joint);
             }

@@ -2,7 +2,7 @@
 
 use super::indices::Indices;
 use super::layer::Layer;
-use super::moments::Statistic;
+use super::norm::Statistic;
 use super::undecided::Undecided;
 use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
 use wgpu_norm::memory;

@@ -2,7 +2,7 @@
 
 use super::activation::{steepest, value};
 use super::indices::Indices;
-use super::moments::Statistic;
+use super::norm::Statistic;
 use super::{Computed, Inputs, OF_CHANNELS, OF_ELEMENTS, unzip};
 use wgpu_norm::memory;
 use wgpu_norm::{

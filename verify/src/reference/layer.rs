@@ -1,7 +1,7 @@
 //! A layer's gradient by its output's, without what follows the layer.
 
 use super::indices::Indices;
-use super::moments::Statistic;
+use super::norm::{GradientSums, Statistic};
 use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
 use wgpu_norm::memory;
 use wgpu_norm::{Error, Norm, Through};
@@ -31,8 +31,10 @@ impl Layer<'_> {
         let d = |at: usize, parameter: usize| {
             diff_dst[at] * self.gamma.map_or(1.0, |gamma| gamma[parameter])
         };
-        let mut of_statistics = memory::filled(OF_CHANNELS, indices.statistics, Sums::default())?;
-        let mut of_parameters = memory::filled(OF_CHANNELS, indices.parameters, Sums::default())?;
+        let mut of_statistics =
+            memory::filled(OF_CHANNELS, indices.statistics, GradientSums::default())?;
+        let mut of_parameters =
+            memory::filled(OF_CHANNELS, indices.parameters, GradientSums::default())?;
         for (at, (statistic, parameter)) in indices.each().enumerate() {
             let x_hat = x_hat(at, statistic);
             of_statistics[statistic].add(d(at, parameter), x_hat);
@@ -44,61 +46,19 @@ impl Layer<'_> {
         for (at, (statistic, parameter)) in indices.each().enumerate() {
             let (r, sums) = (self.statistics[statistic].r, &of_statistics[statistic]);
             let (d, x_hat) = (d(at, parameter), x_hat(at, statistic));
-            let (value, scale) = match (self.through, self.norm) {
-                (Through::Constant, _) => (d, d.abs()),
-                (_, Norm::Rms { .. }) => (sums.along_x_hat(d, x_hat, m), sums.scale_along_x_hat(m)),
-                _ => (sums.centred(d, x_hat, m), sums.scale(m)),
+            let (value, scale) = match self.through {
+                Through::Constant => (d, d.abs()),
+                Through::Batch => sums.through_statistics(self.norm, d, x_hat, m),
             };
             values.push(r * value);
             scales.push(r * scale);
         }
-        let each = |of: fn(&Sums) -> (f64, f64)| unzip(OF_CHANNELS, of_parameters.iter().map(of));
+        let each =
+            |of: fn(&GradientSums) -> (f64, f64)| unzip(OF_CHANNELS, of_parameters.iter().map(of));
         Ok(Gradients {
             diff_src: (values, scales),
             diff_gamma: each(|sums| (sums.d_x_hat, sums.abs_d_x_hat))?,
             diff_beta: each(|sums| (sums.d, sums.abs_d))?,
         })
-    }
-}
-
-/// Sums over some elements, of d and x̂.
-#[derive(Clone, Default)]
-struct Sums {
-    d: f64,
-    d_x_hat: f64,
-    abs_d: f64,
-    abs_d_x_hat: f64,
-    max_d: f64,
-    max_x_hat: f64,
-}
-
-impl Sums {
-    fn add(&mut self, d: f64, x_hat: f64) {
-        self.d += d;
-        self.d_x_hat += d * x_hat;
-        self.abs_d += d.abs();
-        self.abs_d_x_hat += (d * x_hat).abs();
-        self.max_d = self.max_d.max(d.abs());
-        self.max_x_hat = self.max_x_hat.max(x_hat.abs());
-    }
-
-    /// d less its projections on 1 and on x̂: the gradient through mean and variance of m elements.
-    fn centred(&self, d: f64, x_hat: f64, m: f64) -> f64 {
-        (d - self.d / m) - x_hat * (self.d_x_hat / m)
-    }
-
-    /// Upper bound of the terms of [`Self::centred`].
-    fn scale(&self, m: f64) -> f64 {
-        self.max_d + self.abs_d / m + self.max_x_hat * (self.abs_d_x_hat / m)
-    }
-
-    /// d less its projection on x̂: the gradient through the mean of squares.
-    fn along_x_hat(&self, d: f64, x_hat: f64, m: f64) -> f64 {
-        d - x_hat * (self.d_x_hat / m)
-    }
-
-    /// Upper bound of the terms of [`Self::along_x_hat`].
-    fn scale_along_x_hat(&self, m: f64) -> f64 {
-        self.max_d + self.max_x_hat * (self.abs_d_x_hat / m)
     }
 }

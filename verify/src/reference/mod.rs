@@ -69,7 +69,7 @@ mod error;
 mod forward;
 mod indices;
 mod layer;
-mod moments;
+mod norm;
 #[cfg(test)]
 mod tests;
 mod undecided;

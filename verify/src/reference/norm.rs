@@ -1,4 +1,4 @@
-//! Statistics, and what elements are normalized with.
+//! What tells norms apart: their statistics, and the gradient through them.
 
 use super::{Inputs, OF_CHANNELS, SUM_ULPS, one_over_deviation};
 use wgpu_norm::memory;
@@ -201,5 +201,39 @@ impl Statistic {
         let of_rounding = rounded * (2.0 * self.variance.sqrt() + u * rounded);
         let scale = VARIANCE * self.variance + of_rounding / SUM_ULPS;
         (self.variance, scale)
+    }
+}
+
+/// Sums over some elements, of d and x̂.
+#[derive(Clone, Default)]
+pub(super) struct GradientSums {
+    pub d: f64,
+    pub d_x_hat: f64,
+    pub abs_d: f64,
+    pub abs_d_x_hat: f64,
+    max_d: f64,
+    max_x_hat: f64,
+}
+
+impl GradientSums {
+    pub fn add(&mut self, d: f64, x_hat: f64) {
+        self.d += d;
+        self.d_x_hat += d * x_hat;
+        self.abs_d += d.abs();
+        self.abs_d_x_hat += (d * x_hat).abs();
+        self.max_d = self.max_d.max(d.abs());
+        self.max_x_hat = self.max_x_hat.max(x_hat.abs());
+    }
+
+    /// The gradient of an element through the statistics that it shares with m, over r, and an upper bound of its terms: d less
+    /// its projections on 1 and on x̂ where there is a mean, else on x̂ alone.
+    pub fn through_statistics(&self, norm: &Norm, d: f64, x_hat: f64, m: f64) -> (f64, f64) {
+        let of_mean = self.d / m;
+        let of_r = x_hat * (self.d_x_hat / m);
+        let scale = self.max_d + self.max_x_hat * (self.abs_d_x_hat / m);
+        match norm {
+            Norm::Rms { .. } => (d - of_r, scale),
+            _ => ((d - of_mean) - of_r, scale + self.abs_d / m),
+        }
     }
 }
