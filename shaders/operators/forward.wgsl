@@ -6,8 +6,8 @@
 // it: plain sums of e = x − shift and e² stay small whatever the mean is. A block's sums become (count, shift, δ, M2)
 // with mean = shift + δ and variance = M2 / count, which merge as Chan's formula says. Of two shifts the one nearer to
 // the merged mean is kept.
-//
-// Needs: records, activation, inverse_deviation.
+
+#import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -91,17 +91,17 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     );
 }
 
-fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
-    if residual_after { return Element(src, residual); }
-    return Element(src + residual, real4());
+fn element_of(inputs: Inputs, cell: Cell) -> Element {
+    if residual_after { return Element(inputs.src, inputs.residual); }
+    return Element(inputs.src + inputs.residual, real4());
 }
 
-fn sum_of(element: Element) -> real4 {
-    return element.x;
+fn result(element: Element, cell: Cell) -> Outputs {
+    return Outputs(activation(before_activation(element, cell)), element.x);
 }
 
-fn result(element: Element, cell: Cell) -> real4 {
-    return activation(before_activation(element, cell));
+fn passes(element: Element, cell: Cell) -> vec4<bool> {
+    return !at_most_zero(before_activation(element, cell));
 }
 
 fn before_activation(element: Element, cell: Cell) -> real4 {
@@ -115,10 +115,10 @@ fn x_hat(element: Element, cell: Cell) -> real4 {
 }
 
 // A record has gamma and beta in r and base.
-fn result_of_constants(element: Element, cell: Cell) -> real4 {
+fn result_of_constants(element: Element, cell: Cell) -> Outputs {
     let y = x_hat(element, cell);
-    if residual_after { return activation(y + element.after); }
-    return activation(y);
+    if residual_after { return Outputs(activation(y + element.after), element.x); }
+    return Outputs(activation(y), element.x);
 }
 
 // What is empty has no shift: the distance from 0 to the other's is no step, and its square may overflow, which
@@ -152,21 +152,12 @@ fn merge_records(a: Record, b: Record) -> Record {
     return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
 }
 
-// What a cell adds to its group: statistics are of src, whatever gamma is.
-fn weigh(sums: Sums, gamma: real4) -> Sums {
-    return sums;
-}
-
 fn across(sums: Sums) -> Record {
     return merge_records(
         merge_records(record_of(sums, 0u), record_of(sums, 1u)),
         merge_records(record_of(sums, 2u), record_of(sums, 3u)),
     );
 }
-
-const in_blocks: bool = true;
-const block_vectors: u32 = 4;
-const block_rows: u32 = 16;
 
 struct Block {
     shift: real4,
@@ -175,8 +166,8 @@ struct Block {
     count: real4,
 }
 
-fn begin(first: real4) -> Block {
-    return Block(first, real4(), real4(), real4());
+fn begin(first: Inputs) -> Block {
+    return Block(element_of(first, Cell()).x, real4(), real4(), real4());
 }
 
 fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
@@ -202,17 +193,6 @@ fn record_of(sums: Sums, i: u32) -> Record {
 
 fn sums_of(words: Words) -> Sums {
     return Sums(words.x, words.y, words.z, words.w);
-}
-
-// A record has no room for two cells.
-const paired_records: bool = false;
-
-fn pair_of(sums: Sums, pair: u32) -> real4 {
-    return real4();
-}
-
-fn sums_of_pairs(first: real4, second: real4) -> Sums {
-    return Sums();
 }
 
 // Mean and biased variance of four cells, the first `count`, and running statistics, which cells without elements leave

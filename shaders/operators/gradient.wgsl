@@ -3,8 +3,8 @@
 // diff_src = r · ((gamma · diff_dst − a) − x̂ · b), diff_beta = Σ diff_dst and diff_gamma = Σ diff_dst · x̂, with
 // x̂ = (src − mean) · r. a and b are the means of gamma · diff_dst and gamma · diff_dst · x̂ over the elements that
 // share a mean.
-//
-// Needs: records, activation, inverse_deviation.
+
+#import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -74,18 +74,19 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     );
 }
 
-fn element_of(src: real4, diff_dst: real4, cell: Cell) -> Element {
-    let xhat = (src - cell.mean) * cell.r;
-    return Element(activation_gradient(xhat * cell.gamma + cell.beta, diff_dst), xhat);
+fn element_of(inputs: Inputs, cell: Cell) -> Element {
+    let xhat = (inputs.src - cell.mean) * cell.r;
+    return Element(activation_gradient(xhat * cell.gamma + cell.beta, inputs.diff_dst), xhat);
 }
 
-fn result(element: Element, cell: Cell) -> real4 {
-    return cell.r * ((scale_of(cell) * element.d - cell.a) - element.xhat * cell.b);
+// The residual's gradient is what the mask leaves of diff_dst.
+fn result(element: Element, cell: Cell) -> Outputs {
+    return Outputs(cell.r * ((scale_of(cell) * element.d - cell.a) - element.xhat * cell.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src counts for the activation alone.
-fn result_of_constants(element: Element, cell: Cell) -> real4 {
-    return cell.r * (scale_of(cell) * element.d);
+fn result_of_constants(element: Element, cell: Cell) -> Outputs {
+    return Outputs(cell.r * (scale_of(cell) * element.d), element.d);
 }
 
 // An element's terms, those that are in the cell.
@@ -97,56 +98,14 @@ fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.d + b.d, a.d_xhat + b.d_xhat);
 }
 
-// Of a row: once is enough, from what statistics say.
-const rounds: u32 = 1;
-
-fn begin_row(cell: Cell, first: real4, second: real4) -> Cell {
-    return cell;
-}
-
-fn next_round(cell: Cell) -> Cell {
-    return cell;
-}
-
-fn record_of_row(cell: Cell, count: real) -> real4 {
-    return real4();
-}
-
-// Statistics are given.
-fn store_row(row: u32, cell: Cell) {}
-
-// Nothing is added before the layer.
-fn sum_of(element: Element) -> real4 {
-    return real4();
-}
-
 // The sums with gamma, where it varies between the elements of a row, or between the cells of a group.
-fn weigh(sums: Sums, gamma: real4) -> Sums {
+fn weigh(sums: Sums, cell: Cell) -> Sums {
     if gamma_ignored { return sums; }
-    return Sums(sums.d * gamma, sums.d_xhat * gamma);
+    return Sums(sums.d * cell.gamma, sums.d_xhat * cell.gamma);
 }
 
 fn across(sums: Sums) -> Record {
     return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
-}
-
-// Sums of elements one after another, which `terms` of a block are added to: plain sums, whatever the blocks.
-alias Block = Sums;
-
-const in_blocks: bool = false;
-const block_vectors: u32 = 1;
-const block_rows: u32 = 64;
-
-fn begin(first: real4) -> Block {
-    return Sums();
-}
-
-fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
-    return merge(block, terms(element, Cell(), inside));
-}
-
-fn end_block(sums: Sums, block: Block) -> Sums {
-    return merge(sums, block);
 }
 
 // A cell with what follows from its sums, or from those of its group.
@@ -165,11 +124,6 @@ fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Wor
     return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
 }
 
-// Sums as records of the workspace (Σ diff_dst, Σ diff_dst · x̂, 0, 0), and back.
-fn merge_records(a: Record, b: Record) -> Record {
-    return a + b;
-}
-
 fn words_of_record(record: Record) -> real4 {
     return real4(record, real2());
 }
@@ -180,17 +134,6 @@ fn record_of(sums: Sums, i: u32) -> Record {
 
 fn sums_of(words: Words) -> Sums {
     return Sums(words.x, words.y);
-}
-
-// Two cells share a record, unless those of a group are looked for one by one.
-const paired_records: bool = !of_groups;
-
-fn pair_of(sums: Sums, pair: u32) -> real4 {
-    return real4(sums.d[2u * pair], sums.d_xhat[2u * pair], sums.d[2u * pair + 1u], sums.d_xhat[2u * pair + 1u]);
-}
-
-fn sums_of_pairs(first: real4, second: real4) -> Sums {
-    return Sums(real4(first.xz, second.xz), real4(first.yw, second.yw));
 }
 
 // The parameters' gradients of four channels, the first `count`.

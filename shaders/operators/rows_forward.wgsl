@@ -2,8 +2,8 @@
 // x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and base = −δ · r.
 // Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
 // second ones are exact whatever the mean is, and of equal elements 0.
-//
-// Needs: records, inverse_deviation.
+
+#import records, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Cell {
@@ -38,19 +38,9 @@ fn with_params(cell: Cell, params: Params) -> Cell {
     return Cell(cell.shift, cell.delta, cell.variance, cell.r, cell.base, params.gamma, params.beta);
 }
 
-fn cell_of(words: Words) -> Cell {
-    return Cell();
-}
-
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4();
-}
-
-const rounds: u32 = 2;
-
-fn begin_row(cell: Cell, src: real4, residual: real4) -> Cell {
+fn begin_row(cell: Cell, first: Inputs) -> Cell {
     var begun = Cell();
-    begun.shift = src + residual;
+    begun.shift = first.src + first.residual;
     return begun;
 }
 
@@ -82,16 +72,12 @@ fn store_row(row: u32, cell: Cell) {
     store_one_variance(row, cell.variance.x);
 }
 
-fn element_of(src: real4, residual: real4, cell: Cell) -> Element {
-    return Element(src + residual);
+fn element_of(inputs: Inputs, cell: Cell) -> Element {
+    return Element(inputs.src + inputs.residual);
 }
 
-fn sum_of(element: Element) -> real4 {
-    return element.x;
-}
-
-fn result(element: Element, cell: Cell) -> real4 {
-    return ((element.x - cell.shift) * cell.r + cell.base) * cell.gamma + cell.beta;
+fn result(element: Element, cell: Cell) -> Outputs {
+    return Outputs(((element.x - cell.shift) * cell.r + cell.base) * cell.gamma + cell.beta, element.x);
 }
 
 // An element's terms, those that are in the row.
@@ -100,20 +86,12 @@ fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
     return Sums(e, e * e);
 }
 
-fn weigh(sums: Sums, gamma: real4) -> Sums {
-    return sums;
-}
-
 fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.e + b.e, a.e2 + b.e2);
 }
 
 fn across(sums: Sums) -> Record {
     return real2((sums.e.x + sums.e.y) + (sums.e.z + sums.e.w), (sums.e2.x + sums.e2.y) + (sums.e2.z + sums.e2.w));
-}
-
-fn merge_records(a: Record, b: Record) -> Record {
-    return a + b;
 }
 
 fn words_of_record(record: Record) -> real4 {
@@ -126,9 +104,4 @@ fn record_of(sums: Sums, i: u32) -> Record {
 
 fn sums_of(words: Words) -> Sums {
     return Sums(words.x, words.y);
-}
-
-// No sums of columns.
-fn pair_of(sums: Sums, pair: u32) -> real4 {
-    return real4();
 }

@@ -1,8 +1,8 @@
 // What the channels-first kernels share. A plane is the `inner` consecutive elements of one channel at one index n of N:
 // plane number n · channels + c, or with general axes what axes.wgsl says. Indices are relative to the bound window,
 // which begins at element `window` of the tensor, a multiple of a vector's elements.
-//
-// Needs: axes.
+
+#import axes
 
 fn plane_of(n: u32, channel: u32) -> u32 {
     if general { return join_axes(channel, n); }

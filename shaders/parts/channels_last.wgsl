@@ -1,7 +1,7 @@
 // What the channels-last kernels share: which vectors of a row an invocation owns. It owns `column_vectors` of them, a
 // constant of the text: a compiler keeps an array in registers if it is as long as the loops over it.
-//
-// Needs: axes, places, vectors.
+
+#import axes, places, vectors
 
 fn first_column(tile: u32, thread: u32) -> u32 {
     let width = uniforms.threads_per_row * column_vectors;
@@ -43,22 +43,18 @@ fn inside_tensor(vec4_index: u32) -> vec4<bool> {
     return vec4(0u, 1u, 2u, 3u) < vec4(count);
 }
 
-// Writes the vector of a row in the p-th column, as far as it is in the tensor. A gradient with a mask writes what is left
-// of diff_dst, `second`, too.
-fn store_in_row(row_start: u32, first: u32, p: u32, value: Vector, second: Vector) {
+// Writes the vector of a row in the p-th column, as far as it is in the tensor.
+fn store_in_row(row_start: u32, first: u32, p: u32, outputs: VectorOutputs) {
     let vector = row_start + column_of(first, p);
     if first + p * uniforms.threads_per_row < uniforms.end_vector {
         if complete {
-            store_vector_result(vector, value);
-            store_vector_diff_residual(vector, second);
+            store_vector_outputs(vector, outputs);
         } else if vector <= (uniforms.length - 1u) / vector_elements {
             if whole {
-                store_vector_result(vector, value);
-                store_vector_diff_residual(vector, second);
+                store_vector_outputs(vector, outputs);
             } else {
                 let left = uniforms.length - vector * vector_elements;
-                store_part_vector_result(vector, value, min(vector_elements, left));
-                store_part_vector_diff_residual(vector, second, min(vector_elements, left));
+                store_part_vector_outputs(vector, outputs, min(vector_elements, left));
             }
         }
     }

@@ -1,6 +1,6 @@
 // Sums of columns, which the row kernels write.
-//
-// Needs: body, paired_sums.
+
+#import body, paired_sums
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

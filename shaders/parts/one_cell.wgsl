@@ -1,13 +1,11 @@
 // A cell by itself, where statistics are of groups of `group_channels` channels of one sample: channel number `channel`
 // of all samples has the statistics of its group, and gamma and beta of its place among the `parameters` channels of
 // a sample. Elsewhere `group_channels` is 1, and there is one sample.
-//
-// Needs: body, params, records.
+
+#import body, params, records
 
 fn params_of(channel: u32) -> Params {
-    let of_four = load_params(channel % uniforms.parameters / 4u);
-    let i = channel % uniforms.parameters % 4u;
-    return Params(real4(of_four.gamma[i]), real4(of_four.beta[i]));
+    return splat_params(load_params(channel % uniforms.parameters / 4u), channel % uniforms.parameters % 4u);
 }
 
 // What tensors say of it, as a record.

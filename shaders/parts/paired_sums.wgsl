@@ -1,7 +1,7 @@
 // Partial sums of four columns side by side, two columns to a record: record `part` + column / 2 has those of an even
 // column and of the next.
-//
-// Needs: body.
+
+#import body
 
 fn store_paired(part: u32, column: u32, sums: Sums) {
     let to = part + column / 2u;

@@ -1,7 +1,28 @@
-// gamma and beta of four cells.
-//
-// Needs: records.
+// gamma and beta of four elements, or of four cells.
+
+#import records, realigned
 
 fn load_params(vec4_index: u32) -> Params {
     return Params(load_gamma(vec4_index), load_beta(vec4_index));
+}
+
+fn select_params(f: Params, t: Params, condition: vec4<bool>) -> Params {
+    return Params(select(f.gamma, t.gamma, condition), select(f.beta, t.beta, condition));
+}
+
+// One of the four, for all of them.
+fn splat_params(params: Params, i: u32) -> Params {
+    return Params(real4(params.gamma[i]), real4(params.beta[i]));
+}
+
+fn realigned_params(own: Params, next: Params, misalignment: u32) -> Params {
+    return Params(realigned(own.gamma, next.gamma, misalignment), realigned(own.beta, next.beta, misalignment));
+}
+
+// Each the first of four.
+fn params_side_by_side(a: Params, b: Params, c: Params, d: Params) -> Params {
+    return Params(
+        real4(a.gamma.x, b.gamma.x, c.gamma.x, d.gamma.x),
+        real4(a.beta.x, b.beta.x, c.beta.x, d.beta.x),
+    );
 }

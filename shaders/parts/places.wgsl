@@ -27,9 +27,9 @@ fn next_place(place: Place) -> Place {
 // The channels of four from a place on, which moves behind them.
 fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
     let first = *place;
-    let second = next_place(first);
-    let third = next_place(second);
-    let fourth = next_place(third);
-    *place = next_place(fourth);
-    return vec4(first.channel, second.channel, third.channel, fourth.channel);
+    let next = next_place(first);
+    let third = next_place(next);
+    let last = next_place(third);
+    *place = next_place(last);
+    return vec4(first.channel, next.channel, third.channel, last.channel);
 }

@@ -1,9 +1,8 @@
-// What the kernels share that write diff_src of a plane, or of a chunk of it. A vector is stored by the invocation in
+// What the kernels share that write the outputs of a plane, or of a chunk of it. A vector is stored by the invocation in
 // whose part it begins; where the plane ends inside a vector, the elements behind it are of the next plane in storage.
-// The kernel defines `plane_cell`, the cell of a plane, and `result_of`, an element's result. A gradient with a mask writes
-// what is left of diff_dst, too.
-//
-// Needs: body, vectors.
+// The kernel defines `plane_cell`, the cell of a plane, and `outputs_of`.
+
+#import body, vectors
 
 // Writes the vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at
 // `plane_start`.
@@ -12,33 +11,30 @@ fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: ve
     let end = (range.y + vector_elements - 1u) / vector_elements;
     let first = (range.x + vector_elements - 1u) / vector_elements;
     for (var vector = first + thread; vector < end; vector += uniforms.threads_per_plane) {
-        var second = load_vector_second(vector);
-        var src = load_vector_src(vector);
-        var written = Vector();
+        var inputs = load_vector_inputs(vector);
+        var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
             let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
             var cell = own;
             // The first vec4 of a vector is in the plane in which that begins.
             if vec4_aligned && k > 0u { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
-            var value = result_of(src[k], second[k], cell);
+            var value = outputs_of(inputs[k], cell);
             if narrow {
                 // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
                 for (var i = 0u; i < 4u; i++) {
                     let other = plane_cell(plane + (elements[i] - plane_start) / uniforms.inner);
-                    value = select(value, result_of(src[k], second[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
+                    value = select_outputs(value, outputs_of(inputs[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
                 }
             } else if !vec4_aligned {
-                value = select(value, result_of(src[k], second[k], next), elements >= vec4(plane_end));
+                value = select_outputs(value, outputs_of(inputs[k], next), elements >= vec4(plane_end));
             }
-            written[k] = value;
+            outputs[k] = value;
         }
         if whole {
-            store_vector_result(vector, written);
-            store_vector_diff_residual(vector, second);
+            store_vector_outputs(vector, outputs);
         } else {
             let left = uniforms.length - vector * vector_elements;
-            store_part_vector_result(vector, written, min(vector_elements, left));
-            store_part_vector_diff_residual(vector, second, min(vector_elements, left));
+            store_part_vector_outputs(vector, outputs, min(vector_elements, left));
         }
     }
 }

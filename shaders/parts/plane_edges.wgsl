@@ -1,7 +1,7 @@
 // How planes lie in vec4s. Constants of the text pick the code, for on a software driver a branch that is not taken
 // costs as much as one that is.
-//
-// Needs: vectors.
+
+#import vectors
 
 // Which of a vec4's elements are in the range: a plane's neighbours in its first and last vec4 are not.
 fn inside_of(range: vec2<u32>, vec4_index: u32) -> vec4<bool> {
@@ -15,8 +15,8 @@ fn inside_of(range: vec2<u32>, vec4_index: u32) -> vec4<bool> {
 }
 
 // The first element of a vector that is in the range.
-fn first_inside(range: vec2<u32>, vector: u32, value: Vector) -> real4 {
-    var elements = value;
+fn first_inside(range: vec2<u32>, vector: u32, inputs: VectorInputs) -> Inputs {
+    var vec4s = inputs;
     let i = max(range.x, vector * vector_elements) - vector * vector_elements;
-    return real4(elements[i / 4u][i % 4u]);
+    return splat_inputs(vec4s[i / 4u], i % 4u);
 }

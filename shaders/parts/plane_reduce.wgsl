@@ -1,6 +1,6 @@
 // What the kernels share that add up a plane, or a chunk of it.
-//
-// Needs: body, plane_edges.
+
+#import body, plane_edges
 
 // Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
 fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell) -> Sums {
@@ -8,12 +8,10 @@ fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell)
     for (var b = 0u; b < block_vectors; b++) {
         let own = first + b * uniforms.threads_per_plane;
         let vector = min(own, end - 1u);
-        var second = load_vector_second(vector);
-        var src = load_vector_src(vector);
-        // Of what is added up: a forward pass adds a residual to src.
-        if b == 0u { block = begin(first_inside(range, vector, src) + first_inside(range, vector, second)); }
+        var inputs = load_vector_inputs(vector);
+        if b == 0u { block = begin(first_inside(range, vector, inputs)); }
         for (var k = 0u; k < vector_vec4s; k++) {
-            let element = element_of(src[k], second[k], cell);
+            let element = element_of(inputs[k], cell);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);
             block = accumulate(block, element, inside);
         }

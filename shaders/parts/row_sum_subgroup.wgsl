@@ -2,8 +2,8 @@
 // barrier: a GPU's subgroups do not wait for each other, and a software driver keeps the row in registers.
 // Invocations are packed into subgroups by their index, as all compilers do where a workgroup has one dimension
 // and is made of whole subgroups of one size.
-//
-// Needs: body.
+
+#import body
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
     var sum = across(own);

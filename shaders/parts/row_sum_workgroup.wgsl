@@ -1,7 +1,7 @@
 // The sum over `count` neighbouring invocations of a row, a power of two, through workgroup memory, which is that of
 // the sums of columns.
-//
-// Needs: body, column_sums.
+
+#import body, column_sums
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
     if count == 1u { return across(own); }

@@ -8,8 +8,8 @@
 // the fused kernels walks have the same misalignment, so that it keeps to the same columns and holds their gamma. Such
 // rows are `row_step` apart; `misalignments` workgroups share the rows of a tile, so that each keeps to its own. Vectors
 // of two vec4s are for rows that begin at such vectors.
-//
-// Needs: vectors.
+
+#import vectors
 
 // A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
 // those `row_step` further.

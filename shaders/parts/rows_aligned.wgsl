@@ -1,6 +1,6 @@
 // What rows_fused does where rows begin at vec4s.
-//
-// Needs: records, params, vectors.
+
+#import records, params, vectors
 
 const same_columns: bool = true; // an invocation's columns in every row
 
@@ -10,8 +10,7 @@ fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     return load_params(min(vec4_index, uniforms.row_vec4s - 1u));
 }
 
-// Stores a vector that is in the row, and what its elements are sums of.
-fn store_in_row(vector: u32, value: Vector, sum: Vector, columns: vec4<u32>, end: u32) {
-    store_vector_result(vector, value);
-    store_vector_sum(vector, sum);
+// Stores a vector that is in the row.
+fn store_in_row(vector: u32, outputs: VectorOutputs, columns: vec4<u32>, end: u32) {
+    store_vector_outputs(vector, outputs);
 }

@@ -1,7 +1,7 @@
 // Sums over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
 // `threads_per_row`. A tree, in an order that never changes. Their number is a power of two.
-//
-// Needs: body, threads.
+
+#import body, threads
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

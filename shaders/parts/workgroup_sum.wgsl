@@ -1,6 +1,6 @@
 // Sums over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
-//
-// Needs: body.
+
+#import body
 
 var<workgroup> scratch: array<Record, workgroup_size>;
 

@@ -12,8 +12,8 @@
 // gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
 // diff_residual; or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
-//
-// Needs: tiles, threads, body, records, channels_first, plane_apply.
+
+#import tiles, threads, body, records, channels_first, plane_apply
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_apply(
@@ -47,8 +47,8 @@ fn plane_cell(plane: u32) -> Cell {
     return combine(cell, splat(load_workspace(uniforms.means + channel)));
 }
 
-fn result_of(src: real4, second: real4, cell: Cell) -> real4 {
-    let element = element_of(src, second, cell);
+fn outputs_of(inputs: Inputs, cell: Cell) -> Outputs {
+    let element = element_of(inputs, cell);
     if !batch_statistics { return result_of_constants(element, cell); }
     return result(element, cell);
 }

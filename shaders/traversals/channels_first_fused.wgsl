@@ -18,8 +18,8 @@
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
 // (optional) read and written; dst, mean, variance written. Of groups no statistics, and workspace.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
-//
-// Needs: tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_cell.
+
+#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_cell
 
 var<workgroup> scratch: array<Record, workgroup_size>;
 var<workgroup> stats: array<real4, workgroup_size>; // records of cells
@@ -133,7 +133,7 @@ fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
 // What the block's channel i adds to its group.
 fn in_group(i: u32) -> Record {
     let sums = sums_of(splat(words_of_record(totals[i])));
-    return record_of(weigh(sums, cell_of(splat(stats[i])).gamma), 0u);
+    return record_of(weigh(sums, cell_of(splat(stats[i]))), 0u);
 }
 
 // Of the block's channel i; past the last there is nothing to write, so any will do.
@@ -142,8 +142,8 @@ fn plane_cell(i: u32) -> Cell {
     return with_sums(cell_of(splat(stats[k])), sums_of(splat(words_of_record(totals[k]))), scalars());
 }
 
-fn result_of(src: real4, second: real4, cell: Cell) -> real4 {
-    return result(element_of(src, second, cell), cell);
+fn outputs_of(inputs: Inputs, cell: Cell) -> Outputs {
+    return result(element_of(inputs, cell), cell);
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {

@@ -10,8 +10,8 @@
 // Bindings: src, diff_dst and mask (of a gradient) or residual (optional, of a forward pass over rows) read; workspace read
 // and written; diff_src and with a mask diff_residual (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward, 2 n with residual), and n out if diff_src is bound.
-//
-// Needs: tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum.
+
+#import tiles, threads, body, records, vectors, channels_first, plane_reduce, workgroup_sum
 
 @compute @workgroup_size(workgroup_size)
 fn channels_first_reduce(
@@ -50,14 +50,12 @@ fn channels_first_reduce(
     }
 }
 
-// Writes a vector's diff_src where mean and variance are constants: nothing but the cell is needed, and its elements again.
+// Writes a vector's outputs where mean and variance are constants: nothing but the cell is needed, and its elements again.
 fn store_in_passing(vector: u32, cell: Cell) {
-    var second = load_vector_second(vector);
-    var src = load_vector_src(vector);
-    var written = Vector();
+    var inputs = load_vector_inputs(vector);
+    var outputs = VectorOutputs();
     for (var k = 0u; k < vector_vec4s; k++) {
-        written[k] = result_of_constants(element_of(src[k], second[k], cell), cell);
+        outputs[k] = result_of_constants(element_of(inputs[k], cell), cell);
     }
-    store_vector_result(vector, written);
-    store_vector_diff_residual(vector, second);
+    store_vector_outputs(vector, outputs);
 }

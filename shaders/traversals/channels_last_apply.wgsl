@@ -11,8 +11,8 @@
 // gradient), residual (of a forward pass) read; workspace read; diff_src written, or diff_dst in place, and with a mask
 // diff_residual; or dst written.
 // Moves 2 n elements in (n with constant statistics, or forward), n out; a residual n more in, a mask n / 32 words in and n out.
-//
-// Needs: tiles, threads, body, records, vectors, channels_last.
+
+#import tiles, threads, body, records, vectors, channels_last
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_apply(
@@ -45,18 +45,17 @@ fn channels_last_apply(
         let row_start = row_start_of(batch, row);
         for (var p = 0u; p < column_vectors; p++) {
             let vector = vector_of(row_start, first, p);
-            var second = load_vector_second(vector);
-            var src = load_vector_src(vector);
-            var written = Vector();
+            var inputs = load_vector_inputs(vector);
+            var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
-                let element = element_of(src[k], second[k], cells[p][k]);
+                let element = element_of(inputs[k], cells[p][k]);
                 if batch_statistics {
-                    written[k] = result(element, cells[p][k]);
+                    outputs[k] = result(element, cells[p][k]);
                 } else {
-                    written[k] = result_of_constants(element, cells[p][k]);
+                    outputs[k] = result_of_constants(element, cells[p][k]);
                 }
             }
-            store_in_row(row_start, first, p, written, second);
+            store_in_row(row_start, first, p, outputs);
         }
     }
 }

@@ -12,8 +12,8 @@
 // Bindings of a forward pass: src, gamma (optional: 1), beta (optional: 0) read; running_mean, running_variance
 // (optional) read and written; dst, mean, variance written.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
-//
-// Needs: tiles, threads, body, params, scalars, vectors, thread_rows_sum.
+
+#import tiles, threads, body, params, scalars, vectors, thread_rows_sum
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_fused(
@@ -39,16 +39,15 @@ fn channels_last_fused(
     for (var start = thread_row; start < rows; start += block_rows * thread_rows) {
         let end = min(rows, start + block_rows * thread_rows);
         var blocks = array<Block, vector_vec4s>();
-        var first = Vector();
-        if in_blocks { first = load_vector_src(start * width + column); }
+        var first = VectorInputs();
+        if in_blocks { first = load_vector_inputs(start * width + column); }
         for (var k = 0u; k < vector_vec4s; k++) {
             blocks[k] = begin(first[k]);
         }
         for (var row = start; row < end; row += thread_rows) {
-            var second = load_vector_second(row * width + column);
-            var src = load_vector_src(row * width + column);
+            var inputs = load_vector_inputs(row * width + column);
             for (var k = 0u; k < vector_vec4s; k++) {
-                blocks[k] = accumulate(blocks[k], element_of(src[k], second[k], cells[k]), vec4(true));
+                blocks[k] = accumulate(blocks[k], element_of(inputs[k], cells[k]), vec4(true));
             }
         }
         for (var k = 0u; k < vector_vec4s; k++) {
@@ -64,13 +63,11 @@ fn channels_last_fused(
     }
     for (var row = thread_row; row < rows; row += thread_rows) {
         let vector = row * width + column;
-        var second = load_vector_second(vector);
-        var src = load_vector_src(vector);
-        var written = Vector();
+        var inputs = load_vector_inputs(vector);
+        var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
-            written[k] = result(element_of(src[k], second[k], cells[k]), cells[k]);
+            outputs[k] = result(element_of(inputs[k], cells[k]), cells[k]);
         }
-        store_vector_result(vector, written);
-        store_vector_diff_residual(vector, second);
+        store_vector_outputs(vector, outputs);
     }
 }

@@ -19,8 +19,8 @@
 // Bindings: src, diff_dst and mask (of a gradient) read; workspace read and written; diff_src and with a mask diff_residual
 // (optional) written, or diff_dst in place. No text writes dst, the result of a forward pass.
 // Moves 2 n elements in (n forward), and n out if diff_src is bound.
-//
-// Needs: tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums.
+
+#import tiles, threads, body, records, vectors, channels_last, thread_rows_sum, paired_sums
 
 @compute @workgroup_size(workgroup_size)
 fn channels_last_reduce(
@@ -55,11 +55,11 @@ fn channels_last_reduce(
         if in_blocks {
             for (var p = 0u; p < column_vectors; p++) {
                 let row_start = row_start_of(batch, row);
-                var src = load_vector_src(vector_of(row_start, first, p));
+                var inputs = load_vector_inputs(vector_of(row_start, first, p));
                 for (var k = 0u; k < vector_vec4s; k++) {
                     // What is behind the tensor may be no number, and a shift of none would stay in the sums.
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
-                    blocks[p][k] = begin(select(real4(), src[k], inside));
+                    blocks[p][k] = begin(select_inputs(Inputs(), inputs[k], inside));
                 }
             }
         }
@@ -67,16 +67,15 @@ fn channels_last_reduce(
             let row_start = row_start_of(batch, row);
             for (var p = 0u; p < column_vectors; p++) {
                 let vector = vector_of(row_start, first, p);
-                var second = load_vector_second(vector);
-                var src = load_vector_src(vector);
-                var written = Vector();
+                var inputs = load_vector_inputs(vector);
+                var outputs = VectorOutputs();
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let element = element_of(src[k], second[k], cells[p][k]);
+                    let element = element_of(inputs[k], cells[p][k]);
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
                     blocks[p][k] = accumulate(blocks[p][k], element, inside);
-                    written[k] = result_of_constants(element, cells[p][k]);
+                    outputs[k] = result_of_constants(element, cells[p][k]);
                 }
-                store_in_row(row_start, first, p, written, second);
+                store_in_row(row_start, first, p, outputs);
             }
         }
         for (var p = 0u; p < column_vectors; p++) {

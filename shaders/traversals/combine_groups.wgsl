@@ -10,8 +10,8 @@
 //
 // Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass read; workspace read and written.
 // Moves a record of each channel in, of a gradient two, and one out.
-//
-// Needs: tiles, body, records, scalars, one_cell.
+
+#import tiles, body, params, records, scalars, one_cell
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
@@ -31,7 +31,7 @@ fn combine_groups(
     var count_added = 0u;
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
         let channel = first + vec4(k);
-        some = merge(some, weigh(own_sums(channel), cell_at(channel).gamma));
+        some = merge(some, weigh(own_sums(channel), cell_at(channel)));
         count_added++;
         if count_added % 32u == 0u {
             total = merge(total, some);
@@ -71,13 +71,11 @@ fn own_sums(channel: vec4<u32>) -> Sums {
 // What is known of four channels before their sums.
 fn cell_at(channel: vec4<u32>) -> Cell {
     if statistics_given { return cell_of(load_records(vec4(uniforms.stats) + channel)); }
-    let a = params_of(channel.x);
-    let b = params_of(channel.y);
-    let c = params_of(channel.z);
-    let d = params_of(channel.w);
-    let params = Params(
-        real4(a.gamma.x, b.gamma.x, c.gamma.x, d.gamma.x),
-        real4(a.beta.x, b.beta.x, c.beta.x, d.beta.x),
+    let params = params_side_by_side(
+        params_of(channel.x),
+        params_of(channel.y),
+        params_of(channel.z),
+        params_of(channel.w),
     );
     return with_params(statistics_of(0u, uniforms.epsilon), params);
 }

@@ -20,8 +20,8 @@
 // (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta, mean, variance,
 // mean_square (optional) written.
 // Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
-//
-// Needs: tiles, body, records, scalars.
+
+#import tiles, body, records, scalars
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 

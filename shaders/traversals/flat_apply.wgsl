@@ -9,8 +9,8 @@
 //
 // Bindings: src, residual read; workspace read; dst, mask written.
 // Moves 2 n elements in; n, and n / 32 words, out.
-//
-// Needs: tiles, body, records, axes, places.
+
+#import tiles, body, records, axes, places
 
 const vec4s_of_a_word: u32 = 8u;
 
@@ -33,16 +33,16 @@ fn flat_apply(
         var bits = 0u;
         if vec4_index < vec4s {
             let cell = cell_of(load_records(vec4(uniforms.stats) + channels_of(index)));
-            let element = element_of(load_src(vec4_index), load_second(vec4_index), cell);
-            let y = before_activation(element, cell);
+            let element = element_of(load_inputs(vec4_index), cell);
+            let outputs = result(element, cell);
             let count = min(4u, uniforms.length - 4u * vec4_index);
             if count == 4u {
-                store_result(vec4_index, activation(y));
+                store_outputs(vec4_index, outputs);
             } else {
-                store_part_result(vec4_index, activation(y), count);
+                store_part_outputs(vec4_index, outputs, count);
             }
-            let passes = !at_most_zero(y) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
-            bits = dot(vec4(1u, 2u, 4u, 8u), vec4<u32>(passes));
+            let passing = passes(element, cell) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
+            bits = dot(vec4(1u, 2u, 4u, 8u), vec4<u32>(passing));
         }
         passed[place] = bits;
     }

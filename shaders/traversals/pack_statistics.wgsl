@@ -7,8 +7,8 @@
 // Bindings: mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (optional: 0) read; workspace written, and
 // `again` read.
 // Moves up to 4 C elements in, 4 C out.
-//
-// Needs: tiles, body, params, records, one_cell.
+
+#import tiles, body, params, records, one_cell
 
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(

@@ -2,8 +2,8 @@
 // workspace[weights + q] = gamma of columns 4q to 4q + 3. An invocation does a vec4.
 //
 // Bindings: gamma (or beta, `of_beta`) read; workspace written. Moves a row's length in elements in and out.
-//
-// Needs: tiles.
+
+#import tiles
 
 @compute @workgroup_size(workgroup_size)
 fn pack_weights(

@@ -10,8 +10,8 @@
 // Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1, or in the workspace), beta (optional: 0, or
 // in the workspace) read; workspace read; dst, sum (with residual) written, at once or one after another.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
-//
-// Needs: tiles, body, records, vectors, rows, rows_split.
+
+#import tiles, body, records, params, vectors, rows, rows_split
 
 @compute @workgroup_size(workgroup_size)
 fn rows_apply(
@@ -38,38 +38,33 @@ fn rows_apply(
         for (var p = 0u; p < column_vectors; p++) {
             let own_vector = tile.vector + p * threads_per_row;
             let vector = vector_in_window(first, own_vector);
-            var second = load_vector_second(vector);
-            var src = load_vector_src(vector);
-            var written = Vector();
-            var sum = Vector();
+            var inputs = load_vector_inputs(vector);
+            var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
                 let vec4_of_row = own_vector * vector_vec4s + k;
                 let columns = columns_of(vec4_of_row, misalignment);
                 var own_params = params[p][k];
                 if !aligned { own_params = params_of(vec4_of_row, misalignment); }
-                var value = result_of(src[k], second[k], own, own_params);
+                var value = outputs_of(inputs[k], own, own_params);
                 if narrow {
                     // By `select`, as for planes.
                     for (var i = 0u; i < 4u; i++) {
                         let other = applied_cell(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
-                        let result_of_other = result_of(src[k], second[k], other, own_params);
-                        value = select(value, result_of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
+                        let of_other = outputs_of(inputs[k], other, own_params);
+                        value = select_outputs(value, of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
                     }
                 } else if !aligned {
-                    let result_of_next = result_of(src[k], second[k], next, own_params);
-                    value = select(value, result_of_next, columns >= vec4(uniforms.columns));
+                    let of_next = outputs_of(inputs[k], next, own_params);
+                    value = select_outputs(value, of_next, columns >= vec4(uniforms.columns));
                 }
-                written[k] = value;
-                sum[k] = sum_of(element_of(src[k], second[k], own));
+                outputs[k] = value;
             }
             if complete || columns_of(own_vector * vector_vec4s, misalignment).x < uniforms.columns {
                 if whole {
-                    store_vector_result(vector, written);
-                    store_vector_sum(vector, sum);
+                    store_vector_outputs(vector, outputs);
                 } else {
                     let left = min(vector_elements, uniforms.length - vector * vector_elements);
-                    store_part_vector_result(vector, written, left);
-                    store_part_vector_sum(vector, sum, left);
+                    store_part_vector_outputs(vector, outputs, left);
                 }
             }
         }
@@ -78,14 +73,13 @@ fn rows_apply(
 
 fn applied_cell(row: u32) -> Cell {
     let record = load_workspace(uniforms.stats + row);
-    var means = real4(record.zw, real2());
-    if !one_part { means = load_workspace(uniforms.means + row); }
-    return combine(row_cell(record), splat(means));
+    if one_part { return row_cell_with_sums(record); }
+    return combine(row_cell(record), splat(load_workspace(uniforms.means + row)));
 }
 
-fn result_of(src: real4, second: real4, row: Cell, params: Params) -> real4 {
+fn outputs_of(inputs: Inputs, row: Cell, params: Params) -> Outputs {
     let cell = with_params(row, params);
-    return result(element_of(src, second, cell), cell);
+    return result(element_of(inputs, cell), cell);
 }
 
 // gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next.
@@ -95,16 +89,13 @@ fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     var params = params_vec4(vec4_index);
     if misalignment > 0u {
         let before = params_vec4(max(vec4_index, 1u) - 1u);
-        params.gamma = realigned(before.gamma, params.gamma, 4u - misalignment);
-        params.beta = realigned(before.beta, params.beta, 4u - misalignment);
+        params = realigned_params(before, params, 4u - misalignment);
     }
     if columns.x < uniforms.columns && columns.w >= uniforms.columns {
         for (var i = 0u; i < 4u; i++) {
             let column = columns[i] % uniforms.columns;
-            let other = params_vec4(column / 4u);
-            let is_own = vec4(i) == vec4(0u, 1u, 2u, 3u);
-            params.gamma = select(params.gamma, real4(other.gamma[column % 4u]), is_own);
-            params.beta = select(params.beta, real4(other.beta[column % 4u]), is_own);
+            let other = splat_params(params_vec4(column / 4u), column % 4u);
+            params = select_params(params, other, vec4(i) == vec4(0u, 1u, 2u, 3u));
         }
     }
     return params;

@@ -13,9 +13,9 @@
 // Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0) read; workspace
 // (optional), dst, sum (with residual), mean, variance, of RMS norm mean_square (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.
-//
-// Needs: tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned.
-// Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
+
+#import tiles, body, records, scalars, vectors, rows, column_sums, rows_aligned if aligned, rows_misaligned if not aligned
+#import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
 @compute @workgroup_size(workgroup_size)
 fn rows_fused(
@@ -47,30 +47,28 @@ fn rows_fused(
         let end = select(0u, uniforms.columns, own < uniforms.rows);
         var cell = cell_of(splat(record_of_cell(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_vector_of(row);
-        var first_src = load_vector_src(row_start);
-        var first_second = load_vector_second(row_start);
-        cell = begin_row(cell, real4(first_src[0][misalignment]), real4(first_second[0][misalignment]));
+        cell = begin_row(cell, splat_inputs(load_vector_inputs(row_start)[0], misalignment));
         var total = Sums();
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var vector = row_start + min(column, row_vectors - 1u);
             if !aligned { vector = min(vector, uniforms.last_vector); }
-            var second = load_vector_second(vector);
-            var src = load_vector_src(vector);
+            var inputs = load_vector_inputs(vector);
             for (var k = 0u; k < vector_vec4s; k++) {
-                let element = element_of(src[k], second[k], cell);
+                let own_cell = with_params(cell, params[p][k]);
+                let element = element_of(inputs[k], own_cell);
                 elements[p][k] = element;
                 let inside = inside_row(column, row_vectors, misalignment, end);
-                let own_terms = terms(element, cell, inside);
+                let own_terms = terms(element, own_cell, inside);
                 if summed {
                     // Rows past the last have no columns where they are not aligned.
                     var counted = own_terms;
                     if aligned && threads_per_row < workgroup_size {
-                        counted = terms(element, cell, inside & vec4(own < uniforms.rows));
+                        counted = terms(element, own_cell, inside & vec4(own < uniforms.rows));
                     }
                     sums[p][k] = merge(sums[p][k], counted);
                 }
-                total = merge(total, weigh(own_terms, params[p][k].gamma));
+                total = merge(total, weigh(own_terms, own_cell));
             }
         }
         cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
@@ -80,7 +78,8 @@ fn rows_fused(
             for (var p = 0u; p < column_vectors; p++) {
                 let inside = inside_row(thread + p * threads_per_row, row_vectors, misalignment, end);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    total = merge(total, weigh(terms(elements[p][k], cell, inside), params[p][k].gamma));
+                    let own_cell = with_params(cell, params[p][k]);
+                    total = merge(total, weigh(terms(elements[p][k], own_cell, inside), own_cell));
                 }
             }
             cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
@@ -91,14 +90,12 @@ fn rows_fused(
         if stored && thread == 0u && own < uniforms.rows { store_row(row, cell); }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
-            var written = Vector();
-            var sum = Vector();
+            var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
-                written[k] = result(elements[p][k], with_params(cell, params[p][k]));
-                sum[k] = sum_of(elements[p][k]);
+                outputs[k] = result(elements[p][k], with_params(cell, params[p][k]));
             }
             if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < uniforms.rows) {
-                store_in_row(row_start + column, written, sum, columns_of(column, misalignment), end);
+                store_in_row(row_start + column, outputs, columns_of(column, misalignment), end);
             }
         }
     }

@@ -10,9 +10,9 @@
 // Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
 // diff_beta (optional) written.
 // Moves 2 n elements in.
-//
-// Needs: tiles, body, records, vectors, rows, rows_split, column_sums.
-// Needs: row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups.
+
+#import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums
+#import row_sum_subgroup if subgroups, row_sum_workgroup if not subgroups
 
 @compute @workgroup_size(workgroup_size)
 fn rows_reduce(
@@ -23,16 +23,15 @@ fn rows_reduce(
     if index >= uniforms.end_tile { return; }
     let tile = tile_at(index, local);
 
-    var gamma: array<Vector, column_vectors>;
+    var params: array<array<Params, vector_vec4s>, column_vectors>;
     var sums: array<array<Sums, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
-            var weights = params_vec4(vec4_index).gamma;
+            params[p][k] = params_vec4(vec4_index);
             if !complete {
-                weights = select(real4(), weights, columns_of(vec4_index, 0u) < vec4(uniforms.columns));
+                params[p][k] = select_params(Params(), params[p][k], columns_of(vec4_index, 0u) < vec4(uniforms.columns));
             }
-            gamma[p][k] = weights;
             sums[p][k] = Sums();
         }
     }
@@ -53,22 +52,20 @@ fn rows_reduce(
         for (var p = 0u; p < column_vectors; p++) {
             let own_vector = tile.vector + p * threads_per_row;
             let vector = vector_in_window(first, own_vector);
-            var second_vector = load_vector_second(vector);
-            var src_vector = load_vector_src(vector);
+            var inputs = load_vector_inputs(vector);
             if !aligned {
                 let next = vector_in_window(first, own_vector + 1u);
-                let misalignment = misalignment_of(row);
-                second_vector[0] = realigned(second_vector[0], load_vector_second(next)[0], misalignment);
-                src_vector[0] = realigned(src_vector[0], load_vector_src(next)[0], misalignment);
+                inputs[0] = realigned_inputs(inputs[0], load_vector_inputs(next)[0], misalignment_of(row));
             }
             for (var k = 0u; k < vector_vec4s; k++) {
                 var inside = vec4(true);
                 if !complete || threads_per_row < workgroup_size {
                     inside = columns_of(own_vector * vector_vec4s + k, 0u) < vec4(end);
                 }
-                let own_terms = terms(element_of(src_vector[k], second_vector[k], cell), cell, inside);
+                let own_cell = with_params(cell, params[p][k]);
+                let own_terms = terms(element_of(inputs[k], own_cell), own_cell, inside);
                 sums[p][k] = merge(sums[p][k], own_terms);
-                total = merge(total, weigh(own_terms, gamma[p][k]));
+                total = merge(total, weigh(own_terms, own_cell));
             }
         }
         let joint = words_of_record(row_sum(local, threads_per_part, total));
@@ -76,8 +73,7 @@ fn rows_reduce(
         if local % threads_per_part == 0u && counts {
             if one_part {
                 let scalars = Scalars(0.0, uniforms.inverse_count, 0.0, 0.0);
-                let means = derived(0u, sums_of(splat(joint)), scalars);
-                store_workspace(uniforms.stats + row, real4(record.xy, means.x.x, means.y.x));
+                store_workspace(uniforms.stats + row, row_record(record, sums_of(splat(joint)), scalars));
             } else {
                 store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, joint);
             }

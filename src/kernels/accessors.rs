@@ -381,7 +381,6 @@ pub(super) fn absent_store(tensor: &str) -> String {
     format!(
         "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
 fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
-fn store_some_{tensor}(vec4_index: u32, value: real4, some: vec4<bool>) {{}}
 "
     )
 }

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 use super::Kernel;
+use super::files::{File, file};
+use super::{BLOCK_VECTORS, Constant};
 use crate::Tensor;
 use crate::operation::{Norm, Pass};
 
@@ -32,26 +34,56 @@ pub(crate) enum Body {
 struct Entry {
     #[cfg_attr(not(test), expect(dead_code, reason = "for the labels of variants"))]
     name: &'static str,
-    text: &'static str,
-    /// What it reads beside src, element by element: where texts say `second`.
-    second: Option<Tensor>,
-    /// What it writes, element by element: where texts say `result`.
-    result: Tensor,
+    file: File,
+    /// What it reads and writes element by element: the fields of WGSL's `Inputs` and `Outputs`.
+    inputs: &'static [Tensor],
+    outputs: &'static [Tensor],
     /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
     statistics: &'static [Tensor],
     /// What else it reads.
-    inputs: &'static [Tensor],
+    reads: &'static [Tensor],
     /// What else it writes.
-    outputs: &'static [Tensor],
+    writes: &'static [Tensor],
     /// Whether a record holds the sums of two cells: a part of the sums is two words.
     pairs: bool,
+    /// How often the sums of a row that registers hold are taken.
+    rounds: u32,
+    /// Vectors of a plane, and rows of columns, that are added up before their sum is added to others. More than one vector:
+    /// each such block has a shift.
+    block_vectors: u32,
+    block_rows: u32,
     /// Reals of workgroup memory that a kernel has for each invocation, at most.
     shared_reals: u64,
-    /// Rows that the channels-last kernels add up before they add the sum to others.
-    block_rows: u64,
 }
 
-const FORWARD: &str = include_str!("../../shaders/operators/forward.wgsl");
+impl Entry {
+    /// Of a gradient by plain sums.
+    const GRADIENT: Self = Self {
+        name: "",
+        file: file!("operators/gradient"),
+        inputs: &[Tensor::Src, Tensor::DiffDst],
+        outputs: &[Tensor::DiffSrc],
+        statistics: &[],
+        reads: &[Tensor::Gamma],
+        writes: &[Tensor::DiffGamma],
+        pairs: true,
+        rounds: 1,
+        block_vectors: 1,
+        block_rows: 64,
+        shared_reals: 8,
+    };
+    /// Of a forward pass by plain sums.
+    const FORWARD: Self = Self {
+        file: file!("operators/forward"),
+        inputs: &[Tensor::Src, Tensor::Residual],
+        outputs: &[Tensor::Dst, Tensor::Sum],
+        reads: &[Tensor::Gamma, Tensor::Beta],
+        writes: &[],
+        ..Self::GRADIENT
+    };
+}
+
+const MEAN_AND_VARIANCE: &[Tensor] = &[Tensor::Mean, Tensor::Variance];
 
 impl Body {
     #[cfg(test)]
@@ -91,42 +123,27 @@ impl Body {
         match self {
             Self::Gradient => Entry {
                 name: "gradient",
-                text: include_str!("../../shaders/operators/gradient.wgsl"),
-                second: Some(Tensor::DiffDst),
-                result: Tensor::DiffSrc,
-                statistics: &[Tensor::Mean, Tensor::Variance],
-                inputs: &[Tensor::Gamma, Tensor::Beta, Tensor::Mask],
-                outputs: &[Tensor::DiffGamma, Tensor::DiffBeta, Tensor::DiffResidual],
-                pairs: true,
-                shared_reals: 8,
-                block_rows: 64,
+                outputs: &[Tensor::DiffSrc, Tensor::DiffResidual],
+                statistics: MEAN_AND_VARIANCE,
+                reads: &[Tensor::Gamma, Tensor::Beta, Tensor::Mask],
+                writes: &[Tensor::DiffGamma, Tensor::DiffBeta],
+                ..Entry::GRADIENT
             },
             Self::RmsGradient => Entry {
                 name: "rms_gradient",
-                text: include_str!("../../shaders/operators/rms_gradient.wgsl"),
-                second: Some(Tensor::DiffDst),
-                result: Tensor::DiffSrc,
+                file: file!("operators/rms_gradient"),
                 statistics: &[Tensor::MeanSquare],
-                inputs: &[Tensor::Gamma],
-                outputs: &[Tensor::DiffGamma],
-                pairs: true,
-                shared_reals: 8,
-                block_rows: 64,
+                ..Entry::GRADIENT
             },
             Self::Forward => Entry {
                 name: "forward",
-                text: FORWARD,
-                second: Some(Tensor::Residual),
-                result: Tensor::Dst,
-                statistics: &[],
-                inputs: &[
+                reads: &[
                     Tensor::Gamma,
                     Tensor::Beta,
                     Tensor::RunningMean,
                     Tensor::RunningVariance,
                 ],
-                outputs: &[
-                    Tensor::Sum,
+                writes: &[
                     Tensor::Mask,
                     Tensor::Mean,
                     Tensor::Variance,
@@ -134,44 +151,29 @@ impl Body {
                     Tensor::RunningVariance,
                 ],
                 pairs: false,
-                shared_reals: 16,
+                block_vectors: BLOCK_VECTORS,
                 block_rows: 16,
+                shared_reals: 16,
+                ..Entry::FORWARD
             },
             Self::Inference => Entry {
                 name: "inference",
-                text: FORWARD,
-                second: Some(Tensor::Residual),
-                result: Tensor::Dst,
-                statistics: &[Tensor::Mean, Tensor::Variance],
-                inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[],
-                pairs: true,
-                shared_reals: 8,
-                block_rows: 16,
+                statistics: MEAN_AND_VARIANCE,
+                ..Entry::FORWARD
             },
             Self::RowsForward => Entry {
                 name: "rows_forward",
-                text: include_str!("../../shaders/operators/rows_forward.wgsl"),
-                second: Some(Tensor::Residual),
-                result: Tensor::Dst,
-                statistics: &[],
-                inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[Tensor::Sum, Tensor::Mean, Tensor::Variance],
-                pairs: true,
-                shared_reals: 8,
-                block_rows: 64,
+                file: file!("operators/rows_forward"),
+                writes: MEAN_AND_VARIANCE,
+                rounds: 2,
+                ..Entry::FORWARD
             },
             Self::RmsForward => Entry {
                 name: "rms_forward",
-                text: include_str!("../../shaders/operators/rms_forward.wgsl"),
-                second: Some(Tensor::Residual),
-                result: Tensor::Dst,
-                statistics: &[],
-                inputs: &[Tensor::Gamma],
-                outputs: &[Tensor::Sum, Tensor::MeanSquare],
-                pairs: true,
-                shared_reals: 8,
-                block_rows: 64,
+                file: file!("operators/rms_forward"),
+                reads: &[Tensor::Gamma],
+                writes: &[Tensor::MeanSquare],
+                ..Entry::FORWARD
             },
             Self::GroupGradient => Entry {
                 name: "group_gradient",
@@ -180,8 +182,8 @@ impl Body {
             },
             Self::GroupForward => Entry {
                 name: "group_forward",
-                inputs: &[Tensor::Gamma, Tensor::Beta],
-                outputs: &[Tensor::Mask, Tensor::Mean, Tensor::Variance],
+                reads: &[Tensor::Gamma, Tensor::Beta],
+                writes: &[Tensor::Mask, Tensor::Mean, Tensor::Variance],
                 ..Self::Forward.entry()
             },
             Self::GroupInference => Entry {
@@ -197,18 +199,18 @@ impl Body {
         self.entry().name
     }
 
-    pub(super) const fn text(self) -> &'static str {
-        self.entry().text
+    pub(super) const fn file(self) -> File {
+        self.entry().file
     }
 
-    /// The tensor that texts call `second`, if there is one.
-    pub const fn second(self) -> Option<Tensor> {
-        self.entry().second
+    /// What it reads element by element.
+    pub const fn inputs(self) -> &'static [Tensor] {
+        self.entry().inputs
     }
 
-    /// The tensor that texts call `result`.
-    pub const fn result(self) -> Tensor {
-        self.entry().result
+    /// What it writes element by element; the first is written in every pass.
+    pub const fn outputs(self) -> &'static [Tensor] {
+        self.entry().outputs
     }
 
     /// What it reads of each group of elements that are normalized together. With epsilon, the last is above 0.
@@ -219,16 +221,15 @@ impl Body {
     /// Whether its kernels read a tensor of the caller's.
     pub fn reads(self, tensor: Tensor) -> bool {
         let entry = self.entry();
-        tensor == Tensor::Src
-            || entry.second == Some(tensor)
-            || entry.statistics.contains(&tensor)
-            || entry.inputs.contains(&tensor)
+        [entry.inputs, entry.statistics, entry.reads]
+            .iter()
+            .any(|tensors| tensors.contains(&tensor))
     }
 
     /// Whether its kernels write a tensor of the caller's.
     pub fn writes(self, tensor: Tensor) -> bool {
         let entry = self.entry();
-        entry.result == tensor || entry.outputs.contains(&tensor)
+        entry.outputs.contains(&tensor) || entry.writes.contains(&tensor)
     }
 
     /// Whether a record holds the sums of two cells.
@@ -242,13 +243,30 @@ impl Body {
     }
 
     /// Rows that the channels-last kernels add up before they add the sum to others.
-    pub const fn block_rows(self) -> u64 {
-        self.entry().block_rows
+    pub fn block_rows(self) -> u64 {
+        self.entry().block_rows.into()
+    }
+
+    /// The constants that its text reads.
+    pub(super) fn constants(self) -> [(&'static str, Constant); 7] {
+        let entry = self.entry();
+        [
+            (
+                "statistics_given",
+                Constant::Flag(!entry.statistics.is_empty()),
+            ),
+            ("of_groups", Constant::Flag(self.of_groups())),
+            ("paired_records", Constant::Flag(entry.pairs)),
+            ("rounds", Constant::Size(entry.rounds)),
+            ("in_blocks", Constant::Flag(entry.block_vectors > 1)),
+            ("block_vectors", Constant::Size(entry.block_vectors)),
+            ("block_rows", Constant::Size(entry.block_rows)),
+        ]
     }
 
     /// Whether it is a gradient.
     pub fn is_gradient(self) -> bool {
-        self.second() == Some(Tensor::DiffDst)
+        self.entry().inputs.contains(&Tensor::DiffDst)
     }
 
     /// Whether several channels of a sample share statistics.
@@ -261,10 +279,7 @@ impl Body {
 
     /// How often it takes the sums of a row that registers hold.
     pub fn rounds(self) -> u64 {
-        match self {
-            Self::RowsForward => 2,
-            _ => 1,
-        }
+        self.entry().rounds.into()
     }
 
     /// Whether its text fits a kernel.

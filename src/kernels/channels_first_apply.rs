@@ -1,6 +1,7 @@
 //! The elementwise pass, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::PlaneTiles;
 use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
@@ -45,17 +46,14 @@ impl Describe for ChannelsFirstApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_apply",
-    text: include_str!("../../shaders/traversals/channels_first_apply.wgsl"),
+    file: file!("traversals/channels_first_apply"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
-        Operand::ResidualAfter,
+        Operand::Inputs,
         Operand::Mask,
         Operand::Workspace,
-        Operand::Result,
-        Operand::DiffResidual,
+        Operand::Outputs,
     ],
-    optional: &[Operand::Src],
+    optional: &[Operand::Inputs],
     constants: ChannelsFirstApply::SAMPLES,
     uniforms: ChannelsFirstApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

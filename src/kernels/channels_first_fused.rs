@@ -1,6 +1,7 @@
 //! The whole gradient or forward pass, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::{GroupSizes, Scalars, TileRange};
 use super::{Body, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
 
@@ -77,19 +78,17 @@ impl Describe for ChannelsFirstFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_fused",
-    text: include_str!("../../shaders/traversals/channels_first_fused.wgsl"),
+    file: file!("traversals/channels_first_fused"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
+        Operand::Summed,
         Operand::Statistics,
         Operand::Params,
         Operand::Mask,
         Operand::Running,
-        Operand::Result,
-        Operand::DiffResidual,
-        Operand::OutputsOfCells,
+        Operand::Outputs,
+        Operand::ResultsOfCells,
     ],
-    optional: &[Operand::Params, Operand::Running, Operand::OutputsOfCells],
+    optional: &[Operand::Params, Operand::Running, Operand::ResultsOfCells],
     constants: ChannelsFirstFused::SAMPLES,
     uniforms: ChannelsFirstFusedUniforms::KIND,
     statistics_length: "statistics",

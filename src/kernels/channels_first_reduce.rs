@@ -1,6 +1,7 @@
 //! The reduction, channels first.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::PlaneTiles;
 use super::{Body, Entry, Kernel, Operand, in_blocks, tree};
 
@@ -60,17 +61,14 @@ impl Describe for ChannelsFirstReduce {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_reduce",
-    text: include_str!("../../shaders/traversals/channels_first_reduce.wgsl"),
+    file: file!("traversals/channels_first_reduce"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
-        Operand::Residual,
+        Operand::Summed,
         Operand::Mask,
         Operand::Workspace,
-        Operand::Result,
-        Operand::DiffResidual,
+        Operand::Outputs,
     ],
-    optional: &[Operand::Residual, Operand::Result, Operand::DiffResidual],
+    optional: &[Operand::Summed, Operand::Outputs],
     constants: ChannelsFirstReduce::SAMPLES,
     uniforms: ChannelsFirstReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

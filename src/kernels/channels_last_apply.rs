@@ -1,6 +1,7 @@
 //! The elementwise pass, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::ColumnTiles;
 use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
@@ -39,17 +40,14 @@ impl Describe for ChannelsLastApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_apply",
-    text: include_str!("../../shaders/traversals/channels_last_apply.wgsl"),
+    file: file!("traversals/channels_last_apply"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
-        Operand::ResidualAfter,
+        Operand::Inputs,
         Operand::Mask,
         Operand::Workspace,
-        Operand::Result,
-        Operand::DiffResidual,
+        Operand::Outputs,
     ],
-    optional: &[Operand::Src],
+    optional: &[Operand::Inputs],
     constants: ChannelsLastApply::SAMPLES,
     uniforms: ChannelsLastApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -1,6 +1,7 @@
 //! The whole gradient or forward pass, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::Scalars;
 use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
@@ -54,19 +55,17 @@ impl Describe for ChannelsLastFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_fused",
-    text: include_str!("../../shaders/traversals/channels_last_fused.wgsl"),
+    file: file!("traversals/channels_last_fused"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
+        Operand::Summed,
         Operand::Statistics,
         Operand::Params,
         Operand::Mask,
         Operand::Running,
-        Operand::Result,
-        Operand::DiffResidual,
         Operand::Outputs,
+        Operand::Results,
     ],
-    optional: &[Operand::Params, Operand::Running, Operand::Outputs],
+    optional: &[Operand::Params, Operand::Running, Operand::Results],
     constants: ChannelsLastFused::SAMPLES,
     uniforms: ChannelsLastFusedUniforms::KIND,
     ..Entry::OVER_CHANNELS

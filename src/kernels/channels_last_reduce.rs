@@ -1,6 +1,7 @@
 //! The reduction, channels last.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::ColumnTiles;
 use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
@@ -63,16 +64,14 @@ impl Describe for ChannelsLastReduce {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_reduce",
-    text: include_str!("../../shaders/traversals/channels_last_reduce.wgsl"),
+    file: file!("traversals/channels_last_reduce"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
+        Operand::Summed,
         Operand::Mask,
         Operand::Workspace,
-        Operand::Result,
-        Operand::DiffResidual,
+        Operand::Outputs,
     ],
-    optional: &[Operand::Result, Operand::DiffResidual],
+    optional: &[Operand::Outputs],
     constants: ChannelsLastReduce::SAMPLES,
     uniforms: ChannelsLastReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -1,6 +1,7 @@
 //! The kernel that puts the sums of a group's channels together.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::Scalars;
 use super::{Body, Entry, Kernel, Operand, tree};
 
@@ -49,7 +50,7 @@ impl Describe for CombineGroups {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "combine_groups",
-    text: include_str!("../../shaders/traversals/combine_groups.wgsl"),
+    file: file!("traversals/combine_groups"),
     operands: &[Operand::ParamsOfCells, Operand::Workspace],
     optional: &[Operand::ParamsOfCells],
     constants: CombineGroups::SAMPLES,

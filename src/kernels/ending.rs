@@ -1,6 +1,7 @@
 //! What comes after a layer and is computed with it: an activation, and before that a residual that is added.
 
 use super::Body;
+use super::files::{File, file};
 use crate::Activation;
 
 /// dst = activation(norm(src) + residual).
@@ -35,11 +36,11 @@ impl Ending {
     }
 }
 
-/// The text of an activation.
-pub(super) const fn text(activation: Activation) -> &'static str {
+/// The file of an activation.
+pub(super) const fn file(activation: Activation) -> File {
     match activation {
-        Activation::None => include_str!("../../shaders/activations/none.wgsl"),
-        Activation::Relu => include_str!("../../shaders/activations/relu.wgsl"),
-        Activation::Silu => include_str!("../../shaders/activations/silu.wgsl"),
+        Activation::None => file!("activations/none"),
+        Activation::Relu => file!("activations/relu"),
+        Activation::Silu => file!("activations/silu"),
     }
 }

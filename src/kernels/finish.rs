@@ -1,6 +1,7 @@
 //! The kernel that adds partial sums.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::Scalars;
 use super::{Body, Entry, Kernel, Operand, tree};
 
@@ -75,19 +76,19 @@ impl Describe for Finish {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "finish",
-    text: include_str!("../../shaders/traversals/finish.wgsl"),
+    file: file!("traversals/finish"),
     operands: &[
         Operand::ParamsOfCells,
         Operand::Running,
         Operand::Workspace,
         Operand::Sums,
-        Operand::Outputs,
+        Operand::Results,
     ],
     optional: &[
         Operand::ParamsOfCells,
         Operand::Running,
         Operand::Sums,
-        Operand::Outputs,
+        Operand::Results,
     ],
     constants: Finish::SAMPLES,
     uniforms: FinishUniforms::KIND,

@@ -1,6 +1,7 @@
 //! The elementwise pass of a forward pass that writes a mask.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::{AxisSizes, TileRange};
 use super::{Body, Entry, Kernel, Operand};
 
@@ -40,12 +41,11 @@ impl Describe for FlatApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "flat_apply",
-    text: include_str!("../../shaders/traversals/flat_apply.wgsl"),
+    file: file!("traversals/flat_apply"),
     operands: &[
-        Operand::Src,
-        Operand::Residual,
+        Operand::Inputs,
         Operand::Workspace,
-        Operand::Result,
+        Operand::Outputs,
         Operand::NewMask,
     ],
     optional: &[],

@@ -93,16 +93,19 @@ mod channels_last_reduce;
 mod combine_groups;
 mod describe;
 mod ending;
+mod files;
 mod finish;
 mod flat_apply;
 mod groups;
+#[cfg(wgpu_norm_mutants)]
+mod mutants;
 mod pack_statistics;
 mod pack_weights;
-mod parts;
 mod rows_apply;
 mod rows_fused;
 mod rows_reduce;
 mod source;
+mod streams;
 #[cfg(test)]
 pub(crate) mod tests;
 mod uniforms;
@@ -136,21 +139,20 @@ pub(crate) use uniforms::Uniforms;
 #[cfg(test)]
 use crate::Tensor;
 use describe::Kind;
+use files::File;
 
 /// What a kernel binds, whatever its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operand {
-    Src,
-    /// Of a gradient.
-    DiffDst,
-    /// What is added before the layer.
-    Residual,
-    /// What is added after it.
-    ResidualAfter,
-    /// Of a gradient: what passed the activation, and what is written of diff_dst then.
+    /// What the body reads element by element for the sums: all but a residual that is added after the layer.
+    Summed,
+    /// What it reads element by element for the outputs.
+    Inputs,
+    /// What it writes element by element.
+    Outputs,
+    /// What passed the activation: a gradient reads it with diff_dst,
     Mask,
-    DiffResidual,
-    /// What passes the activation.
+    /// and a forward pass writes it.
     NewMask,
     /// The statistics that the body reads.
     Statistics,
@@ -160,16 +162,12 @@ pub(crate) enum Operand {
     ParamsOfCells,
     /// Running statistics.
     Running,
-    /// What the body writes, element by element.
-    Result,
-    /// What is added before the layer, and src.
-    Sum,
     /// The statistics that the body writes.
     NewStatistics,
     /// What the body writes of each cell: parameter gradients, statistics.
-    Outputs,
+    Results,
     /// The same; where statistics are of groups, the workspace for it.
-    OutputsOfCells,
+    ResultsOfCells,
     Sums,
     Workspace,
 }
@@ -182,14 +180,17 @@ impl Operand {
             let tensors = tensors.iter().copied();
             tensors.filter(|&tensor| is(body, tensor)).collect()
         };
+        let is_there = |tensor: &Tensor| match tensor {
+            Tensor::DiffResidual => ending.is_masked(),
+            _ => true,
+        };
+        let is_summed = |tensor: &Tensor| *tensor != Tensor::Residual || !ending.residual;
         match self {
-            Self::Src => vec![Tensor::Src],
-            Self::DiffDst => of(&[Tensor::DiffDst], Body::reads),
-            Self::Residual => of(&[Tensor::Residual], Body::reads),
-            Self::ResidualAfter if ending.residual => Self::Residual.tensors(body, ending),
+            Self::Summed => body.inputs().iter().copied().filter(is_summed).collect(),
+            Self::Inputs => body.inputs().to_vec(),
+            Self::Outputs => body.outputs().iter().copied().filter(is_there).collect(),
             Self::Mask if ending.is_masked() => of(&[Tensor::Mask], Body::reads),
-            Self::DiffResidual if ending.is_masked() => of(&[Tensor::DiffResidual], Body::writes),
-            Self::ResidualAfter | Self::Mask | Self::DiffResidual => vec![],
+            Self::Mask => vec![],
             Self::NewMask => of(&[Tensor::Mask], Body::writes),
             Self::Statistics => body.statistics().to_vec(),
             Self::Params if body.is_gradient() && !ending.is_found_again() => {
@@ -199,13 +200,11 @@ impl Operand {
             Self::ParamsOfCells if !matches!(body, Body::Forward | Body::GroupForward) => vec![],
             Self::ParamsOfCells => Self::Params.tensors(body, ending),
             Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
-            Self::Result => vec![body.result()],
-            Self::Sum => of(&[Tensor::Sum], Body::writes),
             Self::NewStatistics => of(
                 &[Tensor::Mean, Tensor::Variance, Tensor::MeanSquare],
                 Body::writes,
             ),
-            Self::Outputs => of(
+            Self::Results => of(
                 &[
                     Tensor::DiffGamma,
                     Tensor::DiffBeta,
@@ -216,8 +215,8 @@ impl Operand {
                 Body::writes,
             ),
             Self::Sums => vec![Tensor::Sums],
-            Self::OutputsOfCells if body.of_groups() => Self::Workspace.tensors(body, ending),
-            Self::OutputsOfCells => Self::Outputs.tensors(body, ending),
+            Self::ResultsOfCells if body.of_groups() => Self::Workspace.tensors(body, ending),
+            Self::ResultsOfCells => Self::Results.tensors(body, ending),
             Self::Workspace => vec![Tensor::Workspace],
         }
     }
@@ -246,8 +245,8 @@ pub(crate) enum Kernel {
 pub(crate) struct Entry {
     /// Name of its file and entry point.
     pub name: &'static str,
-    /// Its own text, which says what it needs of `shaders/parts/`.
-    pub text: &'static str,
+    /// Its own file, which says what it imports of `shaders/parts/`.
+    pub file: File,
     /// What it may bind beside the uniform.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub operands: &'static [Operand],
@@ -271,7 +270,7 @@ impl Entry {
     /// Of a kernel to which every parameter has an element for each channel.
     const OVER_CHANNELS: Self = Self {
         name: "",
-        text: "",
+        file: File { path: "", text: "" },
         operands: &[],
         optional: &[],
         constants: &[],
@@ -362,10 +361,11 @@ fn of_a_vector(vector_vec4s: u32, by_element: bool) -> u64 {
 fn in_blocks(vectors: u64, vector_vec4s: u32, more: u64) -> u64 {
     let of_a_vector = of_a_vector(vector_vec4s, false);
     let of_ones = vectors * (1 + of_a_vector + more);
-    let of_blocks = vectors.div_ceil(BLOCK_VECTORS) * (1 + BLOCK_VECTORS * of_a_vector + more);
+    let block = u64::from(BLOCK_VECTORS);
+    let of_blocks = vectors.div_ceil(block) * (1 + block * of_a_vector + more);
     of_ones.max(of_blocks)
 }
 
 /// Vectors of a plane that make a block of a forward pass's statistics. Fewer cost merges, more are clamped and masked at
 /// the ends of planes.
-const BLOCK_VECTORS: u64 = 4;
+const BLOCK_VECTORS: u32 = 4;

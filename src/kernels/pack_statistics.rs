@@ -1,6 +1,7 @@
 //! The kernel that gathers statistics in the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::GroupSizes;
 use super::{Body, Entry, Kernel, Operand};
 
@@ -34,7 +35,7 @@ impl Describe for PackStatistics {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
-    text: include_str!("../../shaders/traversals/pack_statistics.wgsl"),
+    file: file!("traversals/pack_statistics"),
     operands: &[Operand::Statistics, Operand::Params, Operand::Workspace],
     optional: &[Operand::Statistics, Operand::Params],
     constants: PackStatistics::SAMPLES,

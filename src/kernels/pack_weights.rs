@@ -1,6 +1,7 @@
 //! The kernel that copies gamma or beta to the workspace.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::{Body, Entry, Kernel, Operand};
 
 constants! {
@@ -31,7 +32,7 @@ impl Describe for PackWeights {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_weights",
-    text: include_str!("../../shaders/traversals/pack_weights.wgsl"),
+    file: file!("traversals/pack_weights"),
     operands: &[Operand::Params, Operand::Workspace],
     optional: &[Operand::Params],
     constants: PackWeights::SAMPLES,

@@ -1,6 +1,7 @@
 //! The elementwise pass by rows.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::RowTiles;
 use super::{Body, Entry, Kernel, Operand, of_a_vector};
 
@@ -57,22 +58,14 @@ impl Describe for RowsApply {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_apply",
-    text: include_str!("../../shaders/traversals/rows_apply.wgsl"),
+    file: file!("traversals/rows_apply"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
-        Operand::Residual,
+        Operand::Inputs,
         Operand::Params,
         Operand::Workspace,
-        Operand::Result,
-        Operand::Sum,
+        Operand::Outputs,
     ],
-    optional: &[
-        Operand::Residual,
-        Operand::Params,
-        Operand::Result,
-        Operand::Sum,
-    ],
+    optional: &[Operand::Inputs, Operand::Params, Operand::Outputs],
     constants: RowsApply::SAMPLES,
     uniforms: RowsApplyUniforms::KIND,
     gamma_length: "columns",

@@ -1,6 +1,7 @@
 //! The whole gradient or forward pass by rows.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::{RowTiles, Scalars};
 use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
@@ -72,23 +73,20 @@ impl Describe for RowsFused {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_fused",
-    text: include_str!("../../shaders/traversals/rows_fused.wgsl"),
+    file: file!("traversals/rows_fused"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
-        Operand::Residual,
+        Operand::Inputs,
         Operand::Statistics,
         Operand::Params,
         Operand::Workspace,
-        Operand::Result,
-        Operand::Sum,
+        Operand::Outputs,
         Operand::NewStatistics,
     ],
     optional: &[
-        Operand::Residual,
+        Operand::Inputs,
         Operand::Params,
         Operand::Workspace,
-        Operand::Sum,
+        Operand::Outputs,
         Operand::NewStatistics,
     ],
     constants: RowsFused::SAMPLES,

@@ -1,6 +1,7 @@
 //! The reduction by rows.
 
 use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::files::file;
 use super::groups::RowTiles;
 use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
 
@@ -81,15 +82,14 @@ impl Describe for RowsReduce {
 
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_reduce",
-    text: include_str!("../../shaders/traversals/rows_reduce.wgsl"),
+    file: file!("traversals/rows_reduce"),
     operands: &[
-        Operand::Src,
-        Operand::DiffDst,
+        Operand::Inputs,
         Operand::Params,
         Operand::Workspace,
-        Operand::Outputs,
+        Operand::Results,
     ],
-    optional: &[Operand::Params, Operand::Outputs],
+    optional: &[Operand::Params, Operand::Results],
     constants: RowsReduce::SAMPLES,
     uniforms: RowsReduceUniforms::KIND,
     gamma_length: "columns",

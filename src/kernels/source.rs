@@ -1,10 +1,13 @@
 //! Joins a kernel's text from its parts: element types, bindings, accessors, helpers, the kernel.
 
 use super::accessors::{self, Access, Accessors, Storage};
-use super::{Body, Constant, Ending, Kernel, ending, parts};
+use super::files::{self, File, file};
+use super::streams::Streams;
+use super::{Body, Constant, Ending, Kernel, ending};
 #[cfg(test)]
 use crate::Activation;
 use crate::{DType, Tensor};
+use std::collections::HashSet;
 
 /// A language that naga translates kernels to.
 #[cfg(test)]
@@ -63,12 +66,8 @@ impl Variant {
         // Two rows may share a vec4, but each stores its own elements of it. By words: a store to a component of a
         // vector may touch all of it.
         if self.shares_vec4s() {
-            self.exact.push(match self.in_place {
-                true => Tensor::DiffDst,
-                false => self.body.result(),
-            });
-            let sum = self.bound.iter().find(|&&tensor| tensor == Tensor::Sum);
-            self.exact.extend(sum);
+            let written: Vec<_> = self.written().collect();
+            self.exact.extend(written);
         }
         if self.kernel == Kernel::RowsFused {
             // Invocations store one statistic each, beside others'.
@@ -219,38 +218,54 @@ impl Variant {
         }
     }
 
+    /// The bindings of what the body writes element by element.
+    fn written(&self) -> impl Iterator<Item = Tensor> {
+        let bindings = self.body.outputs().iter();
+        bindings.filter_map(|&tensor| self.binding(tensor))
+    }
+
+    /// The binding through which a tensor is read and written, if there is one.
+    fn binding(&self, tensor: Tensor) -> Option<Tensor> {
+        let through = match tensor {
+            Tensor::DiffSrc if self.in_place => Tensor::DiffDst,
+            tensor => tensor,
+        };
+        self.bound.contains(&through).then_some(through)
+    }
+
     /// The WGSL text.
     pub fn wgsl(&self) -> String {
+        let text = self.parts().join("\n");
+        #[cfg(wgpu_norm_mutants)]
+        let text = super::mutants::damaged(text);
+        text
+    }
+
+    fn parts(&self) -> Vec<String> {
         let entry = self.kernel.entry();
-        let activation = ending::text(self.ending.computed(self.body));
-        let texts = parts::with_needs(entry.text, self.body.text(), activation, &|constant| {
-            self.is(constant)
-        });
-        let mut parts = vec![match self.accumulator() {
-            DType::F64 => include_str!("../../shaders/elements/f64.wgsl").to_owned(),
-            _ => include_str!("../../shaders/elements/f32.wgsl").to_owned(),
-        }];
-        let dtypes = [self.data, self.params, self.statistics];
-        if dtypes.contains(&DType::F16) {
-            parts.push(include_str!("../../shaders/elements/f16.wgsl").to_owned());
-        }
-        if dtypes.contains(&DType::Bf16) {
-            parts.push(include_str!("../../shaders/elements/bf16.wgsl").to_owned());
-        }
-        if self.access == Access::LongWords {
-            parts.push(include_str!("../../shaders/elements/long_words.wgsl").to_owned());
-        }
+        let activation = ending::file(self.ending.computed(self.body));
+        let body = self.body.file();
+        let files = files::with_imports(entry.file, body, activation, &|name| self.is(name));
+        let own: Vec<_> = files
+            .into_iter()
+            .map(|file| files::composed(file, body))
+            .collect();
+        let called: HashSet<_> = own
+            .iter()
+            .flat_map(|text| files::words_of_code(text))
+            .collect();
+
+        let mut parts: Vec<_> = self
+            .elements()
+            .map(|file| files::composed(file, body))
+            .collect();
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
-        let given = !self.body.statistics().is_empty();
-        parts.push(Constant::Flag(given).declaration("statistics_given"));
-        for (name, value) in [
-            ("of_groups", self.body.of_groups()),
-            ("residual_after", self.ending.residual),
-            ("gamma_ignored", self.ending.gamma_ignored),
-        ] {
-            parts.push(Constant::Flag(value).declaration(name));
-        }
-        for (name, value) in &self.constants {
+        let of_ending = [
+            ("residual_after", Constant::Flag(self.ending.residual)),
+            ("gamma_ignored", Constant::Flag(self.ending.gamma_ignored)),
+        ];
+        let constants = self.body.constants().into_iter().chain(of_ending);
+        for (name, value) in constants.chain(self.constants.iter().copied()) {
             parts.push(value.declaration(name));
         }
         parts.push(entry.uniforms.declaration());
@@ -261,23 +276,41 @@ impl Variant {
         parts.push(format!(
             "@group(0) @binding({last}) var<uniform> uniforms: Uniforms;\n"
         ));
-        let called = |name: &str| texts.iter().any(|text| calls(text, name));
-        for tensor in Tensor::ALL
-            .into_iter()
-            .filter(|tensor| called(tensor.name()))
-        {
-            parts.extend(self.accessors(tensor.name(), Some(tensor)));
-        }
-        for (role, tensor) in [
-            ("second", self.body.second()),
-            ("result", Some(self.body.result())),
-        ] {
-            if called(role) {
-                parts.extend(self.accessors(role, tensor));
+        for tensor in Tensor::ALL {
+            match tensor.is_data() {
+                true => parts.extend(self.data_accessors(tensor)),
+                false => parts.extend(self.accessors(tensor, &called)),
             }
         }
-        parts.extend(texts.into_iter().map(str::to_owned));
-        for_mutants(parts.join("\n"))
+        let streams = Streams {
+            inputs: self.body.inputs(),
+            outputs: self.body.outputs(),
+            is_bound: &|tensor| self.binding(tensor).is_some(),
+            vector_vec4s: self.vector_vec4s(),
+        };
+        parts.extend(streams.text(&called));
+        parts.extend(own);
+        parts
+    }
+
+    /// The files of the element types.
+    fn elements(&self) -> impl Iterator<Item = File> {
+        let dtypes = [self.data, self.params, self.statistics];
+        let real = match self.accumulator() {
+            DType::F64 => file!("elements/f64"),
+            _ => file!("elements/f32"),
+        };
+        let all = [
+            (true, real),
+            (dtypes.contains(&DType::F16), file!("elements/f16")),
+            (dtypes.contains(&DType::Bf16), file!("elements/bf16")),
+            (
+                self.access == Access::LongWords,
+                file!("elements/long_words"),
+            ),
+        ];
+        all.into_iter()
+            .filter_map(|(is_there, file)| is_there.then_some(file))
     }
 
     fn declaration(&self, binding: usize, tensor: Tensor) -> String {
@@ -302,14 +335,10 @@ impl Variant {
 
     /// Whether rows that are written at the same time may share words of a tensor.
     pub(super) fn shares_words(&self, tensor: Tensor) -> bool {
-        let result = match self.in_place {
-            true => Tensor::DiffDst,
-            false => self.body.result(),
-        };
         self.shares_vec4s()
             && self.is(SHARES_WORDS)
             && self.data.size() < 4
-            && [result, Tensor::Sum].contains(&tensor)
+            && self.written().any(|written| written == tensor)
     }
 
     /// How a bound tensor is read and written.
@@ -320,122 +349,87 @@ impl Variant {
         }
     }
 
-    /// The functions by which a kernel reads and writes a tensor, of the names that its text has for it; of one that is
-    /// not there, such that read a constant or write nothing.
-    fn accessors(&self, name: &'static str, tensor: Option<Tensor>) -> Vec<String> {
-        let through = match tensor {
-            Some(Tensor::DiffSrc) if self.in_place => Some(Tensor::DiffDst),
-            tensor => tensor,
+    /// The functions by which a kernel reads and writes a tensor of elements: none of one that is not bound.
+    fn data_accessors(&self, tensor: Tensor) -> Vec<String> {
+        let Some(bound) = self.binding(tensor) else {
+            return vec![];
         };
-        let bound = through.filter(|through| self.bound.contains(through));
-        if tensor == Some(Tensor::Sums) {
-            return vec![accessors::sums(bound.is_some()).to_owned()];
-        }
         let entry = self.kernel.entry();
-        let (mut reads, mut writes) = (None, None);
+        let accessors = Accessors {
+            storage: self.storage(bound),
+            tensor: tensor.name(),
+            array: bound.name(),
+            length: "length",
+        };
         let mut texts = Vec::new();
-        let is_data = tensor.is_none_or(Tensor::is_data);
-        if let (Some(tensor), Some(bound)) = (tensor, bound) {
-            let accessors = Accessors {
-                storage: self.storage(bound),
-                tensor: name,
-                array: bound.name(),
-                length: match tensor {
-                    tensor if tensor.is_data() => "length",
-                    tensor if tensor.is_statistic() => entry.statistics_length,
-                    _ => entry.gamma_length,
-                },
-            };
-            let is_workspace = tensor == Tensor::Workspace;
-            let wide = accessors.storage.wide;
-            if is_workspace || self.body.reads(tensor) {
-                let masked = bound == Tensor::DiffDst && self.bound.contains(&Tensor::Mask);
-                texts.push(match masked {
-                    true => accessors.load_masked(entry.has_window()),
-                    false => accessors.load(),
-                });
-                reads = Some(wide);
-            }
-            if is_workspace || self.body.writes(tensor) {
-                texts.push(accessors.store());
-                writes = Some(wide);
-                if self.shares_vec4s() && is_data {
-                    texts.push(accessors.store_some());
-                }
-                texts.push(
-                    match self.kernel == Kernel::RowsFused && tensor.is_statistic() {
-                        true => accessors.store_one(),
-                        false => accessors::absent_store_one(name),
-                    },
-                );
-            }
+        let vectors = self.vector_vec4s().filter(|_| !accessors.storage.wide);
+        if self.body.inputs().contains(&tensor) {
+            let masked = tensor == Tensor::DiffDst && self.bound.contains(&Tensor::Mask);
+            texts.push(match masked {
+                true => accessors.load_masked(entry.has_window()),
+                false => accessors.load(),
+            });
+            texts.extend(vectors.map(|vec4s| accessors::load_vectors(tensor.name(), vec4s)));
         }
-        if reads.is_none() {
-            let value = if tensor == Some(Tensor::Gamma) {
-                "real4(1.0)"
-            } else {
-                "real4()"
-            };
-            texts.push(accessors::absent_load(name, value));
-        }
-        if writes.is_none() {
-            texts.push(accessors::absent_store(name));
-            texts.push(accessors::absent_store_one(name));
-        }
-        if let (Some(vec4s), true) = (self.vector_vec4s(), is_data) {
-            if reads != Some(true) {
-                texts.push(accessors::load_vectors(name, vec4s));
+        if self.body.outputs().contains(&tensor) {
+            texts.push(accessors.store());
+            if self.shares_vec4s() {
+                texts.push(accessors.store_some());
             }
-            if writes != Some(true) {
-                texts.push(accessors::store_vectors(name, vec4s));
-            }
+            texts.extend(vectors.map(|vec4s| accessors::store_vectors(tensor.name(), vec4s)));
         }
         texts
     }
-}
 
-/// Whether a text calls a function that reads or writes what it knows by a name.
-fn calls(text: &str, name: &str) -> bool {
-    const PREFIXES: [&str; 8] = [
-        "load_",
-        "load_vector_",
-        "store_",
-        "store_one_",
-        "store_part_",
-        "store_some_",
-        "store_vector_",
-        "store_part_vector_",
-    ];
-    let named = if name == Tensor::Sums.name() {
-        "of_sums"
-    } else {
-        name
-    };
-    PREFIXES
-        .iter()
-        .any(|prefix| text.contains(&format!("{prefix}{named}(")))
-}
-
-/// A kernel's text. In a development build it is damaged on request: `WGPU_NORM_SWAP` names a file that holds a part of
-/// the text, a NUL and what takes its place; `WGPU_NORM_TEXTS` names a folder to which texts are written. So
-/// `tools/mutants` damages kernels without a build for each.
-fn for_mutants(text: String) -> String {
-    #[cfg(debug_assertions)]
-    {
-        use std::hash::{DefaultHasher, Hash, Hasher};
-        if let Some(folder) = std::env::var_os("WGPU_NORM_TEXTS") {
-            let mut hasher = DefaultHasher::new();
-            text.hash(&mut hasher);
-            let name = format!("{:x}.wgsl", hasher.finish());
-            // Nobody but the tool wants them.
-            let _ = std::fs::write(std::path::Path::new(&folder).join(name), &text);
+    /// Those of another tensor that a kernel calls; of one that is not bound, such that read a constant or write nothing.
+    fn accessors(&self, tensor: Tensor, called: &HashSet<&str>) -> Vec<String> {
+        let name = tensor.name();
+        let is_called = |prefix: &str| called.contains(&*format!("{prefix}{name}"));
+        let is_bound = self.bound.contains(&tensor);
+        if tensor == Tensor::Sums {
+            let is_called = is_called("load_of_") || is_called("store_of_");
+            return is_called
+                .then(|| accessors::sums(is_bound).to_owned())
+                .into_iter()
+                .collect();
         }
-        if let Some(path) = std::env::var_os("WGPU_NORM_SWAP")
-            && let Ok(swap) = std::fs::read_to_string(path)
-            && let Some((from, to)) = swap.split_once('\0')
-        {
-            return text.replace(from, to);
+        let entry = self.kernel.entry();
+        let accessors = is_bound.then(|| Accessors {
+            storage: self.storage(tensor),
+            tensor: name,
+            array: name,
+            length: match tensor.is_statistic() {
+                true => entry.statistics_length,
+                false => entry.gamma_length,
+            },
+        });
+        let is_workspace = tensor == Tensor::Workspace;
+        let read = accessors
+            .as_ref()
+            .filter(|_| is_workspace || self.body.reads(tensor));
+        let written = accessors
+            .as_ref()
+            .filter(|_| is_workspace || self.body.writes(tensor));
+        let mut texts = Vec::new();
+        if is_called("load_") {
+            texts.push(match (read, tensor) {
+                (Some(accessors), _) => accessors.load(),
+                (None, Tensor::Gamma) => accessors::absent_load(name, "real4(1.0)"),
+                (None, _) => accessors::absent_load(name, "real4()"),
+            });
         }
+        if is_called("store_") || is_called("store_part_") {
+            texts.push(match written {
+                Some(accessors) => accessors.store(),
+                None => accessors::absent_store(name),
+            });
+        }
+        if is_called("store_one_") {
+            texts.push(match written.filter(|_| self.kernel == Kernel::RowsFused) {
+                Some(accessors) => accessors.store_one(),
+                None => accessors::absent_store_one(name),
+            });
+        }
+        texts
     }
-    text
 }

@@ -8,8 +8,9 @@ mod mesa;
 mod planned;
 
 use super::describe::Value;
+use super::files::{self, names};
 use super::source::{SHARES_WORDS, Target};
-use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant, parts};
+use super::{Access, Body, Constant, Entry, Kernel, Uniforms, Variant};
 use crate::{DType, Tensor};
 use asked::{asked, traits};
 use naga::back;
@@ -616,51 +617,55 @@ fn every_file_says_what_it_is() {
     }
 }
 
-/// A kernel's text with all that it may need.
-fn whole_text(entry: &Entry, body: &'static str) -> Vec<&'static str> {
+/// The files of a kernel's text with all that it may import.
+fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
+    let none = super::ending::file(crate::Activation::None);
     let [with, without] =
-        [true, false].map(|value| parts::with_needs(entry.text, body, "", &|_| value));
+        [true, false].map(|value| files::with_imports(entry.file, body.file(), none, &|_| value));
     [with, without].concat()
 }
 
 #[test]
 fn every_part_is_of_a_kernel() {
-    let files = files("shaders/parts");
-    for (name, text) in &files {
+    let parts = files("shaders/parts");
+    for (name, text) in &parts {
         let used = |kernel: &Kernel| {
             let fitting = Body::ALL.into_iter().filter(|body| body.fits(*kernel));
-            let mut texts = fitting.flat_map(|body| whole_text(kernel.entry(), body.text()));
-            texts.any(|part| part == text)
+            let mut files = fitting.flat_map(|body| all_files(kernel.entry(), body));
+            files.any(|file| file.text == text)
         };
         assert!(Kernel::ALL.iter().any(used), "{name}");
     }
-    let names: Vec<_> = files.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, parts::names().collect::<Vec<_>>());
+    let listed: Vec<_> = parts.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(listed, names::parts().collect::<Vec<_>>());
 }
 
-/// What a text needs exists, and so do the constants that ask for it.
+/// What a file imports exists, and so do the constants that ask for it.
 #[test]
-fn texts_need_what_there_is() {
+fn files_import_what_there_is() {
     for kernel in Kernel::ALL {
         let entry = kernel.entry();
-        for body in Body::ALL {
-            for text in whole_text(entry, body.text()) {
-                for need in parts::needs(text) {
-                    let named = [parts::BODY, parts::ACTIVATION].contains(&need.name);
-                    let known = named || parts::names().any(|name| name == need.name);
-                    assert!(known, "{}: {need:?}", entry.name);
-                    let flag = |constant| (constant, Constant::Flag(false));
-                    let has = |(constant, _)| entry.constants.contains(&flag(constant));
-                    assert!(need.condition.is_none_or(has), "{}: {need:?}", entry.name);
-                }
+        for file in Body::ALL
+            .into_iter()
+            .flat_map(|body| all_files(entry, body))
+        {
+            for import in files::imports(file.text) {
+                let known = names::importable().any(|name| name == import.name);
+                assert!(known, "{}: {import:?}", file.path);
+                let flag = |constant| {
+                    let mut constants = entry.constants.iter();
+                    constants.any(|own| *own == (constant, Constant::Flag(false)))
+                };
+                let has = import.condition.is_none_or(|(constant, _)| flag(constant));
+                assert!(has, "{}: {import:?}", file.path);
             }
         }
     }
 }
 
-/// A text needs every part of which it uses what no other part declares, and no part of which it uses nothing.
+/// A file imports every part of which it uses what no other part declares, and no part of which it uses nothing.
 #[test]
-fn texts_say_what_they_need() {
+fn files_import_what_they_use() {
     let word_end = |c: char| !c.is_alphanumeric() && c != '_';
     // A function's name with the parenthesis behind it: a variable may be called alike.
     let declared = |text: &str| -> Vec<String> {
@@ -676,9 +681,12 @@ fn texts_say_what_they_need() {
     };
     let of_parts = files("shaders/parts");
     let traversals = files("shaders/traversals");
+    let read = |path: &str| fs::read_to_string(path).unwrap();
+    let contract = read("shaders/operators/contract.wgsl");
     for body in Body::ALL {
         let mut parts = of_parts.clone();
-        parts.push((parts::BODY.to_owned(), body.text().to_owned()));
+        let all_of_body = [body.file().text, &contract].join("\n\n");
+        parts.push(("body".to_owned(), all_of_body));
         let kernels = Kernel::ALL.into_iter().filter(|kernel| body.fits(*kernel));
         let names: Vec<_> = kernels.map(|kernel| kernel.entry().name).collect();
         let fitting = traversals
@@ -690,12 +698,16 @@ fn texts_say_what_they_need() {
                 .filter(|(_, text)| declared(text).contains(name))
                 .count()
         };
-        for (name, text) in parts.iter().chain(fitting).cloned() {
-            let text: &'static str = text.leak();
+        for (name, text) in parts.iter().chain(fitting) {
             let code = text
                 .lines()
+                .filter(|line| !line.starts_with("#import"))
                 .map(|line| line.split("//").next().unwrap_or_default());
-            let code = code.collect::<Vec<_>>().join("\n");
+            let mut code = code.collect::<Vec<_>>().join("\n");
+            // The function that this makes of it.
+            if code.contains("realigned_inputs(") {
+                code += "\nrealigned(";
+            }
             let own = declared(text);
             let mut words = HashSet::new();
             for word in code.split_inclusive(word_end) {
@@ -703,11 +715,13 @@ fn texts_say_what_they_need() {
                 words.insert(word.to_owned());
             }
             let uses = |name: &String| !own.contains(name) && words.contains(name);
-            let named: Vec<_> = parts::needs(text).map(|need| need.name).collect();
-            for (part, text) in parts.iter().filter(|(part, _)| *part != name) {
+            let named: Vec<_> = files::imports(text).map(|import| import.name).collect();
+            for (part, text) in parts.iter().filter(|(part, _)| part != name) {
                 let of_part = declared(text);
                 let mut used = of_part.iter().filter(|name| uses(name));
                 match named.contains(&part.as_str()) {
+                    // Vectors are also what generated functions move.
+                    true if part == "vectors" => {}
                     true => assert!(used.next().is_some(), "{name} does not need {part}"),
                     false => {
                         let missed = used.find(|name| declares(name) == 1);
@@ -719,32 +733,27 @@ fn texts_say_what_they_need() {
     }
 }
 
-/// Plans count on the rows of a block, and on the rounds of a row.
+/// A definition of the body's takes the place of the contract's, which has a default for all else that is not said to have
+/// none.
 #[test]
-fn bodies_have_the_constants_that_plans_count_on() {
+fn bodies_replace_defaults() {
     for body in Body::ALL {
-        let constant = |name: &str| {
-            let mut lines = body.text().lines();
-            let value = lines.find_map(|line| {
-                let value = line.strip_prefix(&format!("const {name}: u32 = "))?;
-                value.strip_suffix(';')?.parse::<u64>().ok()
-            });
-            value.unwrap_or_else(|| panic!("{}: no {name}", body.name()))
-        };
-        if body.fits(Kernel::ChannelsLastReduce) || body.fits(Kernel::ChannelsLastFused) {
-            assert_eq!(constant("block_rows"), body.block_rows(), "{}", body.name());
+        let composed = |file| files::composed(file, body.file());
+        let none = super::ending::file(crate::Activation::None);
+        let finish = Kernel::Finish.entry().file;
+        let all = files::with_imports(finish, body.file(), none, &|_| true);
+        let text: String = all.into_iter().map(composed).collect();
+        for name in [
+            "fn merge_records(",
+            "fn with_sums(",
+            "fn begin(",
+            "fn weigh(",
+        ] {
+            assert_eq!(text.matches(name).count(), 1, "{}: {name}", body.name());
         }
-        if body.fits(Kernel::ChannelsFirstReduce) || body.fits(Kernel::ChannelsFirstFused) {
-            let vectors = constant("block_vectors");
-            assert!(
-                [1, super::BLOCK_VECTORS].contains(&vectors),
-                "{}",
-                body.name()
-            );
-        }
-        if body.fits(Kernel::RowsFused) {
-            assert_eq!(constant("rounds"), body.rounds(), "{}", body.name());
-        }
+        let blocks = ["alias Block", "struct Block"].map(|name| text.matches(name).count());
+        assert_eq!(blocks.iter().sum::<usize>(), 1, "{}", body.name());
+        assert!(!text.contains("#import"), "{}", body.name());
     }
 }
 
@@ -759,7 +768,7 @@ fn headers_name_the_bindings() {
         let index = index.unwrap_or_else(|| panic!("{name}: no kernel"));
         let kernel = kernels.swap_remove(index);
         let entry = kernel.entry();
-        assert_eq!(entry.text, text, "{name}: another text");
+        assert_eq!(entry.file.text, text, "{name}: another text");
         let (_, bindings) = header
             .split_once(" Bindings")
             .unwrap_or_else(|| panic!("{name}: the header names no bindings"));
@@ -786,20 +795,18 @@ fn every_constant_and_uniform_is_read() {
     for kernel in Kernel::ALL {
         let entry = kernel.entry();
         let bodies = Body::ALL.into_iter().filter(|body| body.fits(kernel));
-        let texts = bodies.flat_map(|body| whole_text(entry, body.text()));
-        let texts = texts.collect::<Vec<_>>().join("\n");
-        let code: String = texts
-            .lines()
-            .map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n")
+        let texts = bodies.flat_map(|body| all_files(entry, body));
+        let texts: Vec<_> = texts.map(|file| file.text).collect();
+        let code: HashSet<_> = texts
+            .iter()
+            .flat_map(|text| files::words_of_code(text))
             .collect();
-        let reads = |name: &str| {
-            code.split(|c: char| !c.is_alphanumeric() && c != '_')
-                .any(|word| word == name)
-        };
+        let reads = |name: &str| code.contains(name);
         for (name, value) in entry.constants {
             let chooses = matches!(value, Constant::Flag(_))
-                && parts::needs(entry.text).any(|need| {
-                    need.condition
+                && files::imports(entry.file.text).any(|import| {
+                    import
+                        .condition
                         .is_some_and(|(constant, _)| constant == *name)
                 });
             let of_accessors = *name == SHARES_WORDS;

@@ -89,9 +89,8 @@ impl Planner<'_> {
                 self.channels_last_reduce(layout, tensors, stats, workspace)?
             };
             if one_pass {
-                let mut results = vec![Tensor::DiffSrc];
-                results.extend(tensors.diff_residual.map(|residual| residual.tensor));
-                let all = reduce.iter().map(|reduction| writing(&results, reduction));
+                let outputs: Vec<_> = tensors.outputs.iter().map(|one| one.tensor).collect();
+                let all = reduce.iter().map(|reduction| writing(&outputs, reduction));
                 dispatches.extend(all.map(|dispatch| (Phases::WHOLE, dispatch)));
             }
             dispatches.extend(in_phases(reduces, reduce));
@@ -99,7 +98,7 @@ impl Planner<'_> {
             let summed = Phases::WHOLE.with(Phases::REDUCE);
             dispatches.extend(in_phases(summed, groups));
             let derived = Derived {
-                operands: vec![tensors.outputs.clone()],
+                operands: vec![tensors.results.clone()],
                 means: (batch && !empty).then_some(means),
                 ..Derived::of(grid.count())
             };

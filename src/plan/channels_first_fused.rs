@@ -215,7 +215,7 @@ impl Planner<'_> {
         sums: Option<Part>,
     ) -> Result<Vec<Dispatch>, Error> {
         let tensors = Tensors {
-            outputs: vec![],
+            results: vec![],
             ..tensors.clone()
         };
         let grid = &groups.layout.grid;

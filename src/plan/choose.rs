@@ -31,7 +31,7 @@ struct Channels {
 
 impl Channels {
     fn new(problem: &Problem, tensors: &Tensors) -> Self {
-        let (bound, outputs) = (tensors.bound_at_once().len(), tensors.outputs.len());
+        let (bound, outputs) = (tensors.bound_at_once().len(), tensors.results.len());
         Self {
             layout: problem.axes.layout(),
             src: tensors.src,

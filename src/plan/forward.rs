@@ -56,7 +56,7 @@ impl Planner<'_> {
             let derived = Derived {
                 operands: vec![
                     tensors.params().copied().collect(),
-                    tensors.outputs.clone(),
+                    tensors.results.clone(),
                     tensors.running.clone(),
                 ],
                 means: (!empty).then_some(stats),
@@ -113,7 +113,7 @@ impl Planner<'_> {
             tensors: tensors.clone(),
         })?;
         let derived = problem.derived(&tensors);
-        let keeps_statistics = !tensors.outputs.is_empty();
+        let keeps_statistics = !tensors.results.is_empty();
         let mut dispatches = Vec::new();
         if by_row.elements() == 0 {
             if keeps_statistics && by_row.channels > 0 {

@@ -72,7 +72,7 @@ impl Planner<'_> {
         running: &mut Option<RunningSums>,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
-        let sums = match tensors.outputs.is_empty() {
+        let sums = match tensors.results.is_empty() {
             true => None,
             false => Some(workspace.reserve(groups.cells().into())?),
         };

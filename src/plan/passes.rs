@@ -106,7 +106,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let written = |output: &Requirement| output.elements > 0;
-        if !tensors.outputs.iter().any(written) {
+        if !tensors.results.iter().any(written) {
             return Ok(vec![]);
         }
         if let Some(running) = running {

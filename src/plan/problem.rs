@@ -126,12 +126,11 @@ impl Problem {
             let slots = slots.filter(|slot| slot.access == access && is_one(slot.tensor));
             slots.map(|slot| of(slot.tensor)).collect()
         };
-        let residual = there(Tensor::Residual);
-        let is_after = self.ending.residual;
+        let of_body = |tensors: &[Tensor]| tensors.iter().filter_map(|&t| there(t)).collect();
         Tensors {
             src: of(Tensor::Src),
-            second: there(Tensor::DiffDst).or(residual.filter(|_| !is_after)),
-            residual_after: residual.filter(|_| is_after),
+            inputs: of_body(self.body.inputs()),
+            residual_after: self.ending.residual,
             mask: there(Tensor::Mask),
             statistics: tensors::Statistics {
                 tensors: self.body.statistics(),
@@ -142,10 +141,8 @@ impl Problem {
             gamma_counts: self.gamma_counts,
             beta: there(Tensor::Beta),
             running: all(Access::InOut, |_| true),
-            result: of(self.body.result()),
-            diff_residual: there(Tensor::DiffResidual),
-            sum: there(Tensor::Sum),
-            outputs: all(Access::Out, |tensor| {
+            outputs: of_body(self.body.outputs()),
+            results: all(Access::Out, |tensor| {
                 tensor.is_param() || tensor.is_statistic()
             }),
             sums: self.has_halves().then(|| Requirement {
@@ -169,7 +166,7 @@ impl Problem {
 
     /// What is written of each channel, group, row or column.
     pub fn derived(&self, tensors: &Tensors) -> Derived {
-        let operands = vec![tensors.outputs.clone()];
+        let operands = vec![tensors.results.clone()];
         match self.family == Family::Rows && self.body.is_gradient() {
             true => Derived {
                 operands,

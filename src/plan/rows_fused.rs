@@ -31,7 +31,7 @@ impl Planner<'_> {
             return Some("its partial sums would outgrow the tensor".to_owned());
         }
         let all = tensors.bound_at_once();
-        let outputs = tensors.outputs.len() * usize::from(!self.stores_statistics(tensors));
+        let outputs = tensors.results.len() * usize::from(!self.stores_statistics(tensors));
         let workspace = outputs > 0;
         self.more_bindings_than_allowed(all.len() - outputs + usize::from(workspace))
     }
@@ -39,7 +39,7 @@ impl Planner<'_> {
     /// Whether statistics that are written go to their own tensors: elements of 16 bits share words, which would have to be
     /// written at once.
     pub fn stores_statistics(&self, tensors: &Tensors) -> bool {
-        let mut outputs = tensors.outputs.iter();
+        let mut outputs = tensors.results.iter();
         outputs.any(|output| output.tensor.is_statistic() && output.dtype.size() >= 4)
     }
 
@@ -132,18 +132,16 @@ impl Planner<'_> {
                     window.units.start * walk.misalignments..window.units.end * walk.misalignments;
                 let workgroups = self.workgroups(tiles.end - tiles.start)?;
                 let range = window.tile_range(&tensors.src, tiles, workgroups);
-                let mut bindings = vec![window.bind(&tensors.src)];
-                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                let mut bindings = tensors.reduced(&window);
                 let statistics = tensors.statistics.all();
                 bindings.extend(statistics.map(|tensor| Binding::whole(&tensor)));
                 bindings.extend(tensors.params().map(Binding::whole));
                 if tensors.param_grads() || kept.is_some() {
                     bindings.push(Binding::workspace());
                 }
-                bindings.push(window.bind(&tensors.result));
-                bindings.extend(tensors.sum.as_ref().map(|sum| window.bind(sum)));
+                bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
                 if self.stores_statistics(tensors) {
-                    bindings.extend(tensors.output_bindings());
+                    bindings.extend(tensors.result_bindings());
                 }
                 Ok(self.dispatch(
                     kernel,

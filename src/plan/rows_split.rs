@@ -247,13 +247,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<(RowParams, Vec<Dispatch>), Error> {
         // Beside them the elementwise pass binds the workspace, and what is read and written element by element.
-        let data = [
-            Some(tensors.src),
-            tensors.second,
-            Some(tensors.result),
-            tensors.sum,
-        ];
-        let others = 1 + data.iter().flatten().count();
+        let others = 1 + tensors.inputs.len() + tensors.outputs.len();
         let bound = others + tensors.params().count() <= self.profile.max_storage_buffers as usize;
         let mut dispatches = Vec::new();
         let mut place = |param: Option<&Requirement>| -> Result<Place, Error> {
@@ -316,12 +310,11 @@ impl Planner<'_> {
         };
         let reduce = |part: Part, splits: Range<u64>| {
             self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
-                let mut bindings = vec![window.bind(&tensors.src)];
-                bindings.extend(tensors.second.as_ref().map(|second| window.bind(second)));
+                let mut bindings = tensors.reduced(window);
                 bindings.extend(params.bindings());
                 bindings.push(Binding::workspace());
                 if split.direct {
-                    bindings.extend(tensors.output_bindings());
+                    bindings.extend(tensors.result_bindings());
                 }
                 self.dispatch(
                     kernel,
@@ -377,9 +370,8 @@ impl Planner<'_> {
             narrow: rows.columns < 4,
             whole: rows.elements().is_multiple_of(rows.vector()),
         };
-        let read: Vec<_> = [tensors.src].into_iter().chain(tensors.second).collect();
-        let written: Vec<_> = [tensors.result].into_iter().chain(tensors.sum).collect();
         let params_bound: Vec<_> = params.bindings().collect();
+        let (read, written) = (&tensors.inputs, &tensors.outputs);
         let bound = read.len() + params_bound.len() + 1 + written.len();
         // One after another where the adapter binds too few buffers for both.
         let at_once = match bound <= self.profile.max_storage_buffers as usize {

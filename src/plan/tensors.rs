@@ -19,10 +19,10 @@ pub(super) fn mask(elements: u64) -> Requirement {
 #[derive(Clone, Debug)]
 pub(crate) struct Tensors {
     pub src: Requirement,
-    /// What is read beside src, element by element: diff_dst, or what is added before the layer.
-    pub second: Option<Requirement>,
-    /// What is added after the layer.
-    pub residual_after: Option<Requirement>,
+    /// What is read element by element, src among it.
+    pub inputs: Vec<Requirement>,
+    /// Whether a residual among them is added after the layer, so that no sum depends on it.
+    pub residual_after: bool,
     /// What passes the activation: a gradient reads it, a forward pass writes it.
     pub mask: Option<Requirement>,
     pub statistics: Statistics,
@@ -32,14 +32,10 @@ pub(crate) struct Tensors {
     pub beta: Option<Requirement>,
     /// Running mean and variance.
     pub running: Vec<Requirement>,
-    /// What is written element by element: diff_src, or dst.
-    pub result: Requirement,
-    /// What a gradient with a mask writes of diff_dst.
-    pub diff_residual: Option<Requirement>,
-    /// What is added before the layer, and src.
-    pub sum: Option<Requirement>,
-    /// What is written of each channel, row or column: parameters' gradients, or statistics.
+    /// What is written element by element.
     pub outputs: Vec<Requirement>,
+    /// What is written of each channel, row or column: parameters' gradients, or statistics.
+    pub results: Vec<Requirement>,
     /// The sums between the two halves of an operator that has halves.
     pub sums: Option<Requirement>,
 }
@@ -72,18 +68,14 @@ impl Tensors {
     /// All that the caller binds.
     pub fn all(&self) -> Vec<Requirement> {
         let mut all = Vec::with_capacity(16);
-        all.push(self.src);
-        all.extend(self.second);
-        all.extend(self.residual_after);
+        all.extend(&self.inputs);
         all.extend(self.mask);
         all.extend(self.statistics.all());
         all.extend(self.gamma);
         all.extend(self.beta);
         all.extend(&self.running);
-        all.push(self.result);
-        all.extend(self.diff_residual);
-        all.extend(self.sum);
         all.extend(&self.outputs);
+        all.extend(&self.results);
         all.extend(self.sums);
         all
     }
@@ -100,9 +92,11 @@ impl Tensors {
 
     /// What a reduction reads of a window, element by element.
     pub fn reduced(&self, window: &Window) -> Vec<Binding> {
-        let read = [&self.src].into_iter().chain(&self.second);
+        let inputs = self.inputs.iter();
+        let read = inputs.filter(|one| one.tensor != Tensor::Residual || !self.residual_after);
         let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
-        if self.diff_residual.is_some() {
+        // A forward pass writes its mask later.
+        if self.inputs.iter().any(|one| one.tensor == Tensor::DiffDst) {
             bindings.extend(self.mask.as_ref().map(|mask| window.bind_mask(mask)));
         }
         bindings
@@ -119,13 +113,13 @@ impl Tensors {
     }
 
     /// What is written of each channel, row or column.
-    pub fn output_bindings(&self) -> impl Iterator<Item = Binding> {
-        self.outputs.iter().map(Binding::whole)
+    pub fn result_bindings(&self) -> impl Iterator<Item = Binding> {
+        self.results.iter().map(Binding::whole)
     }
 
     /// Whether the parameter gradients are wanted.
     pub fn param_grads(&self) -> bool {
-        self.outputs
+        self.results
             .iter()
             .any(|output| output.tensor == Tensor::DiffGamma)
     }
@@ -147,20 +141,12 @@ pub(crate) struct Applied {
 impl Applied {
     /// What its kernels bind of a window.
     pub fn bindings(&self, tensors: &Tensors, window: &Window) -> Vec<Binding> {
-        let src = Some(&tensors.src).filter(|_| self.src);
-        let read = src
-            .into_iter()
-            .chain(&tensors.second)
-            .chain(&tensors.residual_after);
+        let inputs = tensors.inputs.iter();
+        let read = inputs.filter(|one| one.tensor != Tensor::Src || self.src);
         let mut bindings: Vec<_> = read.map(|tensor| window.bind(tensor)).collect();
         bindings.extend(tensors.mask.as_ref().map(|mask| window.bind_mask(mask)));
-        bindings.extend([Binding::workspace(), window.bind(&tensors.result)]);
-        bindings.extend(
-            tensors
-                .diff_residual
-                .as_ref()
-                .map(|tensor| window.bind(tensor)),
-        );
+        bindings.push(Binding::workspace());
+        bindings.extend(tensors.outputs.iter().map(|tensor| window.bind(tensor)));
         bindings
     }
 }

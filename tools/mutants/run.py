@@ -10,8 +10,8 @@ that WGPU_BACKEND and WGPU_ADAPTER_NAME choose, until the first case fails. A ch
 survivor: a hole in the list of cases (verify/src/list.rs), or a change that cannot be seen, which then belongs to
 UNSEEN below, with the reason. Exits 1 if there is a survivor.
 
-Builds the command once, with debug assertions in this crate: such a build writes kernels' texts to the folder that
-WGPU_NORM_TEXTS names, and damages them as the file says that WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
+Builds the command once, with `--cfg wgpu_norm_mutants`: such a build writes kernels' texts to the folder that WGPU_NORM_TEXTS
+names, and damages them as the file says that WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
 """
 
 import argparse
@@ -19,7 +19,6 @@ import concurrent.futures
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -63,6 +62,9 @@ RULES = [
     (r"\.xz\b", ".yz"),
     (r"\[0\]", "[1]"),
     (r"\[1\]", "[0]"),
+    (r"\[i\]", "[0]"),
+    (r"\bf\.", "t."),
+    (r"\bt\.", "f."),
     (r"\bif !", "if "),
     (r"workgroupBarrier\(\);", ""),
     (r"(?m)^ +[\w.\[\]*()]+ [+-]?= [^;{]*;$", ""),
@@ -102,9 +104,9 @@ UNSEEN = [
     ("traversals/finish.wgsl", "finish", "if group * uniforms.group_parts >=", "", "below 65,536 of them every workgroup has a tile"),
     ("traversals/channels_last_fused.wgsl", "channels_last_fused", "min(own, width - 1u)", "width + 1u", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "min(own, uniforms.rows - 1u)", "", MASKED),
-    ("parts/rows_aligned.wgsl", "gamma_of", "min(vec4_index, uniforms.row_vec4s - 1u)", "", MASKED),
-    ("parts/rows_misaligned.wgsl", "gamma_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
-    ("parts/rows_split.wgsl", "gamma_vec4", "let inside", "", MASKED),
+    ("parts/rows_aligned.wgsl", "params_of", "min(vec4_index, uniforms.row_vec4s - 1u)", "", MASKED),
+    ("parts/rows_misaligned.wgsl", "params_of", "(uniforms.columns - 1u) / 4u", "/ 3u", MASKED),
+    ("parts/rows_split.wgsl", "params_vec4", "let inside", "", MASKED),
     ("parts/channels_last.wgsl", "vector_of", "return min(vector", "", MASKED),
     ("traversals/rows_fused.wgsl", "rows_fused", "[p][k] = Sums();", "", ZEROS),
     ("traversals/rows_reduce.wgsl", "rows_reduce", "[p][k] = Sums();", "", ZEROS),
@@ -112,7 +114,7 @@ UNSEEN = [
     ("parts/axes.wgsl", "kept_part", "var digits", "1u, 1u);", UNUSED),
     ("parts/axes.wgsl", "kept_part", "var digits", "Digits(index, 2u", UNUSED),
     ("parts/axes.wgsl", "join_axes", "var digits", "kept, 2u", UNUSED),
-    ("traversals/rows_reduce.wgsl", "rows_reduce", "weights = select", "", "what it multiplies is 0 there"),
+    ("traversals/rows_reduce.wgsl", "rows_reduce", "params[p][k] = select_params", "", "what it multiplies is 0 there"),
     ("traversals/rows_reduce.wgsl", "rows_reduce", "part < uniforms.row_parts", "part <= ", "the next row, which comes later, writes there"),
     ("traversals/pack_weights.wgsl", "pack_weights", "return;", "", LATER),
     ("traversals/pack_statistics.wgsl", "pack_statistics", "if vec4_index >=", "if vec4_index >", LATER),
@@ -145,11 +147,12 @@ def functions(text):
 class Mutant:
     """One change of a function."""
 
-    def __init__(self, path, function, text, start, end, new, named=lambda text: text):
-        """`named` makes of a generated function's text, in which TENSOR stands for a tensor, that of one tensor."""
+    def __init__(self, path, function, text, start, end, new, named=lambda text: text, lines=0):
+        """`named` makes of a generated function's text, in which TENSOR stands for a tensor, that of one tensor. Before the text
+        there are so many lines of its file."""
         self.path, self.function, self.text = path, function, named(text)
         self.damaged = named(text[:start] + new + text[end:])
-        self.number = text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
+        self.number = lines + text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
         first = text.rfind("\n", 0, start) + 1
         last = text.find("\n", end)
         self.line = text[first:last].strip()
@@ -190,10 +193,15 @@ def written(each):
     for path in sorted(SHADERS.rglob("*.wgsl")):
         text = path.read_text()
         for name, start, end in functions(without_comments(text)):
-            yield from some(each, name, changes(str(path.relative_to(SHADERS)), name, text, start, end))
+            # Kernels have the function as it is, the file perhaps not.
+            first = text.rfind("fn ", 0, start)
+            lines = text.count("\n", 0, first)
+            own = text[first:end]
+            found = changes(str(path.relative_to(SHADERS)), name, own, start - first, len(own), lines=lines)
+            yield from some(each, name, found)
 
 
-TENSORS = "src|diff_dst|mean|variance|gamma|diff_src|diff_gamma|diff_beta|workspace"
+TENSORS = "src|diff_dst|mean|variance|gamma|diff_src|diff_gamma|diff_beta|workspace|inputs|outputs"
 
 
 def generated(each, texts):
@@ -202,7 +210,7 @@ def generated(each, texts):
     for path in sorted(texts.glob("*.wgsl")):
         text = path.read_text()
         for name, start, end in functions(text):
-            of = re.fullmatch(rf"((?:load|store)(?:_part|_vector|_part_vector|_some)?)_({TENSORS})", name)
+            of = re.fullmatch(rf"((?:load|store|select|splat|realigned)(?:_part|_vector|_part_vector|_some)?)_({TENSORS})", name)
             if not of:
                 continue
             body = text[text.rfind("fn ", 0, start) : end]
@@ -223,13 +231,10 @@ def generated(each, texts):
 
 
 def build():
-    command = ["cargo", "build", "--release", "--bin", "wgpu-norm"]
-    option = "profile.release.package.wgpu-norm.debug-assertions=true"
-    subprocess.run(command + ["--config", option], cwd=ROOT, check=True)
-    target = ROOT / "target/mutants"
-    target.mkdir(parents=True, exist_ok=True)
-    shutil.copy(ROOT / "target/release/wgpu-norm", target)
-    return target / "wgpu-norm"
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "mutants"
+    environment = dict(os.environ, RUSTFLAGS="--cfg wgpu_norm_mutants", CARGO_TARGET_DIR=str(target))
+    subprocess.run(["cargo", "build", "--release", "--bin", "wgpu-norm"], cwd=ROOT, env=environment, check=True)
+    return target / "release/wgpu-norm"
 
 
 # wgpu's words for a text that is no WGSL.

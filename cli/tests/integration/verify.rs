@@ -53,8 +53,8 @@ fn a_case_alone_is_a_row_and_an_entry() {
     assert!(case["fault"].is_null());
 }
 
-/// Damage is a failure, and the command that is printed shows it again.
-#[cfg(debug_assertions)]
+/// Damage is a failure, and the command that is printed shows it again. `scripts/test.sh --release` builds with this.
+#[cfg(wgpu_norm_mutants)]
 #[test]
 fn damage_is_seen() {
     let text = include_str!("../../../shaders/operators/gradient.wgsl");

@@ -1,0 +1,190 @@
+//! The files of `shaders/`, and how a kernel's text is put together from them.
+//!
+//! Behind its opening comment a file says what it imports: lines such as `#import tiles, body, rows_aligned if aligned`, with
+//! the names of parts, `body` for the operator's body, `activation` for the activation, and behind `if` or `if not` one of
+//! the kernel's constants. The body comes with `shaders/operators/contract.wgsl`, less what the body defines itself.
+
+use std::borrow::Cow;
+
+/// A file of `shaders/`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct File {
+    pub path: &'static str,
+    pub text: &'static str,
+}
+
+/// A file by its path in `shaders/`, without the extension.
+macro_rules! file {
+    ($path:expr) => {
+        $crate::kernels::files::File {
+            path: concat!("shaders/", $path, ".wgsl"),
+            text: include_str!(concat!("../../shaders/", $path, ".wgsl")),
+        }
+    };
+}
+pub(super) use file;
+
+macro_rules! parts {
+    ($($name:literal)*) => {
+        /// The parts that several kernels share, by their names.
+        const PARTS: &[(&str, File)] = &[$(($name, file!(concat!("parts/", $name)))),*];
+    };
+}
+
+parts! {
+    "axes"
+    "channels_first"
+    "channels_last"
+    "column_sums"
+    "inverse_deviation"
+    "one_cell"
+    "paired_sums"
+    "params"
+    "places"
+    "plane_apply"
+    "plane_edges"
+    "plane_reduce"
+    "realigned"
+    "records"
+    "row_sum_subgroup"
+    "row_sum_workgroup"
+    "rows"
+    "rows_aligned"
+    "rows_misaligned"
+    "rows_split"
+    "scalars"
+    "thread_rows_sum"
+    "threads"
+    "tiles"
+    "vectors"
+    "workgroup_sum"
+}
+
+/// What a body leaves to the defaults.
+const CONTRACT: File = file!("operators/contract");
+
+/// The names by which files import the operator's body, and the activation.
+const BODY: &str = "body";
+const ACTIVATION: &str = "activation";
+
+/// Something that a file imports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Import<'a> {
+    pub name: &'a str,
+    /// The constant that asks for it, and by which value.
+    pub condition: Option<(&'a str, bool)>,
+}
+
+/// What a text imports.
+pub(super) fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("#import "));
+    let names = lines.flat_map(|line| line.split(", "));
+    names.map(|import| match import.split_once(" if ") {
+        None => Import {
+            name: import,
+            condition: None,
+        },
+        Some((name, condition)) => Import {
+            name,
+            condition: Some(match condition.strip_prefix("not ") {
+                Some(constant) => (constant, false),
+                None => (condition, true),
+            }),
+        },
+    })
+}
+
+/// The files that a kernel's text is made of, in an order in which what is imported comes first. `holds` says whether a
+/// constant is true.
+pub(super) fn with_imports(
+    traversal: File,
+    body: File,
+    activation: File,
+    holds: &dyn Fn(&str) -> bool,
+) -> Vec<File> {
+    let mut files = vec![traversal];
+    let mut read = 0;
+    while let Some(&file) = files.get(read) {
+        read += 1;
+        for Import { name, condition } in imports(file.text) {
+            if condition.is_some_and(|(constant, value)| holds(constant) != value) {
+                continue;
+            }
+            // A name that is none leaves functions undefined, which no compiler takes; a test finds it before.
+            let imported: &[File] = match name {
+                BODY => &[body, CONTRACT],
+                ACTIVATION => &[activation],
+                name => match PARTS.iter().find(|(part, _)| *part == name) {
+                    Some((_, file)) => &[*file],
+                    None => &[],
+                },
+            };
+            for file in imported {
+                if !files.contains(file) {
+                    files.push(*file);
+                }
+            }
+        }
+    }
+    files.reverse();
+    files
+}
+
+/// A file's text in a kernel: with its path, without the lines that import, and of the contract what a body leaves to it.
+pub(super) fn composed(file: File, body: File) -> String {
+    let text: Cow<'_, str> = match file == CONTRACT {
+        true => {
+            let own: Vec<_> = items(body.text).filter_map(declared).collect();
+            let left = items(file.text)
+                .filter(|item| declared(item).is_some_and(|name| !own.contains(&name)));
+            left.collect::<Vec<_>>().join("\n\n").into()
+        }
+        false => file.text.into(),
+    };
+    let mut composed = format!("// ---- {}\n", file.path);
+    for line in text.lines().filter(|line| !line.starts_with("#import ")) {
+        composed += line;
+        composed += "\n";
+    }
+    composed
+}
+
+/// What a text declares, each item with the comment before it.
+fn items(text: &str) -> impl Iterator<Item = &str> {
+    text.split("\n\n")
+}
+
+/// The name of what an item declares.
+fn declared(item: &str) -> Option<&str> {
+    let first = item.lines().find(|line| !line.starts_with("//"))?;
+    let (_, rest) = first.split_once(' ')?;
+    words(rest).next()
+}
+
+/// The words of a line of code.
+fn words(code: &str) -> impl Iterator<Item = &str> {
+    let words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+    words.filter(|word| !word.is_empty())
+}
+
+/// The words of a text's code, which are all that it may call or read.
+pub(super) fn words_of_code(text: &str) -> impl Iterator<Item = &str> {
+    let code = text.lines().filter_map(|line| line.split("//").next());
+    code.flat_map(words)
+}
+
+#[cfg(test)]
+pub(super) mod names {
+    use super::{ACTIVATION, BODY, PARTS};
+
+    pub fn parts() -> impl Iterator<Item = &'static str> {
+        PARTS.iter().map(|(name, _)| *name)
+    }
+
+    /// All that can be imported.
+    pub fn importable() -> impl Iterator<Item = &'static str> {
+        parts().chain([BODY, ACTIVATION])
+    }
+}
