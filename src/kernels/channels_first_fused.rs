@@ -1,9 +1,9 @@
 //! The whole gradient or forward pass, channels first.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::{GroupSizes, Scalars, TileRange};
-use super::{Body, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstFused {

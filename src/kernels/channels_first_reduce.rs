@@ -1,9 +1,9 @@
 //! The reduction, channels first.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::PlaneTiles;
-use super::{Body, Entry, Kernel, Operand, in_blocks, tree};
+use super::{Body, Describe, Entry, Kernel, Operand, in_blocks, tree};
 
 constants! {
     struct ChannelsFirstReduce {

@@ -1,9 +1,9 @@
 //! The reduction, channels last.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::ColumnTiles;
-use super::{Body, Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {

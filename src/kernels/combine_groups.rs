@@ -1,9 +1,9 @@
 //! The kernel that puts the sums of a group's channels together.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::Scalars;
-use super::{Body, Entry, Kernel, Operand, tree};
+use super::{Body, Describe, Entry, Kernel, Operand, tree};
 
 constants! {
     struct CombineGroups {

@@ -1,29 +1,6 @@
 //! A kernel's constants and uniforms as Rust structs, from which their WGSL is made: a name that is wrong or missing
 //! does not compile.
 
-use super::{Body, Kernel};
-
-/// A kernel with its constants chosen.
-pub(crate) trait Describe: Constants {
-    const KERNEL: Kernel;
-    type Uniforms: Uniform;
-
-    /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
-    /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
-    /// go on until the last one is done.
-    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
-
-    /// Invocations that have to be of one subgroup; 0 if it needs none.
-    fn in_a_subgroup(&self) -> u32 {
-        0
-    }
-
-    /// Numbers that one accumulator adds one after another, at most.
-    fn serial_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
-        0
-    }
-}
-
 /// The value of a constant of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Constant {

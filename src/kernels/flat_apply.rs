@@ -1,9 +1,9 @@
 //! The elementwise pass of a forward pass that writes a mask.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::{AxisSizes, TileRange};
-use super::{Body, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel, Operand};
 
 constants! {
     struct FlatApply {

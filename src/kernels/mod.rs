@@ -119,9 +119,9 @@ pub(crate) use channels_last_apply::{ChannelsLastApply, ChannelsLastApplyUniform
 pub(crate) use channels_last_fused::{ChannelsLastFused, ChannelsLastFusedUniforms};
 pub(crate) use channels_last_reduce::{ChannelsLastReduce, ChannelsLastReduceUniforms};
 pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
+pub(crate) use describe::Constant;
 #[cfg(test)]
 pub(crate) use describe::Value;
-pub(crate) use describe::{Constant, Describe};
 pub(crate) use ending::Ending;
 pub(crate) use finish::{Finish, FinishUniforms};
 pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
@@ -138,7 +138,7 @@ pub(crate) use uniforms::Uniforms;
 
 #[cfg(test)]
 use crate::Tensor;
-use describe::Kind;
+use describe::{Constants, Kind, Uniform};
 use files::File;
 
 /// What a kernel binds, whatever its body.
@@ -278,6 +278,27 @@ impl Entry {
         statistics_length: "channels",
         gamma_length: "channels",
     };
+}
+
+/// A kernel with its constants chosen.
+pub(crate) trait Describe: Constants {
+    const KERNEL: Kernel;
+    type Uniforms: Uniform;
+
+    /// The most loop iterations that one invocation makes. Counted is what the text says, every loop as not unrolled,
+    /// and of nested loops the most that each can make: the invocations that a software driver runs side by side all
+    /// go on until the last one is done.
+    fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64;
+
+    /// Invocations that have to be of one subgroup; 0 if it needs none.
+    fn in_a_subgroup(&self) -> u32 {
+        0
+    }
+
+    /// Numbers that one accumulator adds one after another, at most.
+    fn serial_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
+        0
+    }
 }
 
 impl Kernel {

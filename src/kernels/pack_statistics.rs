@@ -1,9 +1,9 @@
 //! The kernel that gathers statistics in the workspace.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::GroupSizes;
-use super::{Body, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel, Operand};
 
 constants! {
     struct PackStatistics {

@@ -1,8 +1,8 @@
 //! The kernel that copies gamma or beta to the workspace.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::{Body, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel, Operand};
 
 constants! {
     struct PackWeights {

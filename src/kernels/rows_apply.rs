@@ -1,9 +1,9 @@
 //! The elementwise pass by rows.
 
-use super::describe::{Constants, Describe, Uniform, constants, uniforms};
+use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::RowTiles;
-use super::{Body, Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector};
 
 constants! {
     struct RowsApply {
