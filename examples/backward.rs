@@ -26,8 +26,7 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     let gpu = GpuContext::new().await?;
     println!("running on {}", gpu.adapter_info().name);
 
-    // 2. The layer with its options. epsilon has no default in the operator's document, and the
-    //    channel axis is the last one unless NCX is asked for.
+    // 2. The layer with its options: channels are axis 1.
     let options = BatchNormOptions::new(DataFormat::Ncx);
     let batch_norm = GpuBatchNorm::new(&gpu, options)?;
 

@@ -61,8 +61,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
     );
 
     // 4. One buffer for everything. Ranges begin at multiples of the device's alignment. The passes run one after the
-    //    other, so they share what both have, the workspace too. Where elements are no multiple of four, `padded_bytes` are
-    //    better.
+    //    other, so they share what both have, the workspace too.
     let mut pool = Pool::new(&device);
     pool.reserve(&forward_plan);
     pool.reserve(&backward_plan);
@@ -164,7 +163,7 @@ impl Pool {
     /// Makes places for what a plan binds, where there are none as large.
     fn reserve(&mut self, plan: &Plan) {
         for used in plan.buffers() {
-            let (tensor, size) = (stored(used.tensor), used.bytes);
+            let (tensor, size) = (stored(used.tensor), used.padded_bytes);
             let mut places = self.places.iter();
             if places.any(|place| place.tensor == tensor && place.size >= size) {
                 continue;

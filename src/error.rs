@@ -132,7 +132,7 @@ pub enum Error {
         reason: String,
     },
     /// Something is larger than the device allows.
-    #[error("{what}: needs {needed}, but the device's {limit} is {available}")]
+    #[error("{what}: needs {needed}, but {limit} is {available}")]
     #[non_exhaustive]
     Limit {
         /// What is too large.

@@ -36,7 +36,7 @@ pub struct Dispatch {
     pub workgroups: [u32; 2],
     /// The storage buffers of the text's bindings from 0 on, in group 0.
     pub bindings: Vec<Binding>,
-    /// The bytes of the uniform buffer of the binding after them; a multiple of 16.
+    /// The contents of the uniform buffer at the binding after them, in group 0; a multiple of 16 bytes.
     pub uniforms: Vec<u8>,
 }
 
@@ -46,7 +46,8 @@ pub struct Dispatch {
 pub struct Binding {
     /// The tensor.
     pub tensor: Tensor,
-    /// Where the part begins, in bytes from the tensor's start: a multiple of the profile's alignment.
+    /// Where the part begins, in bytes from the tensor's start: a multiple of the profile's alignment, which the tensor's own
+    /// start must be, too.
     pub offset: u64,
     /// Its bytes, a multiple of 4. More may be bound.
     pub size: u64,
@@ -56,8 +57,9 @@ pub struct Binding {
 
 /// A kernel to compile: a key, to which one text belongs, so that it is compiled once.
 ///
-/// Every binding is declared `read_write`, so that all of them may be parts of one buffer. Indices stay in bounds
-/// without checks, loops end without bounds of the compiler's, and workgroup memory needs no zeros.
+/// Every binding is declared `read_write`, so that all of them may be parts of one buffer. It is safe to compile without bounds
+/// checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga takes it: where the profile has subgroups, f64 or
+/// 64-bit words, it uses them without `enable`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kernel {
     variant: Variant,

@@ -78,32 +78,6 @@
 //! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices: [`Plan::sums`] says what passes
 //! between them, and [`SumsLayout::merge`] merges what the devices have.
 //!
-//! # How the crate is made
-//!
-//! Imports run downwards only:
-//!
-//! | module | knows |
-//! |---|---|
-//! | `operators` | other libraries' names for the operators |
-//! | `synchronized` | batch norm's halves, and what passes between processes |
-//! | `layers` | options and arguments of typed calls |
-//! | `call` | an operation on host memory, by slices of its types |
-//! | `stream` | an operation piece by piece, of tensors that a caller reads and writes |
-//! | `host` | uploads, runs an operation, reads back |
-//! | `planned` | a plan: what to bind, and what to dispatch |
-//! | `sums` | what the two halves meet at |
-//! | `export` | a plan's dispatches, for another framework's launcher |
-//! | `bound` | checks buffers and binds a plan to them |
-//! | `context` | adapter, device, queue, compiled pipelines, read-back |
-//! | `plan` | from an operation's axes and [`Profile`] to dispatches; a pure function |
-//! | `operation` | what is computed: the norm, the pass, and the tensors that follow from them |
-//! | `kernels` | the WGSL in `shaders/`, its bindings, uniforms and variants |
-//! | `profile` | an adapter's limits, as wgpu tells them |
-//! | `tuning` | the sizes that suit it |
-//! | `geometry` | shapes, layouts, lengths, overflow |
-//! | `memory` | vectors as large as tensors |
-//! | `algorithm`, `element`, `options`, `tensor`, `error` | nothing of wgpu's objects |
-//!
 //! # Features
 //!
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.

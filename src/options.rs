@@ -145,7 +145,8 @@ pub enum RunningVariance {
 #[non_exhaustive]
 pub struct RunningUpdate {
     /// The batch's weight, from 0 to 1: PyTorch's `momentum`, 1 − ONNX's and oneDNN's. For PyTorch's cumulative average
-    /// (`momentum=None`) it is 1 / (number of batches so far, this one included).
+    /// (`momentum=None`) it is 1 / (number of batches so far, this one included); each weight is an operation, and a plan, of
+    /// its own.
     pub weight: f64,
     /// Which variance of the batch.
     pub variance: RunningVariance,

@@ -12,8 +12,12 @@ use crate::{
 /// 2. [`Plan::bind`], once for a set of buffers: checks everything, makes bind groups.
 /// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
 ///
-/// variance + epsilon is not checked then, for nothing is read back: a channel, group or row where it is not above 0 becomes
-/// NaN or infinite.
+/// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes NaN or
+/// infinite.
+///
+/// How buffers are bound is part of a compiled kernel: whether they are [padded](BufferUse::padded_bytes), whether one buffer
+/// holds several tensors, and whether diff_src takes diff_dst's place. A program that always does the same compiles each plan
+/// once.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -52,7 +56,8 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferUse {
-    /// The tensor that is in it, or [`Tensor::Workspace`]: scratch memory, which any other work may use before and after.
+    /// The tensor that is in it, or [`Tensor::Workspace`]: scratch memory, whose contents need not outlast a recording, nor the
+    /// first of two halves. What the halves exchange, [`Tensor::Sums`], is [`Plan::sums`]'.
     pub tensor: Tensor,
     /// How it is used.
     pub access: Access,

@@ -16,13 +16,13 @@ pub enum Tensor {
     Variance,
     /// Mean of its squares: RMS norm's statistic.
     MeanSquare,
-    /// What is added: before layer and RMS norm, after the others.
+    /// Added to src, before layer and RMS norm; or to the output of the others.
     Residual,
     /// Scale.
     Gamma,
     /// Shift.
     Beta,
-    /// What passed an activation, a bit for each element.
+    /// One bit for each element: whether an activation let it pass.
     Mask,
     /// Running mean, read and written.
     RunningMean,
@@ -40,7 +40,7 @@ pub enum Tensor {
     Dst,
     /// src and residual added, before layer and RMS norm.
     Sum,
-    /// What two halves meet at.
+    /// What devices exchange between the two halves of batch norm.
     Sums,
     /// Scratch memory.
     Workspace,
@@ -175,14 +175,14 @@ pub enum Format {
     Bits,
 }
 
-/// How processes share a tensor, of which each has some samples.
+/// How the ranks of a process group share a tensor, each with some of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ranks {
     /// By samples: each has its own part.
     Split,
     /// Each has all of it, the same everywhere.
     Same,
-    /// Each computes a summand of it.
+    /// Each computes the sum over its samples; the sums are added up.
     Added,
     /// Each computes statistics of its samples, which merge to those of all.
     Merged,

@@ -19,6 +19,13 @@ fn realigned_params(own: Params, next: Params, misalignment: u32) -> Params {
     return Params(realigned(own.gamma, next.gamma, misalignment), realigned(own.beta, next.beta, misalignment));
 }
 
+fn params_before(before: Params, own: Params, misalignment: u32) -> Params {
+    return Params(
+        realigned_before(before.gamma, own.gamma, misalignment),
+        realigned_before(before.beta, own.beta, misalignment),
+    );
+}
+
 // Each the first of four.
 fn params_side_by_side(a: Params, b: Params, c: Params, d: Params) -> Params {
     return Params(

@@ -1,8 +1,17 @@
-// The four elements that begin `misalignment` elements into a vec4, from this one and the next.
+// Four elements of two neighbouring vec4s, `misalignment` elements, 0 to 3, before or behind the one that is at hand.
 
+// From this vec4 and the next.
 fn realigned(own: real4, next: real4, misalignment: u32) -> real4 {
     let by_odd = misalignment % 2u == 1u;
     let near = select(own, real4(own.yzw, next.x), by_odd);
     let far = select(next.xy, next.yz, by_odd);
     return select(near, real4(near.zw, far), misalignment >= 2u);
+}
+
+// From the vec4 before and this one.
+fn realigned_before(before: real4, own: real4, misalignment: u32) -> real4 {
+    let by_odd = misalignment % 2u == 1u;
+    let near = select(own, real4(before.w, own.xyz), by_odd);
+    let far = select(before.zw, before.yz, by_odd);
+    return select(near, real4(far, near.xy), misalignment >= 2u);
 }

@@ -12,10 +12,7 @@ fn params_of(vec4_index: u32, misalignment: u32) -> Params {
     let before = load_params(min(max(vec4_index, 1u) - 1u, last));
     let own = load_params(min(vec4_index, last));
     let inside = columns_of(vec4_index, misalignment) < vec4(uniforms.columns);
-    var params = own;
-    // From the vec4 before it and this one, `misalignment` elements before this one begins.
-    if misalignment > 0u { params = realigned_params(before, own, 4u - misalignment); }
-    return select_params(Params(), params, inside);
+    return select_params(Params(), params_before(before, own, misalignment), inside);
 }
 
 // Stores the elements of a vector that are in the row, below `end`; the others are its neighbours' or nobody's.

@@ -119,7 +119,8 @@ impl Bound {
         Ok(())
     }
 
-    /// Records the second half: the results, by what is in [`Tensor::Sums`] by then.
+    /// Records the second half: the results, by what is in [`Tensor::Sums`] by then. diff_gamma, diff_beta and the statistics
+    /// are those of the whole batch on every device: do not add them up again.
     ///
     /// # Errors
     ///
@@ -150,8 +151,8 @@ impl Bound {
             Halves::None => Err(Error::argument(
                 "record_reduce, record_apply",
                 "a bound plan of batch norm, in training or of its gradient",
-                "one without halves: of layer norm, RMS norm, group norm or instance norm, of inference, \
-                      or of more channels than a workgroup has room for",
+                "one without halves (Plan::sums is None): of layer norm, RMS norm, group norm or instance norm, of \
+                      inference, or of more channels than a workgroup has room for",
             )),
         }
     }
@@ -265,7 +266,7 @@ impl PieceBinder {
 
 /// A plan may have been made for another context, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
-    let what = "a plan of another context";
+    let what = "a plan made with another profile than gpu.profile()";
     let profile = gpu.profile();
     profile.check_dtypes(plan.types)?;
     for (_, dispatch) in &plan.dispatches {

@@ -17,7 +17,8 @@ pub struct BufferRange<'a> {
     pub buffer: &'a wgpu::Buffer,
     /// Where the tensor begins, in bytes.
     pub offset: u64,
-    /// Bytes of the range; by default all from the offset on.
+    /// Bytes that may hold the tensor; by default all from the offset on. Kernels may read what follows in the buffer, up to
+    /// the next multiple of four elements, but never write it.
     pub size: Option<u64>,
 }
 

@@ -87,7 +87,8 @@ impl Streams<'_> {
 
     fn load_vector(&self) -> String {
         let mut text = "fn load_vector_inputs(vector: u32) -> VectorInputs {\n".to_owned();
-        for name in self.bound(self.inputs) {
+        let names: Vec<_> = self.bound(self.inputs).collect();
+        for name in names.into_iter().rev() {
             text += &format!("    let {name} = load_vector_{name}(vector);\n");
         }
         let vec4s = (0..self.vector_vec4s.unwrap_or_default()).map(|k| {

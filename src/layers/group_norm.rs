@@ -15,8 +15,7 @@ pub struct GroupNormOptions {
 
 impl GroupNormOptions {
     /// With groups of a sample's channels, each of channels side by side; they divide the channels. All else has the
-    /// defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`], unlike batch norm's here; both parameter
-    /// gradients, no activation.
+    /// defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`]; both parameter gradients, no activation.
     pub const fn new(groups: usize) -> Self {
         Self {
             groups,

@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 
 /// One pass of a layer over tensors of given shapes and types.
 ///
-/// It is a plain value: two are equal where they compute the same of equal tensors, and it can be a key.
+/// It is a plain value, and can be a key: equal operations compute the same.
 ///
 /// ```
 /// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, ParamGrads, Tensor};

@@ -1,6 +1,6 @@
 //! Batch norm over a batch that is spread over processes, each with some of the samples: synchronized batch norm.
 //!
-//! [`run_into`] runs any operation so; of other layers than batch norm only gradients of gamma and beta meet.
+//! [`run_into`] runs any operation this way. Outside batch norm, only the gradients of gamma and beta are exchanged.
 //!
 //! How processes reach each other is the caller's: [`AllGather`] asks for one operation. `integrations/mpi` has it over MPI.
 //! What is exchanged are statistics and sums, some numbers of each channel. They are merged on the host in the order of
