@@ -193,6 +193,15 @@ impl Body {
         }
     }
 
+    /// All that its kernels may bind.
+    #[cfg(test)]
+    pub fn tensors(self) -> impl Iterator<Item = Tensor> {
+        let is_bound = move |&tensor: &Tensor| {
+            tensor.is_scratch() || self.reads(tensor) || self.writes(tensor)
+        };
+        Tensor::ALL.into_iter().filter(is_bound)
+    }
+
     /// Its name, for variants' labels.
     #[cfg(test)]
     pub const fn name(self) -> &'static str {

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::PlaneTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
     struct ChannelsFirstApply {
@@ -47,13 +47,6 @@ impl Describe for ChannelsFirstApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_apply",
     file: file!("traversals/channels_first_apply"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Mask,
-        Operand::Workspace,
-        Operand::Outputs,
-    ],
-    optional: &[Operand::Inputs],
     constants: ChannelsFirstApply::SAMPLES,
     uniforms: ChannelsFirstApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

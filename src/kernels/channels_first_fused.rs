@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::{GroupSizes, Scalars, TileRange};
-use super::{Body, Describe, Entry, Kernel, Operand, in_blocks, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, tree};
 
 constants! {
     struct ChannelsFirstFused {
@@ -79,16 +79,6 @@ impl Describe for ChannelsFirstFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_fused",
     file: file!("traversals/channels_first_fused"),
-    operands: &[
-        Operand::Summed,
-        Operand::Statistics,
-        Operand::Params,
-        Operand::Mask,
-        Operand::Running,
-        Operand::Outputs,
-        Operand::ResultsOfCells,
-    ],
-    optional: &[Operand::Params, Operand::Running, Operand::ResultsOfCells],
     constants: ChannelsFirstFused::SAMPLES,
     uniforms: ChannelsFirstFusedUniforms::KIND,
     statistics_length: "statistics",

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::PlaneTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, in_blocks, tree};
+use super::{Body, Describe, Entry, Kernel, in_blocks, tree};
 
 constants! {
     struct ChannelsFirstReduce {
@@ -62,13 +62,6 @@ impl Describe for ChannelsFirstReduce {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_first_reduce",
     file: file!("traversals/channels_first_reduce"),
-    operands: &[
-        Operand::Summed,
-        Operand::Mask,
-        Operand::Workspace,
-        Operand::Outputs,
-    ],
-    optional: &[Operand::Summed, Operand::Outputs],
     constants: ChannelsFirstReduce::SAMPLES,
     uniforms: ChannelsFirstReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

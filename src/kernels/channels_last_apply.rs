@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::ColumnTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
     struct ChannelsLastApply {
@@ -41,13 +41,6 @@ impl Describe for ChannelsLastApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_apply",
     file: file!("traversals/channels_last_apply"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Mask,
-        Operand::Workspace,
-        Operand::Outputs,
-    ],
-    optional: &[Operand::Inputs],
     constants: ChannelsLastApply::SAMPLES,
     uniforms: ChannelsLastApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

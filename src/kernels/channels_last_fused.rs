@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::Scalars;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastFused {
@@ -56,16 +56,6 @@ impl Describe for ChannelsLastFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_fused",
     file: file!("traversals/channels_last_fused"),
-    operands: &[
-        Operand::Summed,
-        Operand::Statistics,
-        Operand::Params,
-        Operand::Mask,
-        Operand::Running,
-        Operand::Outputs,
-        Operand::Results,
-    ],
-    optional: &[Operand::Params, Operand::Running, Operand::Results],
     constants: ChannelsLastFused::SAMPLES,
     uniforms: ChannelsLastFusedUniforms::KIND,
     ..Entry::OVER_CHANNELS

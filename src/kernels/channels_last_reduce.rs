@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::ColumnTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct ChannelsLastReduce {
@@ -65,13 +65,6 @@ impl Describe for ChannelsLastReduce {
 pub(super) const ENTRY: Entry = Entry {
     name: "channels_last_reduce",
     file: file!("traversals/channels_last_reduce"),
-    operands: &[
-        Operand::Summed,
-        Operand::Mask,
-        Operand::Workspace,
-        Operand::Outputs,
-    ],
-    optional: &[Operand::Outputs],
     constants: ChannelsLastReduce::SAMPLES,
     uniforms: ChannelsLastReduceUniforms::KIND,
     ..Entry::OVER_CHANNELS

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::Scalars;
-use super::{Body, Describe, Entry, Kernel, Operand, tree};
+use super::{Body, Describe, Entry, Kernel, tree};
 
 constants! {
     struct CombineGroups {
@@ -51,8 +51,6 @@ impl Describe for CombineGroups {
 pub(super) const ENTRY: Entry = Entry {
     name: "combine_groups",
     file: file!("traversals/combine_groups"),
-    operands: &[Operand::ParamsOfCells, Operand::Workspace],
-    optional: &[Operand::ParamsOfCells],
     constants: CombineGroups::SAMPLES,
     uniforms: CombineGroupsUniforms::KIND,
     gamma_length: "parameters",

@@ -28,12 +28,6 @@ impl Ending {
     pub fn is_found_again(self) -> bool {
         self.activation != Activation::None && !self.residual
     }
-
-    /// Whether there is a mask.
-    #[cfg(test)]
-    pub fn is_masked(self) -> bool {
-        self.activation != Activation::None && self.residual
-    }
 }
 
 /// The file of an activation.

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::Scalars;
-use super::{Body, Describe, Entry, Kernel, Operand, tree};
+use super::{Body, Describe, Entry, Kernel, tree};
 
 constants! {
     struct Finish {
@@ -77,19 +77,6 @@ impl Describe for Finish {
 pub(super) const ENTRY: Entry = Entry {
     name: "finish",
     file: file!("traversals/finish"),
-    operands: &[
-        Operand::ParamsOfCells,
-        Operand::Running,
-        Operand::Workspace,
-        Operand::Sums,
-        Operand::Results,
-    ],
-    optional: &[
-        Operand::ParamsOfCells,
-        Operand::Running,
-        Operand::Sums,
-        Operand::Results,
-    ],
     constants: Finish::SAMPLES,
     uniforms: FinishUniforms::KIND,
     ..Entry::OVER_CHANNELS

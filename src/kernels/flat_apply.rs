@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::{AxisSizes, TileRange};
-use super::{Body, Describe, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct FlatApply {
@@ -42,13 +42,6 @@ impl Describe for FlatApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "flat_apply",
     file: file!("traversals/flat_apply"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Workspace,
-        Operand::Outputs,
-        Operand::NewMask,
-    ],
-    optional: &[],
     constants: FlatApply::SAMPLES,
     uniforms: FlatApplyUniforms::KIND,
     ..Entry::OVER_CHANNELS

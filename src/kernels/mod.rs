@@ -136,91 +136,8 @@ pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
 pub(crate) use source::{MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 
-#[cfg(test)]
-use crate::Tensor;
 use describe::{Constants, Kind, Uniform};
 use files::File;
-
-/// What a kernel binds, whatever its body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Operand {
-    /// What the body reads element by element for the sums: all but a residual that is added after the layer.
-    Summed,
-    /// What it reads element by element for the outputs.
-    Inputs,
-    /// What it writes element by element.
-    Outputs,
-    /// What passed the activation: a gradient reads it with diff_dst,
-    Mask,
-    /// and a forward pass writes it.
-    NewMask,
-    /// The statistics that the body reads.
-    Statistics,
-    /// gamma and beta.
-    Params,
-    /// The same for what follows from the sums of a cell, if these have records of their own.
-    ParamsOfCells,
-    /// Running statistics.
-    Running,
-    /// The statistics that the body writes.
-    NewStatistics,
-    /// What the body writes of each cell: parameter gradients, statistics.
-    Results,
-    /// The same; where statistics are of groups, the workspace for it.
-    ResultsOfCells,
-    Sums,
-    Workspace,
-}
-
-impl Operand {
-    /// The tensors that these are with a body.
-    #[cfg(test)]
-    fn tensors(self, body: Body, ending: Ending) -> Vec<Tensor> {
-        let of = |tensors: &[Tensor], is: fn(Body, Tensor) -> bool| -> Vec<Tensor> {
-            let tensors = tensors.iter().copied();
-            tensors.filter(|&tensor| is(body, tensor)).collect()
-        };
-        let is_there = |tensor: &Tensor| match tensor {
-            Tensor::DiffResidual => ending.is_masked(),
-            _ => true,
-        };
-        let is_summed = |tensor: &Tensor| *tensor != Tensor::Residual || !ending.residual;
-        match self {
-            Self::Summed => body.inputs().iter().copied().filter(is_summed).collect(),
-            Self::Inputs => body.inputs().to_vec(),
-            Self::Outputs => body.outputs().iter().copied().filter(is_there).collect(),
-            Self::Mask if ending.is_masked() => of(&[Tensor::Mask], Body::reads),
-            Self::Mask => vec![],
-            Self::NewMask => of(&[Tensor::Mask], Body::writes),
-            Self::Statistics => body.statistics().to_vec(),
-            Self::Params if body.is_gradient() && !ending.is_found_again() => {
-                of(&[Tensor::Gamma], Body::reads)
-            }
-            Self::Params => of(&[Tensor::Gamma, Tensor::Beta], Body::reads),
-            Self::ParamsOfCells if !matches!(body, Body::Forward | Body::GroupForward) => vec![],
-            Self::ParamsOfCells => Self::Params.tensors(body, ending),
-            Self::Running => of(&[Tensor::RunningMean, Tensor::RunningVariance], Body::reads),
-            Self::NewStatistics => of(
-                &[Tensor::Mean, Tensor::Variance, Tensor::MeanSquare],
-                Body::writes,
-            ),
-            Self::Results => of(
-                &[
-                    Tensor::DiffGamma,
-                    Tensor::DiffBeta,
-                    Tensor::Mean,
-                    Tensor::Variance,
-                    Tensor::MeanSquare,
-                ],
-                Body::writes,
-            ),
-            Self::Sums => vec![Tensor::Sums],
-            Self::ResultsOfCells if body.of_groups() => Self::Workspace.tensors(body, ending),
-            Self::ResultsOfCells => Self::Results.tensors(body, ending),
-            Self::Workspace => vec![Tensor::Workspace],
-        }
-    }
-}
 
 /// A kernel of `shaders/traversals/`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -247,15 +164,6 @@ pub(crate) struct Entry {
     pub name: &'static str,
     /// Its own file, which says what it imports of `shaders/parts/`.
     pub file: File,
-    /// What it may bind beside the uniform.
-    #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
-    pub operands: &'static [Operand],
-    /// Which of them a variant may leave out: gamma reads as 1 then, another input as 0, an output is not written.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "read by the tests of every variant")
-    )]
-    pub optional: &'static [Operand],
     /// The constants that a variant's text begins with, each with a value of its type.
     #[cfg_attr(not(test), expect(dead_code, reason = "read by the tests"))]
     pub constants: &'static [(&'static str, Constant)],
@@ -271,8 +179,6 @@ impl Entry {
     const OVER_CHANNELS: Self = Self {
         name: "",
         file: File { path: "", text: "" },
-        operands: &[],
-        optional: &[],
         constants: &[],
         uniforms: Kind::Group(&[]),
         statistics_length: "channels",
@@ -341,28 +247,10 @@ impl Kernel {
 }
 
 impl Entry {
-    /// The tensors that it may bind with a body and an ending.
-    #[cfg(test)]
-    pub fn tensors(&self, body: Body, ending: Ending) -> Vec<Tensor> {
-        let operands = self.operands.iter();
-        operands
-            .flat_map(|operand| operand.tensors(body, ending))
-            .collect()
-    }
-
     /// Whether its data are bound by windows.
     fn has_window(&self) -> bool {
         let fields = self.uniforms.fields("");
         fields.iter().any(|(name, _)| *name == "window")
-    }
-
-    /// Those of them that a variant may leave out.
-    #[cfg(test)]
-    pub fn optional(&self, body: Body, ending: Ending) -> Vec<Tensor> {
-        let operands = self.optional.iter();
-        operands
-            .flat_map(|operand| operand.tensors(body, ending))
-            .collect()
     }
 }
 

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::GroupSizes;
-use super::{Body, Describe, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct PackStatistics {
@@ -36,8 +36,6 @@ impl Describe for PackStatistics {
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_statistics",
     file: file!("traversals/pack_statistics"),
-    operands: &[Operand::Statistics, Operand::Params, Operand::Workspace],
-    optional: &[Operand::Statistics, Operand::Params],
     constants: PackStatistics::SAMPLES,
     uniforms: PackStatisticsUniforms::KIND,
     statistics_length: "statistics",

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::{Body, Describe, Entry, Kernel, Operand};
+use super::{Body, Describe, Entry, Kernel};
 
 constants! {
     struct PackWeights {
@@ -33,8 +33,6 @@ impl Describe for PackWeights {
 pub(super) const ENTRY: Entry = Entry {
     name: "pack_weights",
     file: file!("traversals/pack_weights"),
-    operands: &[Operand::Params, Operand::Workspace],
-    optional: &[Operand::Params],
     constants: PackWeights::SAMPLES,
     uniforms: PackWeightsUniforms::KIND,
     gamma_length: "columns",

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::RowTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector};
+use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
     struct RowsApply {
@@ -59,13 +59,6 @@ impl Describe for RowsApply {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_apply",
     file: file!("traversals/rows_apply"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Params,
-        Operand::Workspace,
-        Operand::Outputs,
-    ],
-    optional: &[Operand::Inputs, Operand::Params, Operand::Outputs],
     constants: RowsApply::SAMPLES,
     uniforms: RowsApplyUniforms::KIND,
     gamma_length: "columns",

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::{RowTiles, Scalars};
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct RowsFused {
@@ -74,21 +74,6 @@ impl Describe for RowsFused {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_fused",
     file: file!("traversals/rows_fused"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Statistics,
-        Operand::Params,
-        Operand::Workspace,
-        Operand::Outputs,
-        Operand::NewStatistics,
-    ],
-    optional: &[
-        Operand::Inputs,
-        Operand::Params,
-        Operand::Workspace,
-        Operand::Outputs,
-        Operand::NewStatistics,
-    ],
     constants: RowsFused::SAMPLES,
     uniforms: RowsFusedUniforms::KIND,
     statistics_length: "rows",

@@ -3,7 +3,7 @@
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
 use super::groups::RowTiles;
-use super::{Body, Describe, Entry, Kernel, Operand, of_a_vector, tree};
+use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
     struct RowsReduce {
@@ -83,13 +83,6 @@ impl Describe for RowsReduce {
 pub(super) const ENTRY: Entry = Entry {
     name: "rows_reduce",
     file: file!("traversals/rows_reduce"),
-    operands: &[
-        Operand::Inputs,
-        Operand::Params,
-        Operand::Workspace,
-        Operand::Results,
-    ],
-    optional: &[Operand::Params, Operand::Results],
     constants: RowsReduce::SAMPLES,
     uniforms: RowsReduceUniforms::KIND,
     gamma_length: "columns",

@@ -162,11 +162,8 @@ impl Variant {
                 label += &format!("-{name}");
             }
         }
-        for tensor in self.kernel.entry().optional(self.body, self.ending) {
-            if !self.bound.contains(&tensor) {
-                label += &format!("-no_{}", tensor.name());
-            }
-        }
+        let bound: Vec<_> = self.bound.iter().map(|tensor| tensor.name()).collect();
+        label += &format!("-{}", bound.join("+"));
         for (on, name) in [
             (self.in_place, "in_place"),
             (self.pooled, "pooled"),

@@ -29,153 +29,135 @@ pub(super) struct Streams<'a> {
 impl Streams<'_> {
     /// The structs, and those of the functions that a kernel calls.
     pub fn text(&self, called: &HashSet<&str>) -> Vec<String> {
-        let mut texts = vec![
-            structure("Inputs", self.inputs),
-            structure("Outputs", self.outputs),
-        ];
-        if let Some(vec4s) = self.vector_vec4s {
-            texts.push(format!(
-                "alias VectorInputs = array<Inputs, {vec4s}>;\nalias VectorOutputs = array<Outputs, {vec4s}>;\n"
-            ));
-        }
+        let (inputs, outputs) = (self.inputs, self.outputs);
+        let vec4s = 0..self.vector_vec4s.unwrap_or_default();
+        let mut texts = vec![format!(
+            "struct Inputs {{ {} }}\n\nstruct Outputs {{ {} }}\n\n\
+             alias VectorInputs = array<Inputs, {}>;\nalias VectorOutputs = array<Outputs, {}>;\n",
+            each(inputs, "NAME: real4"),
+            each(outputs, "NAME: real4"),
+            vec4s.end.max(1),
+            vec4s.end.max(1),
+        )];
+        let loaded = |load: &str| {
+            let loads = inputs.iter().map(|&tensor| match (self.is_bound)(tensor) {
+                true => load.replace("NAME", tensor.name()),
+                false => "real4()".to_owned(),
+            });
+            format!("Inputs({})", joined(loads))
+        };
+        // One after another from the last on: registers of GPUs' compilers ask for it.
+        let read = self.bound(inputs).rev();
+        let read = read.map(|name| format!("let {name} = load_vector_{name}(vector); "));
+        let vectors = joined(vec4s.clone().map(|k| loaded(&format!("NAME[{k}]"))));
+        let stored = |function: &str, more: &str| {
+            let stores = self
+                .bound(outputs)
+                .map(|name| match function.contains("vector") {
+                    true => {
+                        let vec4s = joined(vec4s.clone().map(|k| format!("outputs[{k}].{name}")));
+                        format!("{function}{name}(vector, Vector({vec4s}){more}); ")
+                    }
+                    false => format!("{function}{name}(vec4_index, outputs.{name}{more}); "),
+                });
+            stores.collect()
+        };
+        let select = "select(f.NAME, t.NAME, condition)";
+        let of_four = "vec4_index: u32, outputs: Outputs";
+        let of_vector = "vector: u32, outputs: VectorOutputs";
         let functions = [
-            ("load_inputs", self.load()),
-            ("load_vector_inputs", self.load_vector()),
-            ("select_inputs", select("inputs", "Inputs", self.inputs)),
-            ("splat_inputs", self.splat()),
-            ("realigned_inputs", self.realigned()),
-            ("store_outputs", self.store("store_", "")),
+            (
+                "load_inputs",
+                "vec4_index: u32",
+                "-> Inputs",
+                format!("return {};", loaded("load_NAME(vec4_index)")),
+            ),
+            (
+                "load_vector_inputs",
+                "vector: u32",
+                "-> VectorInputs",
+                format!(
+                    "{}return VectorInputs({vectors});",
+                    read.collect::<String>()
+                ),
+            ),
+            (
+                "select_inputs",
+                "f: Inputs, t: Inputs, condition: vec4<bool>",
+                "-> Inputs",
+                format!("return Inputs({});", each(inputs, select)),
+            ),
+            (
+                "splat_inputs",
+                "inputs: Inputs, i: u32",
+                "-> Inputs",
+                format!("return Inputs({});", each(inputs, "real4(inputs.NAME[i])")),
+            ),
+            (
+                "realigned_inputs",
+                "own: Inputs, next: Inputs, misalignment: u32",
+                "-> Inputs",
+                format!(
+                    "return Inputs({});",
+                    each(inputs, "realigned(own.NAME, next.NAME, misalignment)")
+                ),
+            ),
+            ("store_outputs", of_four, "", stored("store_", "")),
             (
                 "store_part_outputs",
-                self.store("store_part_", ", count: u32"),
+                &format!("{of_four}, count: u32"),
+                "",
+                stored("store_part_", ", count"),
             ),
             (
                 "store_some_outputs",
-                self.store("store_some_", ", some: vec4<bool>"),
+                &format!("{of_four}, some: vec4<bool>"),
+                "",
+                stored("store_some_", ", some"),
             ),
             (
                 "store_vector_outputs",
-                self.store_vector("store_vector_", ""),
+                of_vector,
+                "",
+                stored("store_vector_", ""),
             ),
             (
                 "store_part_vector_outputs",
-                self.store_vector("store_part_vector_", ", count: u32"),
+                &format!("{of_vector}, count: u32"),
+                "",
+                stored("store_part_vector_", ", count"),
             ),
-            ("select_outputs", select("outputs", "Outputs", self.outputs)),
+            (
+                "select_outputs",
+                "f: Outputs, t: Outputs, condition: vec4<bool>",
+                "-> Outputs",
+                format!("return Outputs({});", each(outputs, select)),
+            ),
         ];
-        let functions = functions.into_iter();
-        texts.extend(functions.filter_map(|(name, text)| called.contains(name).then_some(text)));
+        for (name, parameters, returned, code) in functions {
+            if called.contains(name) {
+                let code = code.trim_end().replace("; ", ";\n    ");
+                texts.push(format!(
+                    "fn {name}({parameters}) {returned} {{\n    {code}\n}}\n"
+                ));
+            }
+        }
         texts
     }
 
-    fn bound(&self, tensors: &[Tensor]) -> impl Iterator<Item = &'static str> {
+    fn bound(&self, tensors: &[Tensor]) -> impl DoubleEndedIterator<Item = &'static str> {
         let bound = tensors.iter().filter(|&&tensor| (self.is_bound)(tensor));
         bound.map(|tensor| tensor.name())
     }
+}
 
-    fn load(&self) -> String {
-        let fields = self
-            .inputs
+/// What is said of a tensor NAME, of each of them.
+fn each(tensors: &[Tensor], text: &str) -> String {
+    joined(
+        tensors
             .iter()
-            .map(|&tensor| match (self.is_bound)(tensor) {
-                true => format!("load_{}(vec4_index)", tensor.name()),
-                false => "real4()".to_owned(),
-            });
-        let fields = joined(fields);
-        format!("fn load_inputs(vec4_index: u32) -> Inputs {{\n    return Inputs({fields});\n}}\n")
-    }
-
-    fn load_vector(&self) -> String {
-        let mut text = "fn load_vector_inputs(vector: u32) -> VectorInputs {\n".to_owned();
-        let names: Vec<_> = self.bound(self.inputs).collect();
-        for name in names.into_iter().rev() {
-            text += &format!("    let {name} = load_vector_{name}(vector);\n");
-        }
-        let vec4s = (0..self.vector_vec4s.unwrap_or_default()).map(|k| {
-            let fields = self
-                .inputs
-                .iter()
-                .map(|&tensor| match (self.is_bound)(tensor) {
-                    true => format!("{}[{k}]", tensor.name()),
-                    false => "real4()".to_owned(),
-                });
-            format!("Inputs({})", joined(fields))
-        });
-        text + &format!("    return VectorInputs({});\n}}\n", joined(vec4s))
-    }
-
-    fn splat(&self) -> String {
-        let fields = self.inputs.iter().map(|tensor| {
-            let name = tensor.name();
-            format!("real4(inputs.{name}[i])")
-        });
-        let fields = joined(fields);
-        format!(
-            "fn splat_inputs(inputs: Inputs, i: u32) -> Inputs {{\n    return Inputs({fields});\n}}\n"
-        )
-    }
-
-    fn realigned(&self) -> String {
-        let fields = self.inputs.iter().map(|tensor| {
-            let name = tensor.name();
-            format!("realigned(own.{name}, next.{name}, misalignment)")
-        });
-        let fields = joined(fields);
-        format!(
-            "fn realigned_inputs(own: Inputs, next: Inputs, misalignment: u32) -> Inputs {{\n    return Inputs({fields});\n}}\n"
-        )
-    }
-
-    /// A function that stores four elements of each output, with a parameter more.
-    fn store(&self, prefix: &str, parameter: &str) -> String {
-        let argument = argument(parameter);
-        let mut text =
-            format!("fn {prefix}outputs(vec4_index: u32, outputs: Outputs{parameter}) {{\n");
-        for name in self.bound(self.outputs) {
-            text += &format!("    {prefix}{name}(vec4_index, outputs.{name}{argument});\n");
-        }
-        text + "}\n"
-    }
-
-    /// The same of vectors.
-    fn store_vector(&self, prefix: &str, parameter: &str) -> String {
-        let argument = argument(parameter);
-        let mut text =
-            format!("fn {prefix}outputs(vector: u32, outputs: VectorOutputs{parameter}) {{\n");
-        for name in self.bound(self.outputs) {
-            let vec4s = 0..self.vector_vec4s.unwrap_or_default();
-            let vec4s = joined(vec4s.map(|k| format!("outputs[{k}].{name}")));
-            text += &format!("    {prefix}{name}(vector, Vector({vec4s}){argument});\n");
-        }
-        text + "}\n"
-    }
-}
-
-fn structure(name: &str, tensors: &[Tensor]) -> String {
-    let fields = tensors
-        .iter()
-        .map(|tensor| format!("    {}: real4,\n", tensor.name()));
-    format!("struct {name} {{\n{}}}\n", fields.collect::<String>())
-}
-
-fn select(role: &str, structure: &str, tensors: &[Tensor]) -> String {
-    let fields = tensors.iter().map(|tensor| {
-        let name = tensor.name();
-        format!("select(f.{name}, t.{name}, condition)")
-    });
-    let fields = joined(fields);
-    format!(
-        "fn select_{role}(f: {structure}, t: {structure}, condition: vec4<bool>) -> {structure} {{\n    \
-         return {structure}({fields});\n}}\n"
+            .map(|tensor| text.replace("NAME", tensor.name())),
     )
-}
-
-/// The argument that a parameter is handed on as.
-fn argument(parameter: &str) -> &str {
-    match parameter.split_once(':') {
-        Some((name, _)) => name,
-        None => "",
-    }
 }
 
 fn joined(parts: impl Iterator<Item = String>) -> String {
