@@ -163,11 +163,17 @@ run_tests --include-ignored
 with_drivers cargo test --examples --no-fail-fast || failed=yes
 with_drivers cargo test --doc || failed=yes
 
+if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
+    heading "verify sees damage"
+    RUSTFLAGS="--cfg wgpu_norm_mutants" CARGO_TARGET_DIR=target/mutants \
+        cargo test -p wgpu-norm-cli --test integration damage_is_seen || failed=yes
+fi
+
 # By `cargo test`, so that the dependencies are not built once more under the bench profile.
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 
-for example in backward record synchronized "digits -- --steps 20"; do
+for example in backward record synchronized wgsl "digits -- --steps 20"; do
     heading "example $example"
     # shellcheck disable=SC2086 # a name, and arguments of its own
     cargo run --quiet --example $example

@@ -256,6 +256,7 @@ impl Variant {
             .elements()
             .map(|file| files::composed(file, body))
             .collect();
+        parts.push("// ---- src/kernels/source.rs\n".to_owned());
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
         let of_ending = [
             ("residual_after", Constant::Flag(self.ending.residual)),
