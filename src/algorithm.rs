@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A way to compute a gradient or a forward pass: which kernels walk the tensor, and how often.
 ///
-/// A plan takes the first one of [`ALL`](Self::ALL) that can do the problem and pays on the adapter;
+/// A plan takes the first one of [`ALL`](Self::ALL) that can do the problem and is profitable on the adapter;
 /// [`Profile::algorithm`](crate::Profile::algorithm) forces one. All give the same results up to rounding.
 ///
 /// ```

@@ -8,80 +8,80 @@
 //   is added to the layer's output. gamma_ignored: gamma counts for the activation alone.
 // * rounds: how often the sums of a row that registers hold are taken, each time by what the last ones say.
 // * in_blocks, block_vectors, block_rows: whether sums are taken in blocks, and of how many vectors or rows.
-// * paired_records: the sums of two cells fit a record.
+// * paired_records: the sums of two channels fit a record.
 //
 // Every body defines:
-// * struct Cell, of real4s: what the result of four elements depends on beside the elements. Statistics and parameters first,
+// * struct Coefficients, of real4s: what the result of four elements depends on beside the elements. Statistics and parameters first,
 //   later what follows from the sums.
 // * struct Element: what the terms and the result of four elements are made of.
-// * struct Sums, of real4s: sums of terms, those of four cells or four parts of one.
-// * alias Record: the sums of one cell.
-// * fn with_params(cell: Cell, params: Params) -> Cell: the cell with gamma and beta.
-// * fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell, or `combine` and `derived`.
-// * fn element_of(inputs: Inputs, cell: Cell) -> Element: called for the sums, with what is known before them, and for the result.
-// * fn result(element: Element, cell: Cell) -> Outputs
-// * fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums: the terms of the elements that are inside.
+// * struct Sums, of real4s: sums of terms, those of four channels or four parts of one.
+// * alias Record: the sums of one channel.
+// * fn with_params(coefficients: Coefficients, params: Params) -> Coefficients: the coefficients with gamma and beta.
+// * fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients, or `combine` and `derived`.
+// * fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element: called for the sums, with what is known before them, and for the result.
+// * fn result(element: Element, coefficients: Coefficients) -> Outputs
+// * fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums: the terms of the elements that are inside.
 // * fn merge(a: Sums, b: Sums) -> Sums
-// * fn across(sums: Sums) -> Record: the four side by side put together, where they are of one cell.
+// * fn horizontal_sum(sums: Sums) -> Record: the four side by side put together, where they are of one channel.
 // * fn record_of(sums: Sums, i: u32) -> Record: one of the four.
 // * fn words_of_record(record: Record) -> real4, fn sums_of(words: Words) -> Sums: to the workspace and back.
 
 #import records
 
-// What is known of four cells from their tensors, before sums, and without gamma and beta.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    return Cell();
+// What is known of four channels from their tensors, before sums, and without gamma and beta.
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    return Coefficients();
 }
 
 // The same in the workspace, and back.
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
+fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
     return real4();
 }
 
-fn cell_of(words: Words) -> Cell {
-    return Cell();
+fn coefficients_of(words: Words) -> Coefficients {
+    return Coefficients();
 }
 
-// For a vector whose elements are of two cells.
-fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
-    return Cell();
+// For a vector whose elements are of two channels.
+fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
+    return Coefficients();
 }
 
-// What follows from the sums of four cells, as records side by side: what `combine` takes, after another dispatch.
+// What follows from the sums of four channels, as records side by side: what `combine` takes, after another dispatch.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
     return Words();
 }
 
 // The same of channels that share statistics with others: of their own sums, and those of their group.
-fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
+fn derived_of_group(coefficients: Coefficients, own: Sums, group: Sums, scalars: Scalars) -> Words {
     return Words();
 }
 
-// The cell with that.
-fn combine(cell: Cell, words: Words) -> Cell {
-    return cell;
+// The coefficients with that.
+fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
+    return coefficients;
 }
 
 // Both at once.
-fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
-    return combine(cell, derived(0u, sums, scalars));
+fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+    return combine(coefficients, derived(0u, sums, scalars));
 }
 
-// What is written of four cells, the first `count`: statistics, or gradients of parameters.
+// What is written of four channels, the first `count`: statistics, or gradients of parameters.
 fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {}
 
-// Where statistics are constants, or the record of a cell holds gamma and beta.
-fn result_of_constants(element: Element, cell: Cell) -> Outputs {
-    return result(element, cell);
+// Where statistics are constants, or the record of a channel holds gamma and beta.
+fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
+    return result(element, coefficients);
 }
 
 // Which of four elements an activation lets pass.
-fn passes(element: Element, cell: Cell) -> vec4<bool> {
+fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
     return vec4(true);
 }
 
 // What sums add to those of a row, or of a channel's group, along which gamma varies.
-fn weigh(sums: Sums, cell: Cell) -> Sums {
+fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
     return sums;
 }
 
@@ -89,7 +89,7 @@ fn merge_records(a: Record, b: Record) -> Record {
     return a + b;
 }
 
-// Two of four cells in a record, and back.
+// Two of four channels in a record, and back.
 fn pair_of(sums: Sums, pair: u32) -> real4 {
     let first = words_of_record(record_of(sums, 2u * pair));
     let second = words_of_record(record_of(sums, 2u * pair + 1u));
@@ -108,7 +108,7 @@ fn begin(first: Inputs) -> Block {
 }
 
 fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
-    return merge(block, terms(element, Cell(), inside));
+    return merge(block, terms(element, Coefficients(), inside));
 }
 
 fn end_block(sums: Sums, block: Block) -> Sums {
@@ -117,23 +117,23 @@ fn end_block(sums: Sums, block: Block) -> Sums {
 
 // Of a row that registers hold: before its sums are taken, of an element of it; before they are taken again; what is written
 // of it; and what another dispatch makes that of.
-fn begin_row(cell: Cell, first: Inputs) -> Cell {
-    return cell;
+fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
+    return coefficients;
 }
 
-fn next_round(cell: Cell) -> Cell {
-    return cell;
+fn next_round(coefficients: Coefficients) -> Coefficients {
+    return coefficients;
 }
 
-fn store_row(row: u32, cell: Cell) {}
+fn store_row(row: u32, coefficients: Coefficients) {}
 
-fn record_of_row(cell: Cell, count: real) -> real4 {
+fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
     return real4();
 }
 
 // Of a row that is read twice. The first two words of its record are statistics, the others follow from the sums.
-fn row_cell(record: real4) -> Cell {
-    return cell_of(splat(real4(record.xy, 1.0, 0.0)));
+fn row_coefficients(record: real4) -> Coefficients {
+    return coefficients_of(splat(real4(record.xy, 1.0, 0.0)));
 }
 
 fn row_record(record: real4, sums: Sums, scalars: Scalars) -> real4 {
@@ -141,6 +141,6 @@ fn row_record(record: real4, sums: Sums, scalars: Scalars) -> real4 {
     return real4(record.xy, words.x.x, words.y.x);
 }
 
-fn row_cell_with_sums(record: real4) -> Cell {
-    return combine(row_cell(record), splat(real4(record.zw, real2())));
+fn row_coefficients_with_sums(record: real4) -> Coefficients {
+    return combine(row_coefficients(record), splat(real4(record.zw, real2())));
 }

@@ -10,7 +10,7 @@
 #import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
-struct Cell {
+struct Coefficients {
     shift: real4,
     base: real4, // x̂ of shift
     r: real4,
@@ -23,7 +23,7 @@ struct Element {
     after: real4, // is added to the layer's output
 }
 
-// Four cells side by side, or four parts of one.
+// Four channels side by side, or four parts of one.
 struct Sums {
     count: real4,
     shift: real4,
@@ -35,54 +35,54 @@ struct Sums {
 alias Record = real4;
 
 // Of tensors, where statistics are given; else nothing is known before.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    if !statistics_given { return Cell(real4(), real4(), real4(1.0), real4(1.0), real4()); }
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    if !statistics_given { return Coefficients(real4(), real4(), real4(1.0), real4(1.0), real4()); }
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
-    return Cell(load_mean(vec4_index), real4(), r, real4(1.0), real4());
+    return Coefficients(load_mean(vec4_index), real4(), r, real4(1.0), real4());
 }
 
-fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.shift, cell.base, cell.r, params.gamma, params.beta);
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    return Coefficients(coefficients.shift, coefficients.base, coefficients.r, params.gamma, params.beta);
 }
 
 // Of records (shift, base · gamma + beta, r · gamma, 0).
-fn cell_of(words: Words) -> Cell {
-    return Cell(words.x, words.y, words.z, real4(1.0), real4());
+fn coefficients_of(words: Words) -> Coefficients {
+    return Coefficients(words.x, words.y, words.z, real4(1.0), real4());
 }
 
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(cell.shift[i], cell.base[i] * cell.gamma[i] + cell.beta[i], cell.r[i] * cell.gamma[i], 0.0);
+fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
+    return real4(coefficients.shift[i], coefficients.base[i] * coefficients.gamma[i] + coefficients.beta[i], coefficients.r[i] * coefficients.gamma[i], 0.0);
 }
 
 // Of a row, whose record is (shift, base, r, 0), with its last two words.
-fn combine(cell: Cell, words: Words) -> Cell {
-    return Cell(cell.shift, cell.base, words.x, cell.gamma, cell.beta);
+fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
+    return Coefficients(coefficients.shift, coefficients.base, words.x, coefficients.gamma, coefficients.beta);
 }
 
-// A cell with what follows from its sums. Before, it says what dst is made of x̂: r is 1 and base 0, or in a record gamma
+// Coefficients with what follows from its sums. Before, it says what dst is made of x̂: r is 1 and base 0, or in a record gamma
 // and beta.
-fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
     let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
     // Without elements nothing is written. The condition keeps a compiler from (x − (shift + δ)) · r.
     let base = select(real4(), -sums.delta * r, sums.count > real4());
-    return Cell(sums.shift, base, r, cell.r * cell.gamma, cell.base * cell.gamma + cell.beta);
+    return Coefficients(sums.shift, base, r, coefficients.r * coefficients.gamma, coefficients.base * coefficients.gamma + coefficients.beta);
 }
 
-// The records of four cells, side by side.
+// The records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
-    let given = Cell(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
-    let cell = with_sums(given, sums, scalars);
-    return Words(cell.shift, cell.base * cell.gamma + cell.beta, cell.r * cell.gamma, real4());
+    let given = Coefficients(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
+    let coefficients = with_sums(given, sums, scalars);
+    return Words(coefficients.shift, coefficients.base * coefficients.gamma + coefficients.beta, coefficients.r * coefficients.gamma, real4());
 }
 
-// The same of cells that share statistics with others.
-fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
-    let all = with_sums(cell, group, scalars);
+// The same of channels that share statistics with others.
+fn derived_of_group(coefficients: Coefficients, own: Sums, group: Sums, scalars: Scalars) -> Words {
+    let all = with_sums(coefficients, group, scalars);
     return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, real4());
 }
 
-fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
-    return Cell(
+fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
+    return Coefficients(
         select(f.shift, t.shift, condition),
         select(f.base, t.base, condition),
         select(f.r, t.r, condition),
@@ -91,32 +91,32 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     );
 }
 
-fn element_of(inputs: Inputs, cell: Cell) -> Element {
+fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     if residual_after { return Element(inputs.src, inputs.residual); }
     return Element(inputs.src + inputs.residual, real4());
 }
 
-fn result(element: Element, cell: Cell) -> Outputs {
-    return Outputs(activation(before_activation(element, cell)), element.x);
+fn result(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(activation(before_activation(element, coefficients)), element.x);
 }
 
-fn passes(element: Element, cell: Cell) -> vec4<bool> {
-    return !at_most_zero(before_activation(element, cell));
+fn passes(element: Element, coefficients: Coefficients) -> vec4<bool> {
+    return !at_most_zero(before_activation(element, coefficients));
 }
 
-fn before_activation(element: Element, cell: Cell) -> real4 {
-    let y = x_hat(element, cell) * cell.gamma + cell.beta;
+fn before_activation(element: Element, coefficients: Coefficients) -> real4 {
+    let y = x_hat(element, coefficients) * coefficients.gamma + coefficients.beta;
     if residual_after { return y + element.after; }
     return y;
 }
 
-fn x_hat(element: Element, cell: Cell) -> real4 {
-    return (element.x - cell.shift) * cell.r + cell.base;
+fn x_hat(element: Element, coefficients: Coefficients) -> real4 {
+    return (element.x - coefficients.shift) * coefficients.r + coefficients.base;
 }
 
 // A record has gamma and beta in r and base.
-fn result_of_constants(element: Element, cell: Cell) -> Outputs {
-    let y = x_hat(element, cell);
+fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
+    let y = x_hat(element, coefficients);
     if residual_after { return Outputs(activation(y + element.after), element.x); }
     return Outputs(activation(y), element.x);
 }
@@ -139,7 +139,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
     );
 }
 
-// The same of one cell.
+// The same of one channel.
 fn merge_records(a: Record, b: Record) -> Record {
     let count = a.x + b.x;
     let total = max(count, 1.0);
@@ -152,7 +152,7 @@ fn merge_records(a: Record, b: Record) -> Record {
     return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
 }
 
-fn across(sums: Sums) -> Record {
+fn horizontal_sum(sums: Sums) -> Record {
     return merge_records(
         merge_records(record_of(sums, 0u), record_of(sums, 1u)),
         merge_records(record_of(sums, 2u), record_of(sums, 3u)),
@@ -167,7 +167,7 @@ struct Block {
 }
 
 fn begin(first: Inputs) -> Block {
-    return Block(element_of(first, Cell()).x, real4(), real4(), real4());
+    return Block(element_of(first, Coefficients()).x, real4(), real4(), real4());
 }
 
 fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
@@ -195,7 +195,7 @@ fn sums_of(words: Words) -> Sums {
     return Sums(words.x, words.y, words.z, words.w);
 }
 
-// Mean and biased variance of four cells, the first `count`, and running statistics, which cells without elements leave
+// Mean and biased variance of four channels, the first `count`, and running statistics, which channels without elements leave
 // as they are.
 fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
     let mean = sums.shift + sums.delta;

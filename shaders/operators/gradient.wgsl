@@ -7,7 +7,7 @@
 #import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
-struct Cell {
+struct Coefficients {
     mean: real4,
     r: real4,
     gamma: real4,
@@ -22,49 +22,49 @@ struct Element {
     xhat: real4,
 }
 
-// Four sums side by side, of one cell or of four.
+// Four sums side by side, of one channel or of four.
 struct Sums {
     d: real4,
     d_xhat: real4,
 }
 
-// The four of one cell added up.
+// The four of one channel added up.
 alias Record = real2;
 
-// Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four cells, without gamma.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
+// Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four channels, without gamma.
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
     let r = inverse_deviation(load_variance(vec4_index), epsilon);
-    return Cell(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
+    return Coefficients(load_mean(vec4_index), r, real4(1.0), real4(), real4(), real4());
 }
 
-fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.mean, cell.r, params.gamma, params.beta, cell.a, cell.b);
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    return Coefficients(coefficients.mean, coefficients.r, params.gamma, params.beta, coefficients.a, coefficients.b);
 }
 
 // Of records (mean, r, gamma, beta).
-fn cell_of(words: Words) -> Cell {
-    return Cell(words.x, words.y, words.z, words.w, real4(), real4());
+fn coefficients_of(words: Words) -> Coefficients {
+    return Coefficients(words.x, words.y, words.z, words.w, real4(), real4());
 }
 
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(cell.mean[i], cell.r[i], cell.gamma[i], cell.beta[i]);
+fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
+    return real4(coefficients.mean[i], coefficients.r[i], coefficients.gamma[i], coefficients.beta[i]);
 }
 
-// The same with what follows from the means of the sums. Those of a group's cells are weighted with gamma already.
-fn combine(cell: Cell, means: Words) -> Cell {
-    if of_groups { return Cell(cell.mean, cell.r, cell.gamma, cell.beta, means.z, means.w); }
-    let scale = scale_of(cell);
-    return Cell(cell.mean, cell.r, cell.gamma, cell.beta, scale * means.x, scale * means.y);
+// The same with what follows from the means of the sums. Those of a group's channels are weighted with gamma already.
+fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
+    if of_groups { return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, means.z, means.w); }
+    let scale = scale_of(coefficients);
+    return Coefficients(coefficients.mean, coefficients.r, coefficients.gamma, coefficients.beta, scale * means.x, scale * means.y);
 }
 
 // gamma, unless it counts for the activation alone.
-fn scale_of(cell: Cell) -> real4 {
+fn scale_of(coefficients: Coefficients) -> real4 {
     if gamma_ignored { return real4(1.0); }
-    return cell.gamma;
+    return coefficients.gamma;
 }
 
-fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
-    return Cell(
+fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
+    return Coefficients(
         select(f.mean, t.mean, condition),
         select(f.r, t.r, condition),
         select(f.gamma, t.gamma, condition),
@@ -74,23 +74,23 @@ fn select_cell(f: Cell, t: Cell, condition: vec4<bool>) -> Cell {
     );
 }
 
-fn element_of(inputs: Inputs, cell: Cell) -> Element {
-    let xhat = (inputs.src - cell.mean) * cell.r;
-    return Element(activation_gradient(xhat * cell.gamma + cell.beta, inputs.diff_dst), xhat);
+fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
+    let xhat = (inputs.src - coefficients.mean) * coefficients.r;
+    return Element(activation_gradient(xhat * coefficients.gamma + coefficients.beta, inputs.diff_dst), xhat);
 }
 
 // The residual's gradient is what the mask leaves of diff_dst.
-fn result(element: Element, cell: Cell) -> Outputs {
-    return Outputs(cell.r * ((scale_of(cell) * element.d - cell.a) - element.xhat * cell.b), element.d);
+fn result(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(coefficients.r * ((scale_of(coefficients) * element.d - coefficients.a) - element.xhat * coefficients.b), element.d);
 }
 
 // Where mean and variance are constants, a and b are 0, and src counts for the activation alone.
-fn result_of_constants(element: Element, cell: Cell) -> Outputs {
-    return Outputs(cell.r * (scale_of(cell) * element.d), element.d);
+fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(coefficients.r * (scale_of(coefficients) * element.d), element.d);
 }
 
-// An element's terms, those that are in the cell.
-fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
+// An element's terms, those that are inside.
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
     return Sums(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
 }
 
@@ -98,20 +98,20 @@ fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.d + b.d, a.d_xhat + b.d_xhat);
 }
 
-// The sums with gamma, where it varies between the elements of a row, or between the cells of a group.
-fn weigh(sums: Sums, cell: Cell) -> Sums {
+// The sums with gamma, where it varies between the elements of a row, or between the channels of a group.
+fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
     if gamma_ignored { return sums; }
-    return Sums(sums.d * cell.gamma, sums.d_xhat * cell.gamma);
+    return Sums(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
 }
 
-fn across(sums: Sums) -> Record {
+fn horizontal_sum(sums: Sums) -> Record {
     return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
 }
 
-// A cell with what follows from its sums, or from those of its group.
-fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
-    if of_groups { return combine(cell, derived_of_group(cell, sums, sums, scalars)); }
-    return combine(cell, derived(0u, sums, scalars));
+// Coefficients with what follows from its sums, or from those of its group.
+fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+    if of_groups { return combine(coefficients, derived_of_group(coefficients, sums, sums, scalars)); }
+    return combine(coefficients, derived(0u, sums, scalars));
 }
 
 // What `combine` asks for, as records side by side: the means of sums.
@@ -119,8 +119,8 @@ fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
     return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
-// The same of cells that share statistics with others: the cell's own sums, then the means of the group's.
-fn derived_of_group(cell: Cell, own: Sums, group: Sums, scalars: Scalars) -> Words {
+// The same of channels that share statistics with others: the channel's own sums, then the means of the group's.
+fn derived_of_group(coefficients: Coefficients, own: Sums, group: Sums, scalars: Scalars) -> Words {
     return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
 }
 

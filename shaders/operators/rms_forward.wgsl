@@ -4,7 +4,7 @@
 #import records, inverse_deviation
 
 // What an element's result depends on beside the element.
-struct Cell {
+struct Coefficients {
     mean_square: real4,
     r: real4,
     gamma: real4,
@@ -23,60 +23,60 @@ struct Sums {
 alias Record = real;
 
 // Nothing is known before.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    return Cell(real4(), real4(), real4(1.0));
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    return Coefficients(real4(), real4(), real4(1.0));
 }
 
-fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.mean_square, cell.r, params.gamma);
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    return Coefficients(coefficients.mean_square, coefficients.r, params.gamma);
 }
 
 // Of records (0, 0, r, 0).
-fn cell_of(words: Words) -> Cell {
-    return Cell(real4(), words.z, real4(1.0));
+fn coefficients_of(words: Words) -> Coefficients {
+    return Coefficients(real4(), words.z, real4(1.0));
 }
 
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(0.0, 0.0, cell.r[i], 0.0);
+fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
+    return real4(0.0, 0.0, coefficients.r[i], 0.0);
 }
 
 // Of a row, with the last two words of its record.
-fn combine(cell: Cell, words: Words) -> Cell {
-    return Cell(cell.mean_square, words.x, cell.gamma);
+fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
+    return Coefficients(coefficients.mean_square, words.x, coefficients.gamma);
 }
 
-// A cell with what follows from its sums.
-fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
+// Coefficients with what follows from its sums.
+fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
     let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
-    return Cell(mean_square, inverse_deviation(mean_square, scalars.epsilon), cell.gamma);
+    return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma);
 }
 
-// The records of four cells, side by side.
+// The records of four channels, side by side.
 fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
-    let cell = with_sums(statistics_of(vec4_index, scalars.epsilon), sums, scalars);
-    return Words(real4(), real4(), cell.r, real4());
+    let coefficients = with_sums(statistics_of(vec4_index, scalars.epsilon), sums, scalars);
+    return Words(real4(), real4(), coefficients.r, real4());
 }
 
 // (0, Σ x², 0, 0), as `finish` takes it.
-fn record_of_row(cell: Cell, count: real) -> real4 {
-    return real4(0.0, cell.mean_square.x * count, 0.0, 0.0);
+fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
+    return real4(0.0, coefficients.mean_square.x * count, 0.0, 0.0);
 }
 
 // What is known of a row, as tensors.
-fn store_row(row: u32, cell: Cell) {
-    store_one_mean_square(row, cell.mean_square.x);
+fn store_row(row: u32, coefficients: Coefficients) {
+    store_one_mean_square(row, coefficients.mean_square.x);
 }
 
-fn element_of(inputs: Inputs, cell: Cell) -> Element {
+fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     return Element(inputs.src + inputs.residual);
 }
 
-fn result(element: Element, cell: Cell) -> Outputs {
-    return Outputs(element.x * cell.r * cell.gamma, element.x);
+fn result(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(element.x * coefficients.r * coefficients.gamma, element.x);
 }
 
 // An element's terms, those that are in the row.
-fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
     return Sums(select(real4(), element.x * element.x, inside));
 }
 
@@ -84,7 +84,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.x2 + b.x2);
 }
 
-fn across(sums: Sums) -> Record {
+fn horizontal_sum(sums: Sums) -> Record {
     return (sums.x2.x + sums.x2.y) + (sums.x2.z + sums.x2.w);
 }
 

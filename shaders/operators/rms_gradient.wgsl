@@ -5,7 +5,7 @@
 #import records, inverse_deviation
 
 // What an element's result depends on beside the element.
-struct Cell {
+struct Coefficients {
     r: real4,
     gamma: real4,
     b: real4,
@@ -17,47 +17,47 @@ struct Element {
     xhat: real4,
 }
 
-// Four sums side by side, of one cell or of four.
+// Four sums side by side, of one channel or of four.
 struct Sums {
     d_xhat: real4,
 }
 
-// The four of one cell added up.
+// The four of one channel added up.
 alias Record = real;
 
-// Of tensors: r = 1 / sqrt(mean_square + epsilon) of four cells, without gamma.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    return Cell(inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
+// Of tensors: r = 1 / sqrt(mean_square + epsilon) of four channels, without gamma.
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    return Coefficients(inverse_deviation(load_mean_square(vec4_index), epsilon), real4(1.0), real4());
 }
 
-fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.r, params.gamma, cell.b);
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    return Coefficients(coefficients.r, params.gamma, coefficients.b);
 }
 
 // Of records (0, r, gamma, 0).
-fn cell_of(words: Words) -> Cell {
-    return Cell(words.y, words.z, real4());
+fn coefficients_of(words: Words) -> Coefficients {
+    return Coefficients(words.y, words.z, real4());
 }
 
-fn record_of_cell(cell: Cell, i: u32) -> real4 {
-    return real4(0.0, cell.r[i], cell.gamma[i], 0.0);
+fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
+    return real4(0.0, coefficients.r[i], coefficients.gamma[i], 0.0);
 }
 
 // The same with what follows from the means of the sums.
-fn combine(cell: Cell, means: Words) -> Cell {
-    return Cell(cell.r, cell.gamma, cell.gamma * means.y);
+fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
+    return Coefficients(coefficients.r, coefficients.gamma, coefficients.gamma * means.y);
 }
 
-fn element_of(inputs: Inputs, cell: Cell) -> Element {
-    return Element(inputs.diff_dst, inputs.src * cell.r);
+fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
+    return Element(inputs.diff_dst, inputs.src * coefficients.r);
 }
 
-fn result(element: Element, cell: Cell) -> Outputs {
-    return Outputs(cell.r * (cell.gamma * element.d - element.xhat * cell.b));
+fn result(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(coefficients.r * (coefficients.gamma * element.d - element.xhat * coefficients.b));
 }
 
-// An element's terms, those that are in the cell.
-fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
+// An element's terms, those that are inside.
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
     return Sums(select(real4(), element.d * element.xhat, inside));
 }
 
@@ -66,11 +66,11 @@ fn merge(a: Sums, b: Sums) -> Sums {
 }
 
 // The sums with gamma, where it varies between the elements of a row.
-fn weigh(sums: Sums, cell: Cell) -> Sums {
-    return Sums(sums.d_xhat * cell.gamma);
+fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
+    return Sums(sums.d_xhat * coefficients.gamma);
 }
 
-fn across(sums: Sums) -> Record {
+fn horizontal_sum(sums: Sums) -> Record {
     return (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w);
 }
 

@@ -6,7 +6,7 @@
 #import records, inverse_deviation
 
 // What an element's result depends on beside the element.
-struct Cell {
+struct Coefficients {
     shift: real4,
     delta: real4,
     variance: real4,
@@ -30,29 +30,29 @@ struct Sums {
 alias Record = real2;
 
 // Nothing is known before.
-fn statistics_of(vec4_index: u32, epsilon: real) -> Cell {
-    return Cell();
+fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
+    return Coefficients();
 }
 
-fn with_params(cell: Cell, params: Params) -> Cell {
-    return Cell(cell.shift, cell.delta, cell.variance, cell.r, cell.base, params.gamma, params.beta);
+fn with_params(coefficients: Coefficients, params: Params) -> Coefficients {
+    return Coefficients(coefficients.shift, coefficients.delta, coefficients.variance, coefficients.r, coefficients.base, params.gamma, params.beta);
 }
 
-fn begin_row(cell: Cell, first: Inputs) -> Cell {
-    var begun = Cell();
+fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
+    var begun = Coefficients();
     begun.shift = first.src + first.residual;
     return begun;
 }
 
-fn next_round(cell: Cell) -> Cell {
-    var next = cell;
-    next.shift = cell.shift + cell.delta;
+fn next_round(coefficients: Coefficients) -> Coefficients {
+    var next = coefficients;
+    next.shift = coefficients.shift + coefficients.delta;
     return next;
 }
 
-// A cell with what follows from its sums.
-fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
-    var known = cell;
+// Coefficients with what follows from its sums.
+fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+    var known = coefficients;
     known.delta = sums.e * scalars.inverse_count;
     // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
     known.variance = nan_unless_finite(abs(sums.e2 * scalars.inverse_count - known.delta * known.delta));
@@ -62,27 +62,27 @@ fn with_sums(cell: Cell, sums: Sums, scalars: Scalars) -> Cell {
 }
 
 // (count, shift, δ, M2), as `finish` takes them.
-fn record_of_row(cell: Cell, count: real) -> real4 {
-    return real4(count, cell.shift.x, cell.delta.x, cell.variance.x * count);
+fn record_of_row(coefficients: Coefficients, count: real) -> real4 {
+    return real4(count, coefficients.shift.x, coefficients.delta.x, coefficients.variance.x * count);
 }
 
 // What is known of a row, as tensors.
-fn store_row(row: u32, cell: Cell) {
-    store_one_mean(row, cell.shift.x + cell.delta.x);
-    store_one_variance(row, cell.variance.x);
+fn store_row(row: u32, coefficients: Coefficients) {
+    store_one_mean(row, coefficients.shift.x + coefficients.delta.x);
+    store_one_variance(row, coefficients.variance.x);
 }
 
-fn element_of(inputs: Inputs, cell: Cell) -> Element {
+fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
     return Element(inputs.src + inputs.residual);
 }
 
-fn result(element: Element, cell: Cell) -> Outputs {
-    return Outputs(((element.x - cell.shift) * cell.r + cell.base) * cell.gamma + cell.beta, element.x);
+fn result(element: Element, coefficients: Coefficients) -> Outputs {
+    return Outputs(((element.x - coefficients.shift) * coefficients.r + coefficients.base) * coefficients.gamma + coefficients.beta, element.x);
 }
 
 // An element's terms, those that are in the row.
-fn terms(element: Element, cell: Cell, inside: vec4<bool>) -> Sums {
-    let e = select(real4(), element.x - cell.shift, inside);
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
+    let e = select(real4(), element.x - coefficients.shift, inside);
     return Sums(e, e * e);
 }
 
@@ -90,7 +90,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
     return Sums(a.e + b.e, a.e2 + b.e2);
 }
 
-fn across(sums: Sums) -> Record {
+fn horizontal_sum(sums: Sums) -> Record {
     return real2((sums.e.x + sums.e.y) + (sums.e.z + sums.e.w), (sums.e2.x + sums.e2.y) + (sums.e2.z + sums.e2.w));
 }
 

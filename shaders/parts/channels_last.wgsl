@@ -1,7 +1,7 @@
 // What the channels-last kernels share: which vectors of a row an invocation owns. It owns `column_vectors` of them, a
 // constant of the text: a compiler keeps an array in registers if it is as long as the loops over it.
 
-#import axes, places, vectors
+#import axes, positions, vectors
 
 fn first_column(tile: u32, thread: u32) -> u32 {
     let width = uniforms.threads_per_row * column_vectors;
@@ -14,13 +14,13 @@ fn column_of(first: u32, p: u32) -> u32 {
 }
 
 // Where a vector's first element stands in its batch.
-fn place_of(column: u32) -> Place {
-    return place_at(vector_elements * column);
+fn position_of(column: u32) -> Position {
+    return position_at(vector_elements * column);
 }
 
-// The channels of four columns of a batch from a place on, which moves behind them.
-fn channels_of(batch: u32, place: ptr<function, Place>) -> vec4<u32> {
-    return vec4(batch * uniforms.row_channels) + four_channels(place);
+// The channels of four columns of a batch from a position on, which moves behind them.
+fn channels_of(batch: u32, position: ptr<function, Position>) -> vec4<u32> {
+    return vec4(batch * uniforms.row_channels) + four_channels(position);
 }
 
 // A row's first vector, relative to the window.

@@ -1,4 +1,4 @@
-// r = 1 / sqrt(variance + epsilon) of four cells. NaN where the variance is not finite: 1 / √∞ = 0 would make an overflow
+// r = 1 / sqrt(variance + epsilon) of four channels. NaN where the variance is not finite: 1 / √∞ = 0 would make an overflow
 // look like a result.
 
 fn inverse_deviation(variance: real4, epsilon: real) -> real4 {

@@ -1,4 +1,4 @@
-// gamma and beta of four elements, or of four cells.
+// gamma and beta of four elements, or of four channels.
 
 #import records, realigned
 

@@ -1,12 +1,12 @@
 // What the kernels share that write the outputs of a plane, or of a chunk of it. A vector is stored by the invocation in
 // whose part it begins; where the plane ends inside a vector, the elements behind it are of the next plane in storage.
-// The kernel defines `plane_cell`, the cell of a plane, and `outputs_of`.
+// The kernel defines `plane_coefficients`, those of a plane, and `outputs_of`.
 
 #import body, vectors
 
 // Writes the vectors that begin in `range`, every `threads_per_plane`-th from `thread` on, of the plane that begins at
 // `plane_start`.
-fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: vec2<u32>, thread: u32) {
+fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start: u32, range: vec2<u32>, thread: u32) {
     let plane_end = plane_start + uniforms.inner;
     let end = (range.y + vector_elements - 1u) / vector_elements;
     let first = (range.x + vector_elements - 1u) / vector_elements;
@@ -15,14 +15,14 @@ fn apply_to_plane(plane: u32, own: Cell, next: Cell, plane_start: u32, range: ve
         var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
             let elements = vec4(vector * vector_elements + 4u * k) + vec4(0u, 1u, 2u, 3u);
-            var cell = own;
+            var coefficients = own;
             // The first vec4 of a vector is in the plane in which that begins.
-            if vec4_aligned && k > 0u { cell = select_cell(own, next, vec4(elements.x >= plane_end)); }
-            var value = outputs_of(inputs[k], cell);
+            if vec4_aligned && k > 0u { coefficients = select_coefficients(own, next, vec4(elements.x >= plane_end)); }
+            var value = outputs_of(inputs[k], coefficients);
             if narrow {
                 // By `select`: FXC takes minutes for a store to an element of a vector here, or gives up.
                 for (var i = 0u; i < 4u; i++) {
-                    let other = plane_cell(plane + (elements[i] - plane_start) / uniforms.inner);
+                    let other = plane_coefficients(plane + (elements[i] - plane_start) / uniforms.inner);
                     value = select_outputs(value, outputs_of(inputs[k], other), vec4(i) == vec4(0u, 1u, 2u, 3u));
                 }
             } else if !vec4_aligned {

@@ -3,7 +3,7 @@
 #import body, plane_edges
 
 // Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
-fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell) -> Sums {
+fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, coefficients: Coefficients) -> Sums {
     var block = Block();
     for (var b = 0u; b < block_vectors; b++) {
         let own = first + b * uniforms.threads_per_plane;
@@ -11,7 +11,7 @@ fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, cell: Cell)
         var inputs = load_vector_inputs(vector);
         if b == 0u { block = begin(first_inside(range, vector, inputs)); }
         for (var k = 0u; k < vector_vec4s; k++) {
-            let element = element_of(inputs[k], cell);
+            let element = element_of(inputs[k], coefficients);
             let inside = inside_of(range, vector * vector_vec4s + k) & vec4(b == 0u || own < end);
             block = accumulate(block, element, inside);
         }

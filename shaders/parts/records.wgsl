@@ -1,4 +1,4 @@
-// Records of the workspace: four words that say what is known of a cell, or a partial sum of it.
+// Records of the workspace: four words that say what is known of a channel, or a partial sum of it.
 
 // Numbers that an operator needs beside its tensors.
 struct Scalars {

@@ -6,7 +6,7 @@
 #import body
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
-    var sum = across(own);
+    var sum = horizontal_sum(own);
     for (var stride = count / 2u; stride > 0u; stride /= 2u) {
         sum = merge_records(sum, subgroupShuffleXor(sum, stride));
     }

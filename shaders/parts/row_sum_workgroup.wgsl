@@ -4,7 +4,7 @@
 #import body, column_sums
 
 fn row_sum(local: u32, count: u32, own: Sums) -> Record {
-    if count == 1u { return across(own); }
+    if count == 1u { return horizontal_sum(own); }
     shared_sums[local] = own;
     workgroupBarrier();
     let thread = local % count;
@@ -14,7 +14,7 @@ fn row_sum(local: u32, count: u32, own: Sums) -> Record {
         }
         workgroupBarrier();
     }
-    let sum = across(shared_sums[local - thread]);
+    let sum = horizontal_sum(shared_sums[local - thread]);
     workgroupBarrier(); // they are written again for the next row
     return sum;
 }

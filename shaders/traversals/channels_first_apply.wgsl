@@ -32,23 +32,23 @@ fn channels_first_apply(
     let plane_end = min(uniforms.planes, (block + 1u) * uniforms.plane_block);
     for (var plane = block * uniforms.plane_block + place; plane < plane_end; plane += planes_at_once) {
         let plane_start = plane * uniforms.inner - uniforms.window;
-        let own = plane_cell(plane);
+        let own = plane_coefficients(plane);
         var next = own;
-        if !vector_aligned { next = plane_cell(plane + 1u); }
+        if !vector_aligned { next = plane_coefficients(plane + 1u); }
         apply_to_plane(plane, own, next, plane_start, chunk_range(plane, chunk), thread);
     }
 }
 
 // Of the plane's channel; past the last plane there is nothing to write, so any will do.
-fn plane_cell(plane: u32) -> Cell {
+fn plane_coefficients(plane: u32) -> Coefficients {
     let channel = channel_of(min(plane, uniforms.planes - 1u));
-    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
-    if !batch_statistics { return cell; }
-    return combine(cell, splat(load_workspace(uniforms.means + channel)));
+    let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
+    if !batch_statistics { return coefficients; }
+    return combine(coefficients, splat(load_workspace(uniforms.means + channel)));
 }
 
-fn outputs_of(inputs: Inputs, cell: Cell) -> Outputs {
-    let element = element_of(inputs, cell);
-    if !batch_statistics { return result_of_constants(element, cell); }
-    return result(element, cell);
+fn outputs_of(inputs: Inputs, coefficients: Coefficients) -> Outputs {
+    let element = element_of(inputs, coefficients);
+    if !batch_statistics { return result_of_constants(element, coefficients); }
+    return result(element, coefficients);
 }

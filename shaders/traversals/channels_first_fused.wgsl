@@ -19,10 +19,10 @@
 // (optional) read and written; dst, mean, variance written. Of groups no statistics, and workspace.
 // Moves 2 n elements in (n forward), n out, where the second reading is cached; else twice as many in.
 
-#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_cell
+#import tiles, threads, body, records, scalars, vectors, plane_reduce, plane_apply, one_channel
 
 var<workgroup> scratch: array<Record, workgroup_size>;
-var<workgroup> stats: array<real4, workgroup_size>; // records of cells
+var<workgroup> stats: array<real4, workgroup_size>; // records of channels
 var<workgroup> totals: array<Record, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
@@ -117,40 +117,40 @@ fn plane_start_of(n: u32, channel: u32) -> u32 {
 // This invocation's share of a channel's sums.
 fn sums_of_channel(channel: u32, i: u32, member: u32) -> Record {
     let thread = thread_of(member, uniforms.threads_per_plane);
-    let cell = cell_of(splat(stats[i]));
+    let coefficients = coefficients_of(splat(stats[i]));
     var sums = Sums();
     for (var n = group_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
         let start = plane_start_of(n, channel);
         let range = vec2(start, start + uniforms.inner);
         let end = (range.y + vector_elements - 1u) / vector_elements;
         for (var vector = start / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
-            sums = sums_of_block(sums, range, vector, end, cell);
+            sums = sums_of_block(sums, range, vector, end, coefficients);
         }
     }
-    return across(sums);
+    return horizontal_sum(sums);
 }
 
 // What the block's channel i adds to its group.
 fn in_group(i: u32) -> Record {
     let sums = sums_of(splat(words_of_record(totals[i])));
-    return record_of(weigh(sums, cell_of(splat(stats[i]))), 0u);
+    return record_of(weigh(sums, coefficients_of(splat(stats[i]))), 0u);
 }
 
 // Of the block's channel i; past the last there is nothing to write, so any will do.
-fn plane_cell(i: u32) -> Cell {
+fn plane_coefficients(i: u32) -> Coefficients {
     let k = min(i, uniforms.block - 1u);
-    return with_sums(cell_of(splat(stats[k])), sums_of(splat(words_of_record(totals[k]))), scalars());
+    return with_sums(coefficients_of(splat(stats[k])), sums_of(splat(words_of_record(totals[k]))), scalars());
 }
 
-fn outputs_of(inputs: Inputs, cell: Cell) -> Outputs {
-    return result(element_of(inputs, cell), cell);
+fn outputs_of(inputs: Inputs, coefficients: Coefficients) -> Outputs {
+    return result(element_of(inputs, coefficients), coefficients);
 }
 
 fn apply_to_channel(channel: u32, i: u32, member: u32) {
     let thread = thread_of(member, uniforms.threads_per_plane);
-    let own = plane_cell(i);
+    let own = plane_coefficients(i);
     var next = own;
-    if !vector_aligned { next = plane_cell(i + 1u); }
+    if !vector_aligned { next = plane_coefficients(i + 1u); }
     for (var n = group_of(member, uniforms.threads_per_plane); n < uniforms.outer; n += uniforms.planes_at_once) {
         let start = plane_start_of(n, channel);
         // Where the last vector ends behind the plane, that is in the plane of the block's next channel, or past

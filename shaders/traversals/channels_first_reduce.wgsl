@@ -28,7 +28,7 @@ fn channels_first_reduce(
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
     let block = tile / uniforms.chunks / uniforms.channels;
-    let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
+    let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
 
     var sums = Sums();
     let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
@@ -37,12 +37,12 @@ fn channels_first_reduce(
         let range = chunk_range(plane, chunk);
         let end = (range.y + vector_elements - 1u) / vector_elements;
         for (var vector = range.x / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
-            sums = sums_of_block(sums, range, vector, end, cell);
-            store_in_passing(vector, cell);
+            sums = sums_of_block(sums, range, vector, end, coefficients);
+            store_in_passing(vector, coefficients);
         }
     }
 
-    workgroup_sum(local, across(sums));
+    workgroup_sum(local, horizontal_sum(sums));
     if local == 0u {
         let split = block * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;
@@ -50,12 +50,12 @@ fn channels_first_reduce(
     }
 }
 
-// Writes a vector's outputs where mean and variance are constants: nothing but the cell is needed, and its elements again.
-fn store_in_passing(vector: u32, cell: Cell) {
+// Writes a vector's outputs where mean and variance are constants: nothing but the coefficients is needed, and its elements again.
+fn store_in_passing(vector: u32, coefficients: Coefficients) {
     var inputs = load_vector_inputs(vector);
     var outputs = VectorOutputs();
     for (var k = 0u; k < vector_vec4s; k++) {
-        outputs[k] = result_of_constants(element_of(inputs[k], cell), cell);
+        outputs[k] = result_of_constants(element_of(inputs[k], coefficients), coefficients);
     }
     store_vector_outputs(vector, outputs);
 }

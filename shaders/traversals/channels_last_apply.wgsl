@@ -29,14 +29,14 @@ fn channels_last_apply(
     let row_tile = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
 
-    var cells: array<array<Cell, vector_vec4s>, column_vectors>;
+    var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
-        var place = place_of(column_of(first, p));
+        var position = position_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
-            let channels = channels_of(batch, &place);
-            var cell = cell_of(load_records(vec4(uniforms.stats) + channels));
-            if batch_statistics { cell = combine(cell, load_records(vec4(uniforms.means) + channels)); }
-            cells[p][k] = cell;
+            let channels = channels_of(batch, &position);
+            var coefficients = coefficients_of(load_records(vec4(uniforms.stats) + channels));
+            if batch_statistics { coefficients = combine(coefficients, load_records(vec4(uniforms.means) + channels)); }
+            coefficients[p][k] = coefficients;
         }
     }
 
@@ -48,11 +48,11 @@ fn channels_last_apply(
             var inputs = load_vector_inputs(vector);
             var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
-                let element = element_of(inputs[k], cells[p][k]);
+                let element = element_of(inputs[k], coefficients[p][k]);
                 if batch_statistics {
-                    outputs[k] = result(element, cells[p][k]);
+                    outputs[k] = result(element, coefficients[p][k]);
                 } else {
-                    outputs[k] = result_of_constants(element, cells[p][k]);
+                    outputs[k] = result_of_constants(element, coefficients[p][k]);
                 }
             }
             store_in_row(row_start, first, p, outputs);

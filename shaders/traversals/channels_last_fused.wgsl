@@ -27,11 +27,11 @@ fn channels_last_fused(
     // Beside the last vector of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);
-    var cells: array<Cell, vector_vec4s>;
+    var coefficients: array<Coefficients, vector_vec4s>;
     var sums: array<Sums, vector_vec4s>;
     for (var k = 0u; k < vector_vec4s; k++) {
         let vec4_index = column * vector_vec4s + k;
-        cells[k] = with_params(statistics_of(vec4_index, uniforms.epsilon), load_params(vec4_index));
+        coefficients[k] = with_params(statistics_of(vec4_index, uniforms.epsilon), load_params(vec4_index));
         sums[k] = Sums();
     }
 
@@ -47,7 +47,7 @@ fn channels_last_fused(
         for (var row = start; row < end; row += thread_rows) {
             var inputs = load_vector_inputs(row * width + column);
             for (var k = 0u; k < vector_vec4s; k++) {
-                blocks[k] = accumulate(blocks[k], element_of(inputs[k], cells[k]), vec4(true));
+                blocks[k] = accumulate(blocks[k], element_of(inputs[k], coefficients[k]), vec4(true));
             }
         }
         for (var k = 0u; k < vector_vec4s; k++) {
@@ -59,14 +59,14 @@ fn channels_last_fused(
         let vec4_index = column * vector_vec4s + k;
         let total = sum_of_thread_rows(local, sums[k]);
         if thread_row == 0u && own < width { store_results(vec4_index, total, 4u, scalars()); }
-        cells[k] = with_sums(cells[k], total, scalars());
+        coefficients[k] = with_sums(coefficients[k], total, scalars());
     }
     for (var row = thread_row; row < rows; row += thread_rows) {
         let vector = row * width + column;
         var inputs = load_vector_inputs(vector);
         var outputs = VectorOutputs();
         for (var k = 0u; k < vector_vec4s; k++) {
-            outputs[k] = result(element_of(inputs[k], cells[k]), cells[k]);
+            outputs[k] = result(element_of(inputs[k], coefficients[k]), coefficients[k]);
         }
         store_vector_outputs(vector, outputs);
     }

@@ -37,12 +37,12 @@ fn channels_last_reduce(
     let split = tile / uniforms.column_tiles % uniforms.row_tiles;
     let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
 
-    var cells: array<array<Cell, vector_vec4s>, column_vectors>;
+    var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
     var sums: array<array<Sums, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
-        var place = place_of(column_of(first, p));
+        var position = position_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
-            cells[p][k] = cell_of(load_records(vec4(uniforms.stats) + channels_of(batch, &place)));
+            coefficients[p][k] = coefficients_of(load_records(vec4(uniforms.stats) + channels_of(batch, &position)));
             sums[p][k] = Sums();
         }
     }
@@ -70,10 +70,10 @@ fn channels_last_reduce(
                 var inputs = load_vector_inputs(vector);
                 var outputs = VectorOutputs();
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let element = element_of(inputs[k], cells[p][k]);
+                    let element = element_of(inputs[k], coefficients[p][k]);
                     let inside = inside_tensor((row_start + column_of(first, p)) * vector_vec4s + k);
                     blocks[p][k] = accumulate(blocks[p][k], element, inside);
-                    outputs[k] = result_of_constants(element, cells[p][k]);
+                    outputs[k] = result_of_constants(element, coefficients[p][k]);
                 }
                 store_in_row(row_start, first, p, outputs);
             }

@@ -5,13 +5,13 @@
 // gamma · diff_dst and gamma · diff_dst · x̂ over the elements of the group;
 // of a forward pass (shift, base · gamma + beta, r · gamma, 0), where the statistics are the group's.
 //
-// `threads` invocations, a constant of the text and a power of two, share four groups. The gradient's cell is
+// `threads` invocations, a constant of the text and a power of two, share four groups. What the gradient knows of a channel is
 // workspace[stats + c].
 //
 // Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass read; workspace read and written.
 // Moves a record of each channel in, of a gradient two, and one out.
 
-#import tiles, body, params, records, scalars, one_cell
+#import tiles, body, params, records, scalars, one_channel
 
 var<workgroup> shared_sums: array<Sums, workgroup_size>;
 
@@ -31,7 +31,7 @@ fn combine_groups(
     var count_added = 0u;
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
         let channel = first + vec4(k);
-        some = merge(some, weigh(own_sums(channel), cell_at(channel)));
+        some = merge(some, weigh(own_sums(channel), coefficients_at(channel)));
         count_added++;
         if count_added % 32u == 0u {
             total = merge(total, some);
@@ -57,7 +57,7 @@ fn combine_groups(
     let count = min(4u, uniforms.groups - 4u * vec4_index);
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
         let channel = first + vec4(k);
-        let words = derived_of_group(cell_at(channel), own_sums(channel), total, scalars());
+        let words = derived_of_group(coefficients_at(channel), own_sums(channel), total, scalars());
         for (var i = 0u; i < count; i++) {
             store_workspace(uniforms.sums + channel[i], real4(words.x[i], words.y[i], words.z[i], words.w[i]));
         }
@@ -69,8 +69,8 @@ fn own_sums(channel: vec4<u32>) -> Sums {
 }
 
 // What is known of four channels before their sums.
-fn cell_at(channel: vec4<u32>) -> Cell {
-    if statistics_given { return cell_of(load_records(vec4(uniforms.stats) + channel)); }
+fn coefficients_at(channel: vec4<u32>) -> Coefficients {
+    if statistics_given { return coefficients_of(load_records(vec4(uniforms.stats) + channel)); }
     let params = params_side_by_side(
         params_of(channel.x),
         params_of(channel.y),

@@ -5,12 +5,12 @@
 //
 // A workgroup takes a tile of `workgroup_size` words. An invocation does eight vec4s, `workgroup_size` apart, and behind a
 // barrier puts the bits of eight neighbouring vec4s into a word.
-// Where cells are channels of samples whose rows alternate between channels (`sampled`), a sample has `sample` elements.
+// Where channels are channels of samples whose rows alternate between channels (`sampled`), a sample has `sample` elements.
 //
 // Bindings: src, residual read; workspace read; dst, mask written.
 // Moves 2 n elements in; n, and n / 32 words, out.
 
-#import tiles, body, records, axes, places
+#import tiles, body, records, axes, positions
 
 const vec4s_of_a_word: u32 = 8u;
 
@@ -32,16 +32,16 @@ fn flat_apply(
         let vec4_index = (index - uniforms.window) / 4u;
         var bits = 0u;
         if vec4_index < vec4s {
-            let cell = cell_of(load_records(vec4(uniforms.stats) + channels_of(index)));
-            let element = element_of(load_inputs(vec4_index), cell);
-            let outputs = result(element, cell);
+            let coefficients = coefficients_of(load_records(vec4(uniforms.stats) + channels_of(index)));
+            let element = element_of(load_inputs(vec4_index), coefficients);
+            let outputs = result(element, coefficients);
             let count = min(4u, uniforms.length - 4u * vec4_index);
             if count == 4u {
                 store_outputs(vec4_index, outputs);
             } else {
                 store_part_outputs(vec4_index, outputs, count);
             }
-            let passing = passes(element, cell) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
+            let passing = passes(element, coefficients) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
             bits = dot(vec4(1u, 2u, 4u, 8u), vec4<u32>(passing));
         }
         passed[place] = bits;
@@ -69,8 +69,8 @@ fn channels_of(index: u32) -> vec4<u32> {
             channel_along_axes(elements.w),
         );
     }
-    var place = place_at(index);
-    let channels = four_channels(&place);
+    var position = position_at(index);
+    let channels = four_channels(&position);
     if sampled { return channels + elements / vec4(uniforms.sample) * vec4(uniforms.row_channels); }
     return channels;
 }

@@ -8,7 +8,7 @@
 // `again` read.
 // Moves up to 4 C elements in, 4 C out.
 
-#import tiles, body, params, records, one_cell
+#import tiles, body, params, records, one_channel
 
 @compute @workgroup_size(workgroup_size)
 fn pack_statistics(
@@ -24,21 +24,21 @@ fn pack_statistics(
             let channel = 4u * vec4_index + i;
             var record = record_of_channel(channel, uniforms.epsilon);
             if again {
-                let cell = cell_of(splat(load_workspace(uniforms.stats + channel)));
-                record = record_of_cell(with_params(cell, params_of(channel)), 0u);
+                let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
+                record = record_of_coefficients(with_params(coefficients, params_of(channel)), 0u);
             }
             store_workspace(uniforms.stats + channel, record);
         }
         return;
     }
-    var cell = statistics_of(vec4_index, uniforms.epsilon);
+    var coefficients = statistics_of(vec4_index, uniforms.epsilon);
     if again {
         // Past the last group, that one stands in.
         let group = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(uniforms.channels - 1u));
-        cell = cell_of(load_records(vec4(uniforms.stats) + group));
+        coefficients = coefficients_of(load_records(vec4(uniforms.stats) + group));
     }
-    cell = with_params(cell, load_params(vec4_index));
+    coefficients = with_params(coefficients, load_params(vec4_index));
     for (var i = 0u; i < count; i++) {
-        store_workspace(uniforms.stats + 4u * vec4_index + i, record_of_cell(cell, i));
+        store_workspace(uniforms.stats + 4u * vec4_index + i, record_of_coefficients(coefficients, i));
     }
 }

@@ -30,9 +30,9 @@ fn rows_apply(
     }
 
     for (var row = tile.row; row < tile.end; row += uniforms.row_step) {
-        let own = applied_cell(row);
+        let own = applied_coefficients(row);
         var next = own;
-        if !aligned { next = applied_cell(min(row + 1u, uniforms.rows - 1u)); }
+        if !aligned { next = applied_coefficients(min(row + 1u, uniforms.rows - 1u)); }
         let misalignment = misalignment_of(row);
         let first = first_vector_of(row);
         for (var p = 0u; p < column_vectors; p++) {
@@ -49,7 +49,7 @@ fn rows_apply(
                 if narrow {
                     // By `select`, as for planes.
                     for (var i = 0u; i < 4u; i++) {
-                        let other = applied_cell(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
+                        let other = applied_coefficients(min(row + columns[i] / uniforms.columns, uniforms.rows - 1u));
                         let of_other = outputs_of(inputs[k], other, own_params);
                         value = select_outputs(value, of_other, vec4(i) == vec4(0u, 1u, 2u, 3u));
                     }
@@ -71,15 +71,15 @@ fn rows_apply(
     }
 }
 
-fn applied_cell(row: u32) -> Cell {
+fn applied_coefficients(row: u32) -> Coefficients {
     let record = load_workspace(uniforms.stats + row);
-    if one_part { return row_cell_with_sums(record); }
-    return combine(row_cell(record), splat(load_workspace(uniforms.means + row)));
+    if one_part { return row_coefficients_with_sums(record); }
+    return combine(row_coefficients(record), splat(load_workspace(uniforms.means + row)));
 }
 
-fn outputs_of(inputs: Inputs, row: Cell, params: Params) -> Outputs {
-    let cell = with_params(row, params);
-    return result(element_of(inputs, cell), cell);
+fn outputs_of(inputs: Inputs, row: Coefficients, params: Params) -> Outputs {
+    let coefficients = with_params(row, params);
+    return result(element_of(inputs, coefficients), coefficients);
 }
 
 // gamma and beta of the elements of a row's vec4, where rows do not begin at vec4s; behind the row's end begins the next.

@@ -45,9 +45,9 @@ fn rows_fused(
         let own = first + local / threads_per_row;
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);
-        var cell = cell_of(splat(record_of_cell(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
+        var coefficients = coefficients_of(splat(record_of_coefficients(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_vector_of(row);
-        cell = begin_row(cell, splat_inputs(load_vector_inputs(row_start)[0], misalignment));
+        coefficients = begin_row(coefficients, splat_inputs(load_vector_inputs(row_start)[0], misalignment));
         var total = Sums();
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
@@ -55,44 +55,44 @@ fn rows_fused(
             if !aligned { vector = min(vector, uniforms.last_vector); }
             var inputs = load_vector_inputs(vector);
             for (var k = 0u; k < vector_vec4s; k++) {
-                let own_cell = with_params(cell, params[p][k]);
-                let element = element_of(inputs[k], own_cell);
+                let own_coefficients = with_params(coefficients, params[p][k]);
+                let element = element_of(inputs[k], own_coefficients);
                 elements[p][k] = element;
                 let inside = inside_row(column, row_vectors, misalignment, end);
-                let own_terms = terms(element, own_cell, inside);
+                let own_terms = terms(element, own_coefficients, inside);
                 if summed {
                     // Rows past the last have no columns where they are not aligned.
                     var counted = own_terms;
                     if aligned && threads_per_row < workgroup_size {
-                        counted = terms(element, own_cell, inside & vec4(own < uniforms.rows));
+                        counted = terms(element, own_coefficients, inside & vec4(own < uniforms.rows));
                     }
                     sums[p][k] = merge(sums[p][k], counted);
                 }
-                total = merge(total, weigh(own_terms, own_cell));
+                total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
+        coefficients = with_sums(coefficients, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
         for (var round = 1u; round < rounds; round++) {
-            cell = next_round(cell);
+            coefficients = next_round(coefficients);
             total = Sums();
             for (var p = 0u; p < column_vectors; p++) {
                 let inside = inside_row(thread + p * threads_per_row, row_vectors, misalignment, end);
                 for (var k = 0u; k < vector_vec4s; k++) {
-                    let own_cell = with_params(cell, params[p][k]);
-                    total = merge(total, weigh(terms(elements[p][k], own_cell, inside), own_cell));
+                    let own_coefficients = with_params(coefficients, params[p][k]);
+                    total = merge(total, weigh(terms(elements[p][k], own_coefficients, inside), own_coefficients));
                 }
             }
-            cell = with_sums(cell, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
+            coefficients = with_sums(coefficients, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
         }
         if kept && thread == 0u && own < uniforms.rows {
-            store_workspace(uniforms.stats + row, record_of_row(cell, real(uniforms.columns)));
+            store_workspace(uniforms.stats + row, record_of_row(coefficients, real(uniforms.columns)));
         }
-        if stored && thread == 0u && own < uniforms.rows { store_row(row, cell); }
+        if stored && thread == 0u && own < uniforms.rows { store_row(row, coefficients); }
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var outputs = VectorOutputs();
             for (var k = 0u; k < vector_vec4s; k++) {
-                outputs[k] = result(elements[p][k], with_params(cell, params[p][k]));
+                outputs[k] = result(elements[p][k], with_params(coefficients, params[p][k]));
             }
             if (complete || column < row_vectors) && (threads_per_row == workgroup_size || own < uniforms.rows) {
                 store_in_row(row_start + column, outputs, columns_of(column, misalignment), end);

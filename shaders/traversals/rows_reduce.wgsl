@@ -46,7 +46,7 @@ fn rows_reduce(
         let row = min(own, uniforms.rows - 1u);
         let end = select(0u, uniforms.columns, own < uniforms.rows);
         let record = load_workspace(uniforms.stats + row);
-        let cell = row_cell(record);
+        let coefficients = row_coefficients(record);
         let first = first_vector_of(row);
         var total = Sums();
         for (var p = 0u; p < column_vectors; p++) {
@@ -62,10 +62,10 @@ fn rows_reduce(
                 if !complete || threads_per_row < workgroup_size {
                     inside = columns_of(own_vector * vector_vec4s + k, 0u) < vec4(end);
                 }
-                let own_cell = with_params(cell, params[p][k]);
-                let own_terms = terms(element_of(inputs[k], own_cell), own_cell, inside);
+                let own_coefficients = with_params(coefficients, params[p][k]);
+                let own_terms = terms(element_of(inputs[k], own_coefficients), own_coefficients, inside);
                 sums[p][k] = merge(sums[p][k], own_terms);
-                total = merge(total, weigh(own_terms, own_cell));
+                total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
         let joint = words_of_record(row_sum(local, threads_per_part, total));

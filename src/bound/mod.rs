@@ -1,14 +1,14 @@
 //! From a plan and buffers to bind groups that can be recorded again and again.
 
-mod places;
+mod ranges;
 mod steps;
 
-pub use places::BufferRange;
+pub use ranges::BufferRange;
 
 use crate::context::Held;
 use crate::plan::{Phases, Plan};
 use crate::{Error, GpuContext, Tensor};
-use places::{Given, Place, Places, find};
+use ranges::{BoundRange, BoundRanges, Given, find};
 use steps::{Binder, Step, UniformBuffer};
 
 /// A plan bound to buffers: everything is checked and created, so that recording it only writes
@@ -97,7 +97,7 @@ impl Bound {
     }
 
     /// Records the first half: of a gradient the sums, of a forward pass the statistics of this device's part of the batch, into
-    /// its place of the buffer [`Tensor::Sums`]. Only batch norm has halves; [`Plan::sums`](crate::Plan::sums) says what is
+    /// its range of the buffer [`Tensor::Sums`]. Only batch norm has halves; [`Plan::sums`](crate::Plan::sums) says what is
     /// there.
     ///
     /// # Errors
@@ -183,7 +183,7 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
         let usage = wgpu::BufferUsages::STORAGE;
         *own_workspace = Some(gpu.create_buffer("workspace", plan.workspace_bytes, usage)?);
     }
-    let places = Places::new(gpu, plan, given, own_workspace.as_ref())?;
+    let ranges = BoundRanges::new(gpu, plan, given, own_workspace.as_ref())?;
     let mut buffers = gpu.held();
     let uniforms = UniformBuffer::create(gpu, plan, &mut buffers)?;
     let halves = match (plan.requirement(Tensor::Sums), find(given, Tensor::Sums)) {
@@ -205,7 +205,7 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
             plan,
             phases,
             dispatch,
-            places: &places,
+            ranges: &ranges,
         };
         steps.push(binder.step(uniforms.binding(index))?);
     }
@@ -240,9 +240,10 @@ impl PieceBinder {
         dispatches: &[usize],
         buffers: &[(Tensor, &wgpu::Buffer, u64)],
     ) -> Result<Bound, Error> {
-        let places = buffers.iter();
-        let places = places.map(|&(tensor, buffer, origin)| Place::piece(tensor, buffer, origin));
-        let places = Places::ours(places.collect());
+        let ranges = buffers.iter();
+        let ranges =
+            ranges.map(|&(tensor, buffer, origin)| BoundRange::piece(tensor, buffer, origin));
+        let ranges = BoundRanges::ours(ranges.collect());
         let mut steps = gpu.held::<Vec<_>>();
         for &index in dispatches {
             let Some(&(phases, ref dispatch)) = plan.dispatches.get(index) else {
@@ -253,7 +254,7 @@ impl PieceBinder {
                 plan,
                 phases,
                 dispatch,
-                places: &places,
+                ranges: &ranges,
             };
             steps.push(binder.step(self.uniforms.binding(index))?);
         }

@@ -1,6 +1,6 @@
 //! One dispatch's pipeline and bind group.
 
-use super::places::{Place, Places};
+use super::ranges::{BoundRange, BoundRanges};
 use crate::kernels::{Access, Variant};
 use crate::plan::{Binding, Dispatch, Phases, Plan};
 use crate::{Error, GpuContext, Tensor};
@@ -9,7 +9,7 @@ use crate::{Error, GpuContext, Tensor};
 #[derive(Debug)]
 pub(super) struct UniformBuffer {
     buffer: wgpu::Buffer,
-    places: Vec<(u64, u64)>,
+    ranges: Vec<(u64, u64)>,
 }
 
 impl UniformBuffer {
@@ -25,22 +25,22 @@ impl UniformBuffer {
             .min_uniform_buffer_offset_alignment
             .max(16) as usize;
         let mut bytes = Vec::new();
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         for (_, dispatch) in &plan.dispatches {
             let uniforms = dispatch.uniforms.bytes(plan.types.data.accumulator());
             bytes.resize(bytes.len().next_multiple_of(alignment), 0);
-            places.push((bytes.len() as u64, uniforms.len() as u64));
+            ranges.push((bytes.len() as u64, uniforms.len() as u64));
             bytes.extend(uniforms);
         }
         let usage = wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST;
         let buffer = gpu.create_buffer("uniforms", bytes.len() as u64, usage)?;
         kept.push(buffer.clone());
         gpu.write_buffer("uniforms", &buffer, &bytes)?;
-        Ok(Self { buffer, places })
+        Ok(Self { buffer, ranges })
     }
 
     pub fn binding(&self, index: usize) -> wgpu::BindingResource<'_> {
-        let (offset, size) = self.places.get(index).copied().unwrap_or_default();
+        let (offset, size) = self.ranges.get(index).copied().unwrap_or_default();
         buffer_binding(&self.buffer, offset, size)
     }
 }
@@ -68,7 +68,7 @@ pub(super) struct Binder<'a> {
     pub plan: &'a Plan,
     pub phases: Phases,
     pub dispatch: &'a Dispatch,
-    pub places: &'a Places<'a>,
+    pub ranges: &'a BoundRanges<'a>,
 }
 
 impl Binder<'_> {
@@ -77,18 +77,18 @@ impl Binder<'_> {
         let is_diff_dst = |binding: &Binding| binding.tensor == Tensor::DiffDst;
         let bindings = &self.dispatch.bindings;
         let both = bindings.iter().any(is_diff_src) && bindings.iter().any(is_diff_dst);
-        let in_place = both && self.places.in_place();
+        let in_place = both && self.ranges.in_place();
         let mut bound = Vec::new();
         let mut exact = Vec::new();
         for binding in bindings {
             if in_place && is_diff_src(binding) {
                 continue;
             }
-            let place = self.places.get(binding.tensor)?;
-            if binding.bytes.end > place.room {
+            let range = self.ranges.get(binding.tensor)?;
+            if binding.bytes.end > range.room {
                 exact.push(binding.tensor);
             }
-            bound.push((binding, place));
+            bound.push((binding, range));
         }
         // A plan may have been made for another context, whose adapter has longer words.
         let access = match self.plan.access() {
@@ -104,21 +104,21 @@ impl Binder<'_> {
         let written: Vec<_> = bound
             .iter()
             .filter(|(binding, _)| variant.writes(binding.tensor))
-            .map(|(_, place)| place.buffer)
+            .map(|(_, range)| range.buffer)
             .collect();
-        variant.pooled = bound.iter().any(|(binding, place)| {
-            !variant.writes(binding.tensor) && written.contains(&place.buffer)
+        variant.pooled = bound.iter().any(|(binding, range)| {
+            !variant.writes(binding.tensor) && written.contains(&range.buffer)
         });
         let pipeline = self.gpu.pipeline(&variant.normalized())?;
 
         let mut entries = Vec::new();
-        for (index, (binding, place)) in bound.iter().enumerate() {
-            let bytes = binding.within(place.room);
+        for (index, (binding, range)) in bound.iter().enumerate() {
+            let bytes = binding.within(range.room);
             entries.push(wgpu::BindGroupEntry {
                 binding: index as u32,
                 resource: buffer_binding(
-                    place.buffer,
-                    place.at(bytes.start),
+                    range.buffer,
+                    range.at(bytes.start),
                     bytes.end.saturating_sub(bytes.start),
                 ),
             });
@@ -149,12 +149,12 @@ impl Binder<'_> {
 
     /// Finds the buffer that wgpu refuses: everything that we know to ask of one is right by now, so
     /// it belongs to another device or is destroyed.
-    fn blame(&self, error: Error, bound: &[(&Binding, &Place<'_>)]) -> Error {
+    fn blame(&self, error: Error, bound: &[(&Binding, &BoundRange<'_>)]) -> Error {
         if !matches!(error, Error::Gpu { .. }) {
             return error;
         }
         let device = self.gpu.device();
-        for (_, place) in bound {
+        for (_, range) in bound {
             let probe = self.gpu.scoped("probe", || {
                 let layout = device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
                     label: None,
@@ -174,13 +174,13 @@ impl Binder<'_> {
                     layout: &layout,
                     entries: &[wgpu::BindGroupEntry {
                         binding: 0,
-                        resource: buffer_binding(place.buffer, place.at(0), 4),
+                        resource: buffer_binding(range.buffer, range.at(0), 4),
                     }],
                 })
             });
             if let Err(Error::Gpu { message, .. }) = probe {
                 return Error::ForeignBuffer {
-                    tensor: place.tensor.name(),
+                    tensor: range.tensor.name(),
                     message,
                 };
             }

@@ -1,18 +1,18 @@
 //! A device to run on: chosen by us or given by the caller.
 
 mod adapter;
+mod gl_lock;
 mod mapped;
 mod pipelines;
 mod poller;
 mod readback;
 mod scope;
-mod turn;
 
 pub use adapter::{ContextOptions, adapters, unfit};
+pub(crate) use gl_lock::Held;
 pub(crate) use pipelines::Pipeline;
 pub(crate) use readback::{Submitted, Transfers};
 pub(crate) use scope::Watch;
-pub(crate) use turn::Held;
 
 use crate::kernels::Variant;
 use crate::{DType, Error, Profile, Tensor, memory};
@@ -49,7 +49,7 @@ struct Inner {
     pipelines: Pipelines,
     poller: Poller,
     lost: LostFlag,
-    /// Dropped last, so that a device of our own ends in a turn.
+    /// Dropped last, so that a device of our own ends under the lock of GL.
     _owners: Held<Option<(wgpu::Device, wgpu::Queue)>>,
 }
 

@@ -1,7 +1,7 @@
 //! Pipelines, compiled when first needed and kept.
 
+use super::gl_lock::{Held, holds_gl_lock, lock_gl};
 use super::scope::scoped;
-use super::turn::{Held, gl_turn, in_turn};
 use crate::Error;
 use crate::kernels::Variant;
 use std::collections::HashMap;
@@ -43,8 +43,8 @@ impl Pipelines {
                 complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
             })
         };
-        // A callback that runs in a turn must not wait for one who needs the turn to compile.
-        let mut compiled = match in_turn() {
+        // A callback that runs under the lock must not wait for a thread that needs it to compile.
+        let mut compiled = match holds_gl_lock() {
             false => lock(&slot),
             true => match slot.try_lock() {
                 Ok(compiled) => compiled,
@@ -62,7 +62,7 @@ impl Pipelines {
 
     /// Has all compiled anew.
     pub fn forget(&self, device: &wgpu::Device) {
-        let _turn = gl_turn(device);
+        let _lock = lock_gl(device);
         lock(&self.slots).clear();
     }
 }

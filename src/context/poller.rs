@@ -27,7 +27,7 @@ mod web {
 
 #[cfg(not(target_arch = "wasm32"))]
 mod native {
-    use super::super::turn::{gl_turn, in_turn};
+    use super::super::gl_lock::{holds_gl_lock, lock_gl};
     use crate::Error;
     use futures_intrusive::channel::shared::{OneshotReceiver, OneshotSender, oneshot_channel};
     use std::any::Any;
@@ -132,9 +132,9 @@ mod native {
             let running = running.unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Running { requests, thread }) = running {
                 drop(requests);
-                // A callback may hold the last context: its thread cannot wait for itself, and in a turn
-                // not for one that may wait for the turn.
-                if thread.thread().id() != thread::current().id() && !in_turn() {
+                // A callback may hold the last context: its thread cannot wait for itself, and under the lock
+                // not for one that may wait for it.
+                if thread.thread().id() != thread::current().id() && !holds_gl_lock() {
                     let _ = thread.join();
                 }
             }
@@ -142,13 +142,13 @@ mod native {
     }
 
     /// Polls until a submission is done. On GL a poll holds the context that other threads need, so there
-    /// it waits in short turns.
+    /// it waits for the lock a short time at once.
     fn wait_for(device: &wgpu::Device, submission: wgpu::SubmissionIndex) -> Result<(), String> {
         loop {
-            let turn = gl_turn(device);
+            let lock = lock_gl(device);
             let wait = wgpu::PollType::Wait {
                 submission_index: Some(submission.clone()),
-                timeout: turn.as_ref().map(|_| Duration::from_millis(20)),
+                timeout: lock.as_ref().map(|_| Duration::from_millis(20)),
             };
             match device.poll(wait) {
                 Ok(_) => return Ok(()),

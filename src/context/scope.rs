@@ -1,6 +1,6 @@
 //! Error scopes: around synchronous calls that create objects, and in a browser around async ones.
 
-use super::turn::gl_turn;
+use super::gl_lock::lock_gl;
 use crate::Error;
 use std::future::Future;
 use std::pin::pin;
@@ -34,7 +34,7 @@ const FILTERS: [wgpu::ErrorFilter; 3] = [
 /// In a browser verdicts come later, so there are no scopes here: complaints go to the [`Watch`] around
 /// the call or, where a caller binds buffers of its own, to the device's handler of uncaptured errors.
 pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Complaint> {
-    let _turn = gl_turn(device);
+    let _lock = lock_gl(device);
     if cfg!(target_arch = "wasm32") {
         return Ok(create());
     }

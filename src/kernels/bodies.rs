@@ -44,7 +44,7 @@ struct Entry {
     reads: &'static [Tensor],
     /// What else it writes.
     writes: &'static [Tensor],
-    /// Whether a record holds the sums of two cells: a part of the sums is two words.
+    /// Whether a record holds the sums of two channels: a part of the sums is two words.
     pairs: bool,
     /// How often the sums of a row that registers hold are taken.
     rounds: u32,
@@ -241,7 +241,7 @@ impl Body {
         entry.outputs.contains(&tensor) || entry.writes.contains(&tensor)
     }
 
-    /// Whether a record holds the sums of two cells.
+    /// Whether a record holds the sums of two channels.
     pub const fn pairs(self) -> bool {
         self.entry().pairs
     }

@@ -69,7 +69,7 @@ impl Describe for ChannelsFirstFused {
     }
 
     /// A plane's neighbours count as 0.
-    fn serial_adds(&self, body: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let (planes, _, begun) = self.walk(uniforms);
         let of_groups = u64::from(body.of_groups()) * u64::from(uniforms.groups.group_channels);
         (planes * begun * u64::from(self.vector_vec4s)).max(of_groups)

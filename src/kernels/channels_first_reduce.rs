@@ -53,7 +53,7 @@ impl Describe for ChannelsFirstReduce {
     }
 
     /// A plane's neighbours count as 0.
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (planes, _, vectors) = self.walk(uniforms, workgroup_size);
         planes * vectors * u64::from(self.vector_vec4s)
     }

@@ -47,7 +47,7 @@ impl Describe for ChannelsLastFused {
         sums + rows.div_ceil(body.block_rows()) * 2 * of_a_vector + 2 * rows * of_a_vector
     }
 
-    fn serial_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn sequential_adds(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let (_, rows) = self.walk(uniforms, workgroup_size);
         rows.div_ceil(body.block_rows()).max(body.block_rows())
     }

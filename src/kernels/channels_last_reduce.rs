@@ -43,8 +43,8 @@ impl Describe for ChannelsLastReduce {
         let thread_rows = (workgroup_size / u64::from(tiles.threads_per_row.max(1))).max(1);
         let of_vectors = vectors * of_a_vector(self.vector_vec4s, false);
         let rows = u64::from(tiles.tile_rows).div_ceil(thread_rows);
-        let cells = vectors * (1 + vec4s);
-        let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * cells);
+        let coefficients = vectors * (1 + vec4s);
+        let blocks = rows.div_ceil(body.block_rows()).max(1) * (1 + 2 * coefficients);
         let sums = vectors * (1 + vec4s * (1 + tree(thread_rows) + 4));
         let by_channel = u64::from(self.by_channel) * {
             let row = (u64::from(tiles.row_channels) * u64::from(tiles.inner)).max(1);
@@ -52,10 +52,10 @@ impl Describe for ChannelsLastReduce {
             let channels = u64::from(tiles.row_channels).div_ceil(workgroup_size);
             of_vectors + channels * (1 + width.div_ceil(row) * (1 + u64::from(tiles.inner)))
         };
-        cells + blocks + rows * (1 + of_vectors) + sums + by_channel
+        coefficients + blocks + rows * (1 + of_vectors) + sums + by_channel
     }
 
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let thread_rows =
             (workgroup_size / u64::from(uniforms.tiles.threads_per_row.max(1))).max(1);
         u64::from(uniforms.tiles.tile_rows).div_ceil(thread_rows)

@@ -21,7 +21,7 @@ uniforms! {
         parameters: u32,
         /// Workgroups along x.
         grid_width: u32,
-        /// Where the channels' cells, and their sums, begin in the workspace.
+        /// Where what is known of channels, and their sums, begin in the workspace.
         stats: u32,
         sums: u32,
         scalars: Scalars,
@@ -40,7 +40,7 @@ impl Describe for CombineGroups {
         u64::from(channels) * (2 + 4) + tree(self.threads)
     }
 
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
         u64::from(uniforms.group_channels)
             .div_ceil(threads * TIER)

@@ -66,7 +66,7 @@ impl Describe for Finish {
     }
 
     /// In tiers of 32.
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
         u64::from(uniforms.group_parts)
             .div_ceil(threads * 1024)

@@ -10,7 +10,7 @@ constants! {
         general: bool,
         /// Of general axes: the last one is kept.
         keeps_last: bool,
-        /// Cells are the channels of each sample, which alternate in its rows.
+        /// Channels are those of each sample, which alternate in its rows.
         sampled: bool,
     }
 }
@@ -24,7 +24,7 @@ uniforms! {
         /// Elements of a sample.
         sample: u32,
         range: TileRange,
-        /// Where the records of cells begin in the workspace.
+        /// Where the records of channels begin in the workspace.
         stats: u32,
         axes: AxisSizes,
     }

@@ -1,22 +1,7 @@
 //! The kernels: one manifest of their texts, bindings, uniforms and variants, from which pipelines,
 //! translations and tests are made.
 //!
-//! # Words
-//!
-//! * A *vec4* is four neighbouring elements. A *vector* is what one load moves: a vec4 or two.
-//! * A *plane* is the elements of one channel at one index of N. A *row* is what layer norm normalizes together; in the
-//!   channels-last kernels it is one outer index or several side by side, with the channels alternating along it. A
-//!   *column* is a position in rows.
-//! * A *cell* is what an element's result depends on beside the element: statistics, gamma, means of sums.
-//! * An *ending* is what follows a layer: an activation, and before it a residual. A *mask* says what passed.
-//! * A *group* is group norm's: channels of one sample that share statistics. Its plans take the channels of all samples
-//!   for channels, of which each has a cell.
-//! * A *tile* is what a workgroup does: a *block* of planes, rows or channels, or a *chunk* of one plane. Where a
-//!   channel's reduction is *split*, each split has a *partial* sum. A *part* is a share of a row, or of the partial sums.
-//! * A *record* is four reals of the workspace: a cell, or a partial sum.
-//! * *Threads* are invocations side by side in a plane or row. What one of them does after another is its *walk*.
-//! * A *window* is the part of a tensor that a dispatch binds.
-//! * n is the number of elements of src, C that of channels.
+//! Their words stand in the glossary of `ARCHITECTURE.md`.
 //!
 //! # Why every index is in bounds
 //!
@@ -92,7 +77,7 @@ mod channels_last_fused;
 mod channels_last_reduce;
 mod combine_groups;
 mod describe;
-mod ending;
+mod epilogue;
 mod files;
 mod finish;
 mod flat_apply;
@@ -122,7 +107,7 @@ pub(crate) use combine_groups::{CombineGroups, CombineGroupsUniforms, TIER};
 pub(crate) use describe::Constant;
 #[cfg(test)]
 pub(crate) use describe::Value;
-pub(crate) use ending::Ending;
+pub(crate) use epilogue::Epilogue;
 pub(crate) use finish::{Finish, FinishUniforms};
 pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
 pub(crate) use groups::{
@@ -202,7 +187,7 @@ pub(crate) trait Describe: Constants {
     }
 
     /// Numbers that one accumulator adds one after another, at most.
-    fn serial_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
         0
     }
 }

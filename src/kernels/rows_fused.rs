@@ -66,7 +66,7 @@ impl Describe for RowsFused {
         }
     }
 
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }

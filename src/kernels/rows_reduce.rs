@@ -75,7 +75,7 @@ impl Describe for RowsReduce {
         }
     }
 
-    fn serial_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
+    fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         uniforms.tiles.walk()
     }
 }

@@ -3,7 +3,7 @@
 use super::accessors::{self, Access, Accessors, Storage};
 use super::files::{self, File, file};
 use super::streams::Streams;
-use super::{Body, Constant, Ending, Kernel, ending};
+use super::{Body, Constant, Epilogue, Kernel, epilogue};
 #[cfg(test)]
 use crate::Activation;
 use crate::{DType, Tensor};
@@ -36,7 +36,7 @@ pub(crate) const MASK_UNIT: &str = "mask_unit";
 pub(crate) struct Variant {
     pub kernel: Kernel,
     pub body: Body,
-    pub ending: Ending,
+    pub epilogue: Epilogue,
     pub data: DType,
     pub params: DType,
     /// Of mean, variance and running statistics.
@@ -80,9 +80,9 @@ impl Variant {
             self.kernel,
             Kernel::PackWeights | Kernel::Finish | Kernel::CombineGroups
         ) {
-            self.ending = Ending {
-                gamma_ignored: self.ending.gamma_ignored,
-                ..Ending::default()
+            self.epilogue = Epilogue {
+                gamma_ignored: self.epilogue.gamma_ignored,
+                ..Epilogue::default()
             };
         }
         self.exact.retain(|&tensor| tensor != Tensor::Mask);
@@ -148,11 +148,11 @@ impl Variant {
         let name = self.kernel.entry().name;
         let types = format!("{}-{}-{}", self.data, self.params, self.statistics);
         let mut label = format!("{name}-{}-{types}", self.body.name());
-        let Ending {
+        let Epilogue {
             activation,
             residual,
             gamma_ignored,
-        } = self.ending;
+        } = self.epilogue;
         for (on, name) in [
             (activation != Activation::None, activation.name()),
             (residual, "residual"),
@@ -240,7 +240,7 @@ impl Variant {
 
     fn parts(&self) -> Vec<String> {
         let entry = self.kernel.entry();
-        let activation = ending::file(self.ending.computed(self.body));
+        let activation = epilogue::file(self.epilogue.computed(self.body));
         let body = self.body.file();
         let files = files::with_imports(entry.file, body, activation, &|name| self.is(name));
         let own: Vec<_> = files
@@ -258,11 +258,11 @@ impl Variant {
             .collect();
         parts.push("// ---- src/kernels/source.rs\n".to_owned());
         parts.push(Constant::Size(self.workgroup_size).declaration("workgroup_size"));
-        let of_ending = [
-            ("residual_after", Constant::Flag(self.ending.residual)),
-            ("gamma_ignored", Constant::Flag(self.ending.gamma_ignored)),
+        let of_epilogue = [
+            ("residual_after", Constant::Flag(self.epilogue.residual)),
+            ("gamma_ignored", Constant::Flag(self.epilogue.gamma_ignored)),
         ];
-        let constants = self.body.constants().into_iter().chain(of_ending);
+        let constants = self.body.constants().into_iter().chain(of_epilogue);
         for (name, value) in constants.chain(self.constants.iter().copied()) {
             parts.push(value.declaration(name));
         }

@@ -619,7 +619,7 @@ fn every_file_says_what_it_is() {
 
 /// The files of a kernel's text with all that it may import.
 fn all_files(entry: &Entry, body: Body) -> Vec<files::File> {
-    let none = super::ending::file(crate::Activation::None);
+    let none = super::epilogue::file(crate::Activation::None);
     let [with, without] =
         [true, false].map(|value| files::with_imports(entry.file, body.file(), none, &|_| value));
     [with, without].concat()
@@ -739,7 +739,7 @@ fn files_import_what_they_use() {
 fn bodies_replace_defaults() {
     for body in Body::ALL {
         let composed = |file| files::composed(file, body.file());
-        let none = super::ending::file(crate::Activation::None);
+        let none = super::epilogue::file(crate::Activation::None);
         let finish = Kernel::Finish.entry().file;
         let all = files::with_imports(finish, body.file(), none, &|_| true);
         let text: String = all.into_iter().map(composed).collect();

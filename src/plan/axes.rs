@@ -104,11 +104,11 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// The channels of all samples.
-    pub fn cells(&self) -> u32 {
+    pub fn channels_of_all(&self) -> u32 {
         self.layout.grid.channels
     }
 
-    /// How elements find their cells, where the channels of a sample alternate.
+    /// How elements find their channels, where the channels of a sample alternate.
     pub fn samples(&self) -> Option<Samples> {
         self.layout.general.map(|_| Samples {
             channels: self.channels,
@@ -249,7 +249,7 @@ impl Axes {
     }
 }
 
-/// Axes in any order, of which each is kept by cells or not.
+/// Axes in any order, of which each is kept by channels or not.
 fn general_layout(axes: &[(u32, bool)]) -> Layout {
     let of_kind = |kept: bool, axes: &[(u32, bool)]| -> u32 {
         let sizes = axes.iter().filter(|axis| axis.1 == kept);
@@ -371,7 +371,7 @@ mod tests {
             },
             &[5, 7, 6],
         );
-        assert_eq!(nxc.groups().cells(), 30);
+        assert_eq!(nxc.groups().channels_of_all(), 30);
         assert!(nxc.of_lines(2).layout().general.is_some());
         assert_eq!(nxc.of_lines(1).layout(), grid(7, 6, 1).into());
     }

@@ -107,7 +107,7 @@ impl Planner<'_> {
         }
         if !empty {
             let applied = Applied {
-                src: batch || self.ending.is_found_again(),
+                src: batch || self.epilogue.is_recomputed(),
                 stats,
                 means: batch.then_some(means),
                 samples: None,

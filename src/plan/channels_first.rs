@@ -7,7 +7,7 @@ use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
+    Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
     threads, word,
 };
 use crate::Error;
@@ -134,10 +134,10 @@ impl Planner<'_> {
             let tiles = self.tiles_of_planes(grid, splits, window);
             let (_, adds) = self.threads_and_adds(grid, &tiles, workgroup_size, vector_vec4s);
             let smallest = tiles.planes == 1 && tiles.chunk <= 64;
-            if adds <= MAX_SERIAL || smallest {
+            if adds <= MAX_SEQUENTIAL || smallest {
                 return tiles;
             }
-            splits = tiles.of_a_channel(grid) * div_ceil(adds, MAX_SERIAL).max(2);
+            splits = tiles.of_a_channel(grid) * div_ceil(adds, MAX_SEQUENTIAL).max(2);
         }
     }
 
@@ -175,7 +175,7 @@ impl Planner<'_> {
             planes * div_ceil(vectors, u64::from(threads_per_plane)) * u64::from(vector_vec4s)
         };
         let tuned = self.threads_per_plane(workgroup_size, tiles.chunk, vector_vec4s);
-        if adds(tuned) <= MAX_SERIAL {
+        if adds(tuned) <= MAX_SEQUENTIAL {
             return (tuned, adds(tuned));
         }
         let powers = (0..=workgroup_size.ilog2()).map(|bit| 1 << bit);
@@ -359,7 +359,7 @@ mod tests {
                 profile,
                 body: crate::kernels::Body::Gradient,
                 data,
-                ending: crate::kernels::Ending::default(),
+                epilogue: crate::kernels::Epilogue::default(),
             };
             let layout = Layout::from(Grid {
                 outer,

@@ -5,7 +5,7 @@ use super::tensors::Tensors;
 use super::windows::windows;
 use super::workspace::Part;
 use super::{
-    Binding, Dispatch, MAX_SERIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
+    Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
     word,
 };
 use crate::kernels::{ChannelsFirstFused, ChannelsFirstFusedUniforms, GroupSizes, Scalars};
@@ -85,10 +85,10 @@ impl Planner<'_> {
         // tree of sums. With no more planes to share, narrow the workgroup, which makes more blocks.
         let mut block = divided(widest, 1);
         let most = (widest / threads_per_plane).min(1 << grid.outer.max(1).ilog2());
-        while block.planes_at_once < most && !self.pays(grid, &block) {
+        while block.planes_at_once < most && !self.is_profitable(grid, &block) {
             block = divided(widest, 2 * block.planes_at_once);
         }
-        while block.channels > fewest && !self.pays(grid, &block) {
+        while block.channels > fewest && !self.is_profitable(grid, &block) {
             block = divided(block.workgroup_size / 2, block.planes_at_once);
         }
         block
@@ -104,7 +104,7 @@ impl Planner<'_> {
         let block = self.block_by(grid, group_channels, vector_vec4s);
         // The kernel keeps statistics of a channel for each invocation.
         let kept = block.channels <= u64::from(block.workgroup_size);
-        match vector_vec4s == 1 || (kept && self.pays(grid, &block)) {
+        match vector_vec4s == 1 || (kept && self.is_profitable(grid, &block)) {
             true => block,
             false => self.block_by(grid, group_channels, 1),
         }
@@ -112,11 +112,11 @@ impl Planner<'_> {
 
     /// Whether the second reading comes from a cache, and no invocation adds for long.
     fn suits(&self, block: &Block) -> bool {
-        block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SERIAL)
+        block.cached && block.adds <= u64::from(self.profile.tuning.fused_adds).min(MAX_SEQUENTIAL)
     }
 
     /// Whether one dispatch of such blocks is the fastest, however large the tensor is.
-    fn pays(&self, grid: &Grid, block: &Block) -> bool {
+    fn is_profitable(&self, grid: &Grid, block: &Block) -> bool {
         self.suits(block) && self.fills(grid, block)
     }
 
@@ -128,7 +128,7 @@ impl Planner<'_> {
     }
 
     /// Why the kernel cannot take a tensor, if it cannot.
-    pub fn channels_first_fused_refusal(
+    pub fn channels_first_fused_unsupported_reason(
         &self,
         grid: &Grid,
         group_channels: u32,
@@ -160,12 +160,12 @@ impl Planner<'_> {
         }
         let most = u64::from(block.workgroup_size);
         let adds = u64::from(group_channels);
-        if adds > 1 && (block.channels > most || adds > MAX_SERIAL) {
+        if adds > 1 && (block.channels > most || adds > MAX_SEQUENTIAL) {
             return Some(format!(
                 "groups of {group_channels} channels are too large for a workgroup"
             ));
         }
-        if block.channels > most || block.adds > MAX_SERIAL {
+        if block.channels > most || block.adds > MAX_SEQUENTIAL {
             return Some(format!(
                 "{} elements of a channel are too many for a workgroup",
                 grid.count()
@@ -328,7 +328,7 @@ mod tests {
                     profile,
                     body: crate::kernels::Body::Gradient,
                     data,
-                    ending: crate::kernels::Ending::default(),
+                    epilogue: crate::kernels::Epilogue::default(),
                 };
                 let block = planner.block(&grid, 1);
                 let what = format!("{grid:?} {data} {:?}", profile.tuning);
@@ -355,7 +355,7 @@ mod tests {
                     elements: grid.elements(),
                 };
                 planner
-                    .channels_first_fused_refusal(&grid, 1, &src)
+                    .channels_first_fused_unsupported_reason(&grid, 1, &src)
                     .is_none()
                     && planner.channels_first_fused_pay(&grid.into(), 1)
             });
@@ -375,7 +375,7 @@ mod tests {
                 ..Profile::usual()
             };
             let planner = Planner {
-                ending: crate::kernels::Ending::default(),
+                epilogue: crate::kernels::Epilogue::default(),
                 body: crate::kernels::Body::GroupGradient,
                 profile: &profile,
                 data: DType::F32,
@@ -398,14 +398,15 @@ mod tests {
                 let block = planner.block(&grid, group_channels);
                 let group = u64::from(group_channels);
                 assert!(block.channels.is_multiple_of(group), "{what}");
-                let refusal = planner.channels_first_fused_refusal(&grid, group_channels, &src);
+                let reason =
+                    planner.channels_first_fused_unsupported_reason(&grid, group_channels, &src);
                 // Four of these begin with a vec4, however long planes are.
-                if 4 * group <= widest && group <= MAX_SERIAL {
+                if 4 * group <= widest && group <= MAX_SEQUENTIAL {
                     fused += 1;
-                    assert_eq!(refusal, None, "{what}");
+                    assert_eq!(reason, None, "{what}");
                 }
-                if group > MAX_SERIAL {
-                    assert!(refusal.is_some(), "{what}");
+                if group > MAX_SEQUENTIAL {
+                    assert!(reason.is_some(), "{what}");
                 }
             }
         }
@@ -425,7 +426,7 @@ mod tests {
                     body: crate::kernels::Body::Gradient,
                     profile: &profile,
                     data,
-                    ending: crate::kernels::Ending::default(),
+                    epilogue: crate::kernels::Epilogue::default(),
                 };
                 let grid = Grid {
                     outer,
@@ -438,7 +439,7 @@ mod tests {
                     elements: grid.elements(),
                 };
                 planner
-                    .channels_first_fused_refusal(&grid, 1, &src)
+                    .channels_first_fused_unsupported_reason(&grid, 1, &src)
                     .is_none()
                     && planner.channels_first_fused_pay(&grid.into(), 1)
             };

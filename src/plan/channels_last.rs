@@ -7,7 +7,7 @@ use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
 use super::{
-    Binding, Dispatch, MAX_SERIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
+    Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
     most_vectors, word,
 };
 use crate::Error;
@@ -255,7 +255,7 @@ impl Planner<'_> {
         columns.width_vectors <= whole_rows
             && columns.width_vectors * columns.vector_vec4s <= workgroup
             && columns.threads_per_row < workgroup
-            && (2..=MAX_SERIAL).contains(&of_channel)
+            && (2..=MAX_SEQUENTIAL).contains(&of_channel)
     }
 
     /// Workgroups that keep the adapter busy: fewer than elsewhere, and fewer the smaller the elements are. Beside these,
@@ -372,7 +372,7 @@ impl Planner<'_> {
         let splits = div_ceil(self.busy_workgroups(src), column_tiles)
             .min(div_ceil(tile_elements, u64::from(tuning.tile)))
             .min((room / records.max(1)).max(1))
-            .max(div_ceil(columns.rows, thread_rows * MAX_SERIAL))
+            .max(div_ceil(columns.rows, thread_rows * MAX_SEQUENTIAL))
             .max(1);
         let tile_rows = div_ceil(columns.rows, splits);
         // Larger windows than usual, where they have room for fewer partial sums.
@@ -397,7 +397,7 @@ impl Planner<'_> {
     }
 
     /// Why the channels-last kernels cannot take a tensor, if they cannot.
-    pub fn columns_refusal(&self, layout: &Layout, src: &Requirement) -> Option<String> {
+    pub fn columns_unsupported_reason(&self, layout: &Layout, src: &Requirement) -> Option<String> {
         // By given statistics there are no sums.
         if matches!(self.body, Body::Inference | Body::GroupInference) {
             return None;
@@ -546,7 +546,7 @@ mod tests {
             ..Profile::usual()
         };
         let planner = Planner {
-            ending: crate::kernels::Ending::default(),
+            epilogue: crate::kernels::Epilogue::default(),
             body: Body::GroupGradient,
             profile: &profile,
             data: DType::F16,
@@ -613,7 +613,7 @@ mod tests {
                 body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data: DType::F32,
-                ending: crate::kernels::Ending::default(),
+                epilogue: crate::kernels::Epilogue::default(),
             };
             let grid = Grid {
                 outer,

@@ -2,7 +2,7 @@
 
 use super::axes::Grid;
 use super::tensors::Tensors;
-use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{ChannelsLastFused, ChannelsLastFusedUniforms, Scalars};
 
@@ -43,7 +43,11 @@ impl Planner<'_> {
     }
 
     /// Why the kernel cannot take a tensor, if it cannot.
-    pub fn channels_last_fused_refusal(&self, grid: &Grid, src: &Requirement) -> Option<String> {
+    pub fn channels_last_fused_unsupported_reason(
+        &self,
+        grid: &Grid,
+        src: &Requirement,
+    ) -> Option<String> {
         if grid.elements() == 0 {
             return Some("the tensor is empty".to_owned());
         }
@@ -56,7 +60,7 @@ impl Planner<'_> {
         if src.padded_bytes() > self.profile.window_limit().1 {
             return Some("the tensor does not fit one binding".to_owned());
         }
-        let most_blocks = (MOST_ROWS / self.body.block_rows()).min(MAX_SERIAL);
+        let most_blocks = (MOST_ROWS / self.body.block_rows()).min(MAX_SEQUENTIAL);
         if self.row_blocks(grid) > most_blocks {
             return Some(format!("{} rows are too many to add up", grid.outer));
         }

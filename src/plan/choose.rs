@@ -1,4 +1,4 @@
-//! Which algorithm a plan takes: the first of its operator's list that can do the problem and pays, or the one that
+//! Which algorithm a plan takes: the first of its operator's list that can do the problem and is_profitable, or the one that
 //! the profile forces.
 
 use super::axes::{Grid, Layout};
@@ -12,9 +12,9 @@ use crate::{Algorithm, Error};
 struct Candidate<P> {
     algorithm: Algorithm,
     /// Why it cannot do a problem, if it cannot.
-    refusal: fn(&Planner<'_>, &P) -> Option<String>,
+    unsupported_reason: fn(&Planner<'_>, &P) -> Option<String>,
     /// Whether it is taken where it can: it is faster than those behind it.
-    pays: fn(&Planner<'_>, &P) -> bool,
+    is_profitable: fn(&Planner<'_>, &P) -> bool,
 }
 
 /// What the choice of an algorithm over channels depends on.
@@ -63,26 +63,27 @@ pub(crate) struct RowsOf {
 const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
     Candidate {
         algorithm: Algorithm::FusedChannelsFirst,
-        refusal: |planner, problem| {
+        unsupported_reason: |planner, problem| {
             not_fusible(planner, problem).or_else(|| {
-                planner.channels_first_fused_refusal(
+                planner.channels_first_fused_unsupported_reason(
                     &problem.layout.grid,
                     problem.group_channels,
                     &problem.src,
                 )
             })
         },
-        pays: |planner, problem| {
+        is_profitable: |planner, problem| {
             planner.channels_first_fused_pay(&problem.layout, problem.group_channels)
         },
     },
     Candidate {
         algorithm: Algorithm::FusedChannelsLast,
-        refusal: |planner, problem| {
-            not_fusible(planner, problem)
-                .or_else(|| planner.channels_last_fused_refusal(&problem.layout.grid, &problem.src))
+        unsupported_reason: |planner, problem| {
+            not_fusible(planner, problem).or_else(|| {
+                planner.channels_last_fused_unsupported_reason(&problem.layout.grid, &problem.src)
+            })
         },
-        pays: |planner, problem| planner.channels_last_fused_pay(&problem.layout.grid),
+        is_profitable: |planner, problem| planner.channels_last_fused_pay(&problem.layout.grid),
     },
 ];
 
@@ -90,23 +91,24 @@ const FUSED_BATCH_NORM: [Candidate<Channels>; 2] = [
 const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
     Candidate {
         algorithm: Algorithm::General,
-        refusal: |_, problem| match problem.layout.general {
+        unsupported_reason: |_, problem| match problem.layout.general {
             Some(_) => None,
             None => Some("the axes fold to (outer, channels, inner)".to_owned()),
         },
-        pays: |_, _| true,
+        is_profitable: |_, _| true,
     },
     Candidate {
         algorithm: Algorithm::ChannelsLast,
-        refusal: |planner, problem| {
-            not_folded(problem).or_else(|| planner.columns_refusal(&problem.layout, &problem.src))
+        unsupported_reason: |planner, problem| {
+            not_folded(problem)
+                .or_else(|| planner.columns_unsupported_reason(&problem.layout, &problem.src))
         },
-        pays: |_, problem| !problem.layout.has_planes(),
+        is_profitable: |_, problem| !problem.layout.has_planes(),
     },
     Candidate {
         algorithm: Algorithm::ChannelsFirst,
-        refusal: |_, problem| not_folded(problem),
-        pays: |_, _| true,
+        unsupported_reason: |_, problem| not_folded(problem),
+        is_profitable: |_, _| true,
     },
 ];
 
@@ -114,7 +116,7 @@ const SPLIT_BATCH_NORM: [Candidate<Channels>; 3] = [
 const SPLIT_GROUP_NORM: [Candidate<Channels>; 3] = {
     let [general, columns, planes] = SPLIT_BATCH_NORM;
     let columns = Candidate {
-        pays: |_, problem: &Channels| {
+        is_profitable: |_, problem: &Channels| {
             problem.layout.grid.outer > 1 || problem.layout.grid.inner < LONE_PLANE
         },
         ..columns
@@ -125,15 +127,15 @@ const SPLIT_GROUP_NORM: [Candidate<Channels>; 3] = {
 const ROWS: [Candidate<RowsOf>; 2] = [
     Candidate {
         algorithm: Algorithm::RowsInRegisters,
-        refusal: |planner, problem| {
-            planner.rows_in_registers_refusal(&problem.by_row, &problem.tensors)
+        unsupported_reason: |planner, problem| {
+            planner.rows_in_registers_unsupported_reason(&problem.by_row, &problem.tensors)
         },
-        pays: |_, _| true,
+        is_profitable: |_, _| true,
     },
     Candidate {
         algorithm: Algorithm::RowsReadTwice,
-        refusal: |_, _| None,
-        pays: |_, _| true,
+        unsupported_reason: |_, _| None,
+        is_profitable: |_, _| true,
     },
 ];
 
@@ -161,7 +163,7 @@ impl Planner<'_> {
                 Algorithm::ChannelsFirst
             }
             Algorithm::FusedChannelsFirst | Algorithm::FusedChannelsLast => {
-                self.first_that_pays(SPLIT_BATCH_NORM.iter(), problem)?
+                self.first_profitable(SPLIT_BATCH_NORM.iter(), problem)?
             }
             split => split,
         };
@@ -196,10 +198,10 @@ impl Planner<'_> {
         problem: &P,
     ) -> Result<Algorithm, Error> {
         let Some(forced) = self.profile.algorithm else {
-            return self.first_that_pays(list, problem);
+            return self.first_profitable(list, problem);
         };
         let reason = match list.find(|candidate| candidate.algorithm == forced) {
-            Some(candidate) => (candidate.refusal)(self, problem),
+            Some(candidate) => (candidate.unsupported_reason)(self, problem),
             None => Some(format!("it is none of {operator}'s")),
         };
         match reason {
@@ -208,15 +210,15 @@ impl Planner<'_> {
         }
     }
 
-    fn first_that_pays<'c, P: 'c>(
+    fn first_profitable<'c, P: 'c>(
         &self,
         list: impl Iterator<Item = &'c Candidate<P>>,
         problem: &P,
     ) -> Result<Algorithm, Error> {
         let mut error = refused(Algorithm::General, "there is none".to_owned());
         for candidate in list {
-            match (candidate.refusal)(self, problem) {
-                None if (candidate.pays)(self, problem) => return Ok(candidate.algorithm),
+            match (candidate.unsupported_reason)(self, problem) {
+                None if (candidate.is_profitable)(self, problem) => return Ok(candidate.algorithm),
                 None => {}
                 Some(reason) => error = refused(candidate.algorithm, reason),
             }

@@ -4,7 +4,7 @@ use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, MAX_SERIAL, Planner, div_ceil, threads};
+use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, threads};
 use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
 
@@ -12,7 +12,7 @@ use super::tensors::Tensors;
 
 /// Records of the workspace, one for each channel of all samples.
 #[derive(Clone, Copy)]
-pub(super) struct Cells {
+pub(super) struct ChannelRecords {
     /// What is known before the sums.
     pub stats: Part,
     /// The sums; then in their place what the elementwise pass needs of the groups'.
@@ -22,7 +22,7 @@ pub(super) struct Cells {
 impl Planner<'_> {
     /// The sums of each channel by themselves, a record each: those that a reduction left, or what its partial sums add
     /// up to.
-    pub(super) fn sums_of_cells(
+    pub(super) fn sums_of_channels(
         &self,
         partials: Partials,
         workspace: &mut Workspace,
@@ -40,7 +40,7 @@ impl Planner<'_> {
         &self,
         groups: &Groups,
         tensors: &Tensors,
-        cells: Cells,
+        records: ChannelRecords,
         scalars: Scalars,
     ) -> Result<Dispatch, Error> {
         let most = self.workgroup(self.profile.tuning.workgroup);
@@ -55,7 +55,7 @@ impl Planner<'_> {
             "a group",
             "channels whose sums a workgroup adds up",
             channels,
-            u64::from(threads) * TIER * MAX_SERIAL,
+            u64::from(threads) * TIER * MAX_SEQUENTIAL,
         )?;
         let workgroup_size = match threads {
             1 => self.workgroup(PACK_WORKGROUP),
@@ -77,8 +77,8 @@ impl Planner<'_> {
                 group_channels: groups.group_channels,
                 parameters: groups.channels,
                 grid_width: workgroups[0],
-                stats: cells.stats.first,
-                sums: cells.sums.first,
+                stats: records.stats.first,
+                sums: records.sums.first,
                 scalars,
             },
             workgroups,

@@ -13,7 +13,7 @@
 //! group's channels, which one workgroup of `combine_groups` adds up. Beyond these the plan is an error.
 
 use super::axes::Groups;
-use super::combine_groups::Cells;
+use super::combine_groups::ChannelRecords;
 use super::finish::Partials;
 use super::passes::Slice;
 use super::problem::Problem;
@@ -74,7 +74,7 @@ impl Planner<'_> {
     ) -> Result<Vec<Dispatch>, Error> {
         let sums = match tensors.results.is_empty() {
             true => None,
-            false => Some(workspace.reserve(groups.cells().into())?),
+            false => Some(workspace.reserve(groups.channels_of_all().into())?),
         };
         let mut dispatches =
             self.channels_first_fused_groups(groups, tensors, problem.scalars(), sums)?;
@@ -97,7 +97,11 @@ impl Planner<'_> {
         let layout = &groups.layout;
         let given = !self.body.statistics().is_empty();
         // Where nothing is known before the sums, no kernel needs a record of it: any place will do.
-        let stats = workspace.reserve(if given { groups.cells().into() } else { 0 })?;
+        let stats = workspace.reserve(if given {
+            groups.channels_of_all().into()
+        } else {
+            0
+        })?;
         let mut dispatches = match given {
             true => self.pack_groups(groups, tensors, problem.epsilon, stats)?,
             false => vec![],
@@ -107,13 +111,13 @@ impl Planner<'_> {
             false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
         };
         dispatches.extend(reduce);
-        let (added, sums) = self.sums_of_cells(partials, workspace)?;
+        let (added, sums) = self.sums_of_channels(partials, workspace)?;
         dispatches.extend(added);
         // Before the sums' place is taken.
         let parts = parts(problem, groups, sums);
         dispatches.extend(self.finish_written(parts, tensors, problem, running, workspace)?);
-        let cells = Cells { stats, sums };
-        dispatches.push(self.combine_groups(groups, tensors, cells, problem.scalars())?);
+        let records = ChannelRecords { stats, sums };
+        dispatches.push(self.combine_groups(groups, tensors, records, problem.scalars())?);
         let applied = Applied {
             src: true,
             stats: if given { stats } else { sums },

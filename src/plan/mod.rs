@@ -36,7 +36,7 @@ pub(crate) use problem::Problem;
 
 use crate::geometry;
 use crate::kernels::{
-    Access, AxisSizes, Body, Constant, Describe, Ending, GroupSizes, Kernel, MASK_UNIT, Uniforms,
+    Access, AxisSizes, Body, Constant, Describe, Epilogue, GroupSizes, Kernel, MASK_UNIT, Uniforms,
     Variant,
 };
 use crate::profile::MAX_BINDING;
@@ -120,7 +120,7 @@ impl Binding {
 pub(crate) struct Dispatch {
     pub kernel: Kernel,
     pub body: Body,
-    pub ending: Ending,
+    pub epilogue: Epilogue,
     pub workgroup_size: u32,
     /// Constants of the kernel's text.
     pub constants: Vec<(&'static str, Constant)>,
@@ -131,7 +131,7 @@ pub(crate) struct Dispatch {
     /// Loop iterations that an invocation makes, at most.
     pub iterations: u64,
     /// Numbers that one accumulator adds one after another, at most.
-    pub serial_adds: u64,
+    pub sequential_adds: u64,
     /// Invocations that have to be of one subgroup; 0 if it needs none.
     pub in_a_subgroup: u64,
 }
@@ -142,7 +142,7 @@ impl Dispatch {
         Variant {
             kernel: self.kernel,
             body: self.body,
-            ending: self.ending,
+            epilogue: self.epilogue,
             data: types.data,
             params: types.params,
             statistics: types.statistics,
@@ -175,14 +175,14 @@ impl Planner<'_> {
         Dispatch {
             kernel: K::KERNEL,
             body: self.body,
-            ending: self.ending,
+            epilogue: self.epilogue,
             workgroup_size,
             constants,
             bindings,
             uniforms: Uniforms::new(uniforms),
             workgroups,
             iterations: kernel.iterations(self.body, uniforms, workgroup_size.into()),
-            serial_adds: kernel.serial_adds(self.body, uniforms, workgroup_size.into()),
+            sequential_adds: kernel.sequential_adds(self.body, uniforms, workgroup_size.into()),
             in_a_subgroup: kernel.in_a_subgroup().into(),
         }
     }
@@ -314,14 +314,14 @@ fn check_dispatches(dispatches: u64) -> Result<(), Error> {
 /// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
 /// and the error is a quarter of this in unit roundoffs: three quarters of what
 /// `SUM_ULPS` of wgpu-norm-verify allows, which leaves the rest to a kernel's other steps.
-const MAX_SERIAL: u64 = 192;
+const MAX_SEQUENTIAL: u64 = 192;
 
 /// What the planning functions share.
 #[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub profile: &'a Profile,
     pub body: Body,
-    pub ending: Ending,
+    pub epilogue: Epilogue,
     pub data: DType,
 }
 

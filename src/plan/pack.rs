@@ -13,7 +13,7 @@ use crate::{Error, Tensor};
 pub(super) const PACK_WORKGROUP: u32 = 64;
 
 impl Planner<'_> {
-    /// Records of every group of elements that share statistics: what is known of its cell. In one dispatch if it can bind
+    /// Records of every group of elements that share statistics: what is known of it. In one dispatch if it can bind
     /// all that takes, else in one for the statistics and one for gamma and beta.
     pub fn pack_statistics(
         &self,
@@ -38,7 +38,13 @@ impl Planner<'_> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
         let params: Vec<_> = tensors.params().copied().collect();
         let read = [&statistics[..], &params];
-        self.pack_lines(groups.cells(), group_sizes(groups), read, epsilon, stats)
+        self.pack_lines(
+            groups.channels_of_all(),
+            group_sizes(groups),
+            read,
+            epsilon,
+            stats,
+        )
     }
 
     fn pack_lines(

@@ -43,7 +43,7 @@ pub(crate) fn plan(profile: &Profile, problem: &Problem) -> Result<Plan, Error> 
     let planner = Planner {
         profile,
         body: problem.body,
-        ending: problem.ending,
+        epilogue: problem.epilogue,
         data: problem.types.data,
     };
     let tensors = problem.tensors();

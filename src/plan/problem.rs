@@ -4,7 +4,7 @@ use super::Requirement;
 use super::axes::Axes;
 use super::finish::{Derived, sums_elements};
 use super::tensors::{self, Tensors, mask};
-use crate::kernels::{Body, Ending, Scalars};
+use crate::kernels::{Body, Epilogue, Scalars};
 use crate::operation::{Forward, Norm, Operation, Pass, Residual};
 use crate::options::RunningVariance;
 use crate::{Access, DTypes, ParamGrads, RunningUpdate, Shards, Slot, Tensor, Through};
@@ -24,7 +24,7 @@ pub(crate) struct Problem {
     pub family: Family,
     pub axes: Axes,
     pub body: Body,
-    pub ending: Ending,
+    pub epilogue: Epilogue,
     pub types: DTypes,
     pub epsilon: f64,
     /// What statistics are to a gradient.
@@ -64,7 +64,7 @@ impl Problem {
             family,
             axes: Axes::new(operation),
             body: Body::of(&operation.norm, operation.pass),
-            ending: Ending {
+            epilogue: Epilogue {
                 activation: epilogue.activation,
                 residual: epilogue.residual == Residual::After,
                 gamma_ignored,
@@ -130,7 +130,7 @@ impl Problem {
         Tensors {
             src: of(Tensor::Src),
             inputs: of_body(self.body.inputs()),
-            residual_after: self.ending.residual,
+            residual_after: self.epilogue.residual,
             mask: there(Tensor::Mask),
             statistics: tensors::Statistics {
                 tensors: self.body.statistics(),
@@ -187,7 +187,7 @@ impl Problem {
                 .by_constants()
                 .then_some("mean and variance are constants"),
             false if self.is_inference() => Some("statistics are given"),
-            false => self.ending.residual.then_some("a residual is added"),
+            false => self.epilogue.residual.then_some("a residual is added"),
         }
     }
 }

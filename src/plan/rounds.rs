@@ -3,7 +3,7 @@
 
 use super::finish::Partials;
 use super::workspace::{Part, Workspace};
-use super::{Dispatch, MAX_SERIAL, Planner, div_ceil, word};
+use super::{Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
 
@@ -46,7 +46,7 @@ impl Rounds {
 
     /// Whether one accumulator must not add up the sums of all rounds: a block of rounds has its own.
     fn many(&self) -> bool {
-        div_ceil(self.splits, self.round.max(1)) > MAX_SERIAL
+        div_ceil(self.splits, self.round.max(1)) > MAX_SEQUENTIAL
     }
 
     /// Whether there is one round.
@@ -105,7 +105,7 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<RunningSums, Error> {
         let of_block = workspace.reserve(self.group_records(channels))?;
-        let total = match count > MAX_SERIAL {
+        let total = match count > MAX_SEQUENTIAL {
             true => workspace.reserve(self.group_records(channels))?,
             false => of_block,
         };
@@ -126,13 +126,13 @@ impl Planner<'_> {
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
         let (mut dispatches, partials) = self.group(partials, workspace)?;
-        let begun = !sums.done.is_multiple_of(MAX_SERIAL);
+        let begun = !sums.done.is_multiple_of(MAX_SEQUENTIAL);
         dispatches.push(self.add_to(&partials, sums.of_block, begun)?);
         sums.done += 1;
-        let ends = sums.done.is_multiple_of(MAX_SERIAL) || sums.done == sums.count;
-        if sums.count > MAX_SERIAL && ends {
+        let ends = sums.done.is_multiple_of(MAX_SEQUENTIAL) || sums.done == sums.count;
+        if sums.count > MAX_SEQUENTIAL && ends {
             let block = self.groups(sums.of_block, sums.channels, 1);
-            dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SERIAL)?);
+            dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SEQUENTIAL)?);
         }
         Ok(dispatches)
     }

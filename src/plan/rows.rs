@@ -4,7 +4,7 @@ use super::axes::Grid;
 use super::finish::Partials;
 use super::windows::Window;
 use super::workspace::Part;
-use super::{MAX_SERIAL, Planner, div_ceil, most_vectors, word};
+use super::{MAX_SEQUENTIAL, Planner, div_ceil, most_vectors, word};
 use crate::DType;
 use crate::kernels::{RowTiles, TileRange};
 
@@ -231,7 +231,7 @@ impl Planner<'_> {
         busy.max(worth)
             .max(few_sums)
             .max(u64::from(tuning.row_walk))
-            .min(MAX_SERIAL)
+            .min(MAX_SEQUENTIAL)
             .min(pages)
             .min(window)
     }

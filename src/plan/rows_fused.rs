@@ -15,7 +15,11 @@ use std::ops::Range;
 
 impl Planner<'_> {
     /// Why a fused kernel cannot take rows, if it cannot.
-    pub fn rows_in_registers_refusal(&self, by_row: &Grid, tensors: &Tensors) -> Option<String> {
+    pub fn rows_in_registers_unsupported_reason(
+        &self,
+        by_row: &Grid,
+        tensors: &Tensors,
+    ) -> Option<String> {
         let rows = self.rows_of_registers(by_row);
         let most = most_vectors(self.row_vec4s(), rows.vector_vec4s);
         if rows.column_vectors > most || rows.tile_vectors() < rows.row_vectors() {
@@ -174,12 +178,12 @@ mod tests {
     use crate::plan::Problem;
     use crate::{Backward, DType, Norm, Operation, Profile, Tuning};
 
-    fn refusal(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
+    fn unsupported_reason(planner: &Planner<'_>, by_row: &Grid) -> Option<String> {
         let shape = [by_row.channels, by_row.inner].map(|size| size as usize);
         let norm = Norm::Layer { begin_axis: -1 };
         let operation = Operation::new(norm, Backward::default(), &shape, planner.data);
         let problem = Problem::new(&operation);
-        planner.rows_in_registers_refusal(by_row, &problem.tensors())
+        planner.rows_in_registers_unsupported_reason(by_row, &problem.tensors())
     }
 
     #[test]
@@ -193,14 +197,14 @@ mod tests {
                 body: crate::kernels::Body::Gradient,
                 profile: &profile,
                 data,
-                ending: crate::kernels::Ending::default(),
+                epilogue: crate::kernels::Epilogue::default(),
             };
             let by_row = Grid {
                 outer: 1,
                 channels: 4096,
                 inner: columns,
             };
-            let held = refusal(&planner, &by_row).is_none();
+            let held = unsupported_reason(&planner, &by_row).is_none();
             held.then(|| planner.rows_of_registers(&by_row).aligned())
         };
         for data in [DType::F32, DType::F64, DType::F16, DType::Bf16] {
@@ -226,14 +230,14 @@ mod tests {
                 profile,
                 body: crate::kernels::Body::Gradient,
                 data,
-                ending: crate::kernels::Ending::default(),
+                epilogue: crate::kernels::Epilogue::default(),
             };
             let by_row = Grid {
                 outer: 1,
                 channels: 4096,
                 inner: columns,
             };
-            let held = refusal(&planner, &by_row).is_none();
+            let held = unsupported_reason(&planner, &by_row).is_none();
             let rows = planner.rows_of_registers(&by_row);
             held.then_some((rows.workgroup_size, rows.column_vectors))
         };

@@ -8,7 +8,7 @@ use super::rows::{Rows, Walk};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
 use super::workspace::{Part, Workspace};
-use super::{Binding, Dispatch, MAX_SERIAL, Planner, Requirement, div_ceil, word};
+use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
 use std::ops::Range;
@@ -210,7 +210,7 @@ impl Planner<'_> {
         }
         if needed(split) > room {
             let held = self.held_unit() / (rows.columns * rows.at_once());
-            let longest = div_ceil(rows.rows, rows.at_once()).min(MAX_SERIAL);
+            let longest = div_ceil(rows.rows, rows.at_once()).min(MAX_SEQUENTIAL);
             let fitting = div_ceil(rows.rows * records, room * rows.at_once());
             let before = split.walk.tile_rows / rows.at_once();
             let walked = fitting.min(longest).min(held).max(before);
@@ -219,7 +219,7 @@ impl Planner<'_> {
         let bound = tensors.src.padded_bytes() + 2 * self.profile.alignment.max(256);
         let single = split.walk.splits(rows) == 1 || {
             let all = div_ceil(rows.rows, rows.at_once());
-            needed(split) > room && all <= MAX_SERIAL
+            needed(split) > room && all <= MAX_SEQUENTIAL
         };
         split.direct &= single
             && bound <= self.profile.window_limit().1
@@ -467,7 +467,7 @@ mod tests {
             body: crate::kernels::Body::Gradient,
             profile: &profile,
             data: DType::F32,
-            ending: crate::kernels::Ending::default(),
+            epilogue: crate::kernels::Epilogue::default(),
         };
         let split = |rows, columns| {
             let norm = Norm::Layer { begin_axis: -1 };

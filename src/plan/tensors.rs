@@ -130,11 +130,11 @@ impl Tensors {
 pub(crate) struct Applied {
     /// Whether src counts: it does not where the gradient takes statistics as constants.
     pub src: bool,
-    /// Records of cells.
+    /// Records of channels.
     pub stats: Part,
     /// Records that complete them.
     pub means: Option<Part>,
-    /// How elements find their cells, where these are the channels of each sample and alternate.
+    /// How elements find their channels, where these are the channels of each sample and alternate.
     pub samples: Option<Samples>,
 }
 

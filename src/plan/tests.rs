@@ -346,7 +346,7 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                         false => 1,
                     };
                     assert!(
-                        *added <= MAX_SERIAL,
+                        *added <= MAX_SEQUENTIAL,
                         "{added} rounds: {what:?}\n{profile:?}"
                     );
                 }
@@ -379,9 +379,9 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
                         && dispatch.workgroup_size <= profile.max_invocations,
                     "{dispatch:?}\n{what:?}\n{profile:?}"
                 );
-                let adds = dispatch.serial_adds;
+                let adds = dispatch.sequential_adds;
                 assert!(
-                    adds <= MAX_SERIAL,
+                    adds <= MAX_SEQUENTIAL,
                     "{adds} in a row by {dispatch:?}\n{what:?}\n{profile:?}"
                 );
                 let iterations = dispatch.iterations;
@@ -532,13 +532,13 @@ fn what_windows_hold_is_planned_with_little_workspace() {
         }
         let grid = random.grid();
         let problem = random.group_norm(grid, DataFormat::Ncx);
-        let cells = (problem.shape[0] * problem.shape[1]) as u64;
+        let channels = (problem.shape[0] * problem.shape[1]) as u64;
         let group_channels = problem.shape[1] / problem.norm.groups(&problem.shape);
         let record = 4 * problem.types.data.accumulator().size();
         // A workgroup adds up the sums of a group.
-        let records_fit = 5 * cells * record + (1 << 22) <= profile.max_binding;
+        let records_fit = 5 * channels * record + (1 << 22) <= profile.max_binding;
         if records_fit && group_channels <= 1 << 14 {
-            check_workspace(&problem, cells, &profile);
+            check_workspace(&problem, channels, &profile);
         }
     }
 }
@@ -560,7 +560,7 @@ fn loads_are_as_wide_as_words_and_tensor_allow() {
             profile,
             body: Body::Gradient,
             data,
-            ending: crate::kernels::Ending::default(),
+            epilogue: crate::kernels::Epilogue::default(),
         };
         planner.vector_vec4s(elements)
     };
@@ -724,7 +724,7 @@ fn plausible_layers_are_planned() {
     }
 }
 
-/// Group norm of samples without spatial axes has as many cells as elements: two records of each, forward one.
+/// Group norm of samples without spatial axes has as many channels as elements: two records of each, forward one.
 #[test]
 fn channels_of_one_element_take_few_records() {
     let (gradient, forward) = (Backward::default().into(), Forward::default().into());

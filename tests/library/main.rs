@@ -23,3 +23,4 @@ mod statistics;
 mod stream;
 mod synchronized;
 mod verify;
+mod words;

@@ -65,7 +65,7 @@ layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,w
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
-# An activation, and a residual before it: found again from src, or by a mask.
+# An activation, and a residual before it: recomputed from src, or by a mask.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/{f32/channels_first/gpu,f32/channels_first/software,bf16-f32/channels_first}
 batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/f32/channels_last/{gpu,software,tiny/in_place}
 batch_norm_backward/{3x24x9,4x8x92,1x301x7}/ncx/relu/f32/fused_channels_first

@@ -351,7 +351,7 @@ mod tests {
         ] {
             assert_eq!(case(op, statistics).copied_bytes(), times * 64, "{op:?}");
         }
-        // An activation behind constant statistics is found again from src.
+        // An activation behind constant statistics is recomputed from src.
         for (activation, times) in [(Activation::None, 2), (Activation::Relu, 3)] {
             let frozen = Case {
                 param_grads: ParamGrads::Frozen,

@@ -6,7 +6,7 @@
 
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::source::VECTOR_VEC4S;
-use crate::kernels::{Access, Body, Constant, Ending, Kernel, Variant};
+use crate::kernels::{Access, Body, Constant, Epilogue, Kernel, Variant};
 use crate::plan::tests::{Random, is_set};
 use crate::plan::{Binding, Dispatch, Plan};
 use crate::{Algorithm, DType, DTypes, DataFormat, Tensor};
@@ -17,7 +17,7 @@ use std::sync::OnceLock;
 /// Something that a text depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trait {
-    Ending(Ending),
+    Epilogue(Epilogue),
     /// Of data, parameters and statistics.
     Types([DType; 3]),
     Access(Access),
@@ -31,7 +31,7 @@ pub enum Trait {
 /// All but the sizes, which the texts have as constants.
 pub fn traits(variant: &Variant) -> Vec<Trait> {
     let mut traits = vec![
-        Trait::Ending(variant.ending),
+        Trait::Epilogue(variant.epilogue),
         Trait::Types([variant.data, variant.params, variant.statistics]),
         Trait::Access(variant.access),
         Trait::InPlace(variant.in_place),

@@ -74,7 +74,7 @@ pub struct BatchNormalizationOutputs<T, P> {
 ///
 /// # What differs
 ///
-/// * With fuse_norm_relu there is no workspace: the gradient finds again what passed, and takes shift for it.
+/// * With fuse_norm_relu there is no workspace: the gradient computes again what passed, from shift too.
 /// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
 ///   too. There are no integers here.
 /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
@@ -233,7 +233,7 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 ///
 /// # What differs
 ///
-/// * With fuse_norm_relu there is no workspace, and shift is an input: what passed is found again from it.
+/// * With fuse_norm_relu there is no workspace, and shift is an input: what passed is computed again from it.
 /// * diff_scale and diff_shift are computed without use_scale and use_shift, too.
 /// * epsilon must be above 0, and memory is dense.
 ///

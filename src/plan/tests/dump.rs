@@ -240,7 +240,7 @@ impl Dump {
                 uniforms,
                 workgroups,
                 iterations,
-                serial_adds,
+                sequential_adds,
                 in_a_subgroup,
                 ..
             } = dispatch;
@@ -252,7 +252,7 @@ impl Dump {
             writeln!(
                 self.text,
                 "  {phases:?} {:?} {kernel:x} {workgroup_size} {constants:?} {bindings:?} {uniforms:x} {workgroups:?} \
-                 {iterations} {serial_adds} {in_a_subgroup}",
+                 {iterations} {sequential_adds} {in_a_subgroup}",
                 dispatch.kernel
             )
             .unwrap();

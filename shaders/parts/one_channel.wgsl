@@ -1,4 +1,4 @@
-// A cell by itself, where statistics are of groups of `group_channels` channels of one sample: channel number `channel`
+// A channel by itself, where statistics are of groups of `group_channels` channels of one sample: channel number `channel`
 // of all samples has the statistics of its group, and gamma and beta of its place among the `parameters` channels of
 // a sample. Elsewhere `group_channels` is 1, and there is one sample.
 
@@ -11,6 +11,6 @@ fn params_of(channel: u32) -> Params {
 // What tensors say of it, as a record.
 fn record_of_channel(channel: u32, epsilon: real) -> real4 {
     let group = channel / uniforms.group_channels;
-    let cell = with_params(statistics_of(group / 4u, epsilon), params_of(channel));
-    return record_of_cell(cell, group % 4u);
+    let coefficients = with_params(statistics_of(group / 4u, epsilon), params_of(channel));
+    return record_of_coefficients(coefficients, group % 4u);
 }

@@ -6,7 +6,7 @@ use crate::Activation;
 
 /// dst = activation(norm(src) + residual).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Ending {
+pub(crate) struct Epilogue {
     pub activation: Activation,
     /// Whether a residual is added. What passed the activation then stands in a mask, which a forward pass in training
     /// writes and the gradient reads.
@@ -15,7 +15,7 @@ pub(crate) struct Ending {
     pub gamma_ignored: bool,
 }
 
-impl Ending {
+impl Epilogue {
     /// The activation that a kernel computes: with a mask a gradient does not.
     pub fn computed(self, body: Body) -> Activation {
         match body.is_gradient() && self.residual {
@@ -25,7 +25,7 @@ impl Ending {
     }
 
     /// Whether the gradient finds the layer's output again, from src, statistics, gamma and beta.
-    pub fn is_found_again(self) -> bool {
+    pub fn is_recomputed(self) -> bool {
         self.activation != Activation::None && !self.residual
     }
 }

@@ -42,8 +42,8 @@ impl<'a> From<wgpu::BufferSlice<'a>> for BufferRange<'a> {
     }
 }
 
-/// A tensor's place: the buffer, and how far kernels may reach in it.
-pub(super) struct Place<'a> {
+/// The range of a buffer that holds a tensor, and how far kernels may reach in it.
+pub(super) struct BoundRange<'a> {
     pub tensor: Tensor,
     pub buffer: &'a wgpu::Buffer,
     offset: u64,
@@ -55,7 +55,7 @@ pub(super) struct Place<'a> {
     pub room: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> BoundRange<'a> {
     /// A piece of a tensor, from this byte of it on, that lies at the start of a buffer of ours.
     pub fn piece(tensor: Tensor, buffer: &'a wgpu::Buffer, origin: u64) -> Self {
         let bytes = buffer.size();
@@ -99,9 +99,9 @@ pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<
 }
 
 /// All of a plan's tensors.
-pub(super) struct Places<'a>(Vec<Place<'a>>);
+pub(super) struct BoundRanges<'a>(Vec<BoundRange<'a>>);
 
-impl<'a> Places<'a> {
+impl<'a> BoundRanges<'a> {
     /// Checks every buffer against what the plan needs of it, and that none overlaps another.
     pub fn new(
         gpu: &GpuContext,
@@ -120,15 +120,15 @@ impl<'a> Places<'a> {
         }
         let alignment = gpu.profile().alignment;
         let workspace = find(given, Tensor::Workspace).or(own_workspace.map(BufferRange::from));
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         if let Some(range) = workspace {
             let bytes = plan.workspace_bytes;
-            places.push(check(Tensor::Workspace, range, bytes, alignment)?);
+            ranges.push(check(Tensor::Workspace, range, bytes, alignment)?);
         }
         for requirement in &plan.tensors {
             let tensor = requirement.tensor;
             match find(given, tensor) {
-                Some(range) => places.push(check(tensor, range, requirement.bytes(), alignment)?),
+                Some(range) => ranges.push(check(tensor, range, requirement.bytes(), alignment)?),
                 None if tensor == Tensor::Sums => {} // for the halves alone
                 None => {
                     return Err(Error::BufferPresence {
@@ -138,20 +138,20 @@ impl<'a> Places<'a> {
                 }
             }
         }
-        check_overlaps(plan, &places)?;
-        Ok(Self(places))
+        check_overlaps(plan, &ranges)?;
+        Ok(Self(ranges))
     }
 
     /// Buffers of ours, which need no checks.
-    pub fn ours(places: Vec<Place<'a>>) -> Self {
-        Self(places)
+    pub fn ours(ranges: Vec<BoundRange<'a>>) -> Self {
+        Self(ranges)
     }
 
-    /// The place of a tensor that a dispatch binds.
-    pub fn get(&self, tensor: Tensor) -> Result<&Place<'a>, Error> {
+    /// The range of a tensor that a dispatch binds.
+    pub fn get(&self, tensor: Tensor) -> Result<&BoundRange<'a>, Error> {
         self.0
             .iter()
-            .find(|place| place.tensor == tensor)
+            .find(|range| range.tensor == tensor)
             .ok_or(Error::BufferPresence {
                 tensor: tensor.name(),
                 expected: true,
@@ -172,7 +172,7 @@ fn check<'a>(
     range: BufferRange<'a>,
     expected: u64,
     alignment: u64,
-) -> Result<Place<'a>, Error> {
+) -> Result<BoundRange<'a>, Error> {
     let name = tensor.name();
     let usage = wgpu::BufferUsages::STORAGE;
     if !range.buffer.usage().contains(usage) {
@@ -206,7 +206,7 @@ fn check<'a>(
             got,
         });
     }
-    Ok(Place {
+    Ok(BoundRange {
         tensor,
         buffer: range.buffer,
         offset: range.offset,
@@ -217,9 +217,9 @@ fn check<'a>(
 }
 
 /// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst.
-fn check_overlaps(plan: &Plan, places: &[Place<'_>]) -> Result<(), Error> {
-    for (i, first) in places.iter().enumerate() {
-        for second in places.iter().skip(i + 1) {
+fn check_overlaps(plan: &Plan, ranges: &[BoundRange<'_>]) -> Result<(), Error> {
+    for (i, first) in ranges.iter().enumerate() {
+        for second in ranges.iter().skip(i + 1) {
             let written = plan.writes(first.tensor) || plan.writes(second.tensor);
             let pair = [first.tensor, second.tensor];
             let over_diff_dst = pair == [Tensor::DiffDst, Tensor::DiffSrc] && first.same(second);

@@ -1,4 +1,4 @@
-//! Turns at the one GL context of a process, and wgpu objects that are freed in one.
+//! The lock of the one GL context of a process, and wgpu objects that are freed under it.
 
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
@@ -9,37 +9,37 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 static GL: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Whether this thread has the turn: callbacks run inside of one, and may let go of a [`Held`].
-    static IN_TURN: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread holds the lock: callbacks run under it, and may let go of a [`Held`].
+    static LOCKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A turn at the GL context, until dropped.
-pub(super) struct Turn {
+/// The lock of the GL context, until dropped.
+pub(super) struct GlLock {
     _guard: MutexGuard<'static, ()>,
 }
 
-impl Drop for Turn {
+impl Drop for GlLock {
     fn drop(&mut self) {
-        IN_TURN.set(false);
+        LOCKED.set(false);
     }
 }
 
-/// Whether this thread has a turn.
-pub(super) fn in_turn() -> bool {
-    IN_TURN.get()
+/// Whether this thread holds the lock.
+pub(super) fn holds_gl_lock() -> bool {
+    LOCKED.get()
 }
 
-/// Held around calls that may need the GL context; nothing on other backends and inside of a turn.
-pub(super) fn gl_turn(device: &wgpu::Device) -> Option<Turn> {
-    if device.adapter_info().backend != wgpu::Backend::Gl || IN_TURN.get() {
+/// Held around calls that may need the GL context; nothing on other backends and under the lock.
+pub(super) fn lock_gl(device: &wgpu::Device) -> Option<GlLock> {
+    if device.adapter_info().backend != wgpu::Backend::Gl || LOCKED.get() {
         return None;
     }
     let guard = GL.lock().unwrap_or_else(PoisonError::into_inner);
-    IN_TURN.set(true);
-    Some(Turn { _guard: guard })
+    LOCKED.set(true);
+    Some(GlLock { _guard: guard })
 }
 
-/// Owns wgpu objects and lets go of them in a turn, for freeing them needs the GL context: also where a
+/// Owns wgpu objects and lets go of them under the lock, for freeing them needs the GL context: also where a
 /// future is dropped while it waits, or a function returns early.
 #[derive(Debug)]
 pub(crate) struct Held<T: Default> {
@@ -60,10 +60,10 @@ impl<T: Default> Held<T> {
 impl<T: Default> Drop for Held<T> {
     fn drop(&mut self) {
         let device = self.device.take();
-        let turn = device.as_ref().and_then(gl_turn);
+        let lock = device.as_ref().and_then(lock_gl);
         drop(std::mem::take(&mut self.objects));
         drop(device);
-        drop(turn);
+        drop(lock);
     }
 }
 
@@ -90,12 +90,12 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Waker};
 
-    /// Notes whether it is dropped in a turn.
+    /// Notes whether it is dropped under the lock.
     struct Probe(Arc<Mutex<Vec<bool>>>);
 
     impl Drop for Probe {
         fn drop(&mut self) {
-            self.0.lock().unwrap().push(IN_TURN.get());
+            self.0.lock().unwrap().push(LOCKED.get());
         }
     }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dropped_future_holds_is_freed_in_a_turn() {
+    fn what_a_dropped_future_holds_is_freed_under_the_lock() {
         for adapter in block_on(crate::adapters(wgpu::Backends::all())) {
             let descriptor = wgpu::DeviceDescriptor {
                 required_limits: adapter.limits(),
@@ -119,13 +119,13 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(future.as_mut().poll(&mut context).is_pending());
             drop(future);
-            // And inside of a turn, as in a callback, without waiting for itself.
-            let turn = gl_turn(&device);
+            // And under the lock, as in a callback, without waiting for itself.
+            let lock = lock_gl(&device);
             let mut held = Held::<Vec<_>>::new(&device);
             held.push(Probe(Arc::clone(&seen)));
             drop(held);
-            drop(turn);
-            assert!(!IN_TURN.get());
+            drop(lock);
+            assert!(!LOCKED.get());
             let on_gl = adapter.get_info().backend == wgpu::Backend::Gl;
             assert_eq!(*seen.lock().unwrap(), [on_gl, on_gl]);
         }

@@ -1,18 +1,18 @@
 // Where an element stands in a tensor, or a column in a row, along which `row_channels` channels alternate: the channel, and
 // the element of its plane of `inner` elements.
 
-struct Place {
+struct Position {
     channel: u32,
     element: u32,
 }
 
-fn place_at(index: u32) -> Place {
+fn position_at(index: u32) -> Position {
     let group = index / uniforms.inner;
-    return Place(group % uniforms.row_channels, index - group * uniforms.inner);
+    return Position(group % uniforms.row_channels, index - group * uniforms.inner);
 }
 
-fn next_place(place: Place) -> Place {
-    var next = place;
+fn next_position(position: Position) -> Position {
+    var next = position;
     next.element++;
     if next.element == uniforms.inner {
         next.element = 0u;
@@ -24,12 +24,12 @@ fn next_place(place: Place) -> Place {
     return next;
 }
 
-// The channels of four from a place on, which moves behind them.
-fn four_channels(place: ptr<function, Place>) -> vec4<u32> {
-    let first = *place;
-    let next = next_place(first);
-    let third = next_place(next);
-    let last = next_place(third);
-    *place = next_place(last);
+// The channels of four from a position on, which moves behind them.
+fn four_channels(position: ptr<function, Position>) -> vec4<u32> {
+    let first = *position;
+    let next = next_position(first);
+    let third = next_position(next);
+    let last = next_position(third);
+    *position = next_position(last);
     return vec4(first.channel, next.channel, third.channel, last.channel);
 }

@@ -1,0 +1,82 @@
+//! Words that the glossary of ARCHITECTURE.md gives up.
+
+use std::path::Path;
+
+/// Every file below a folder.
+fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => files(&path, found),
+            false => found.push(path),
+        }
+    }
+}
+
+/// Whether a word stands in a text by itself.
+fn stands_in(text: &str, word: &str) -> bool {
+    let is_of_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    text.match_indices(word).any(|(at, _)| {
+        let (before, behind) = (&text[..at], &text[at + word.len()..]);
+        !is_of_word(before.chars().next_back()) && !is_of_word(behind.chars().next())
+    })
+}
+
+#[test]
+fn words_that_were_given_up_stay_so() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let glossary = std::fs::read_to_string(root.join("ARCHITECTURE.md")).unwrap();
+    let (_, given_up) = glossary.split_once("Words that no longer stand").unwrap();
+    let (given_up, _) = given_up.split_once("\n\n").unwrap();
+    let words: Vec<_> = given_up.split('`').skip(1).step_by(2).collect();
+    assert!(words.len() > 10, "{words:?}");
+    let mut all = Vec::new();
+    for folder in [
+        "src/kernels",
+        "src/plan",
+        "src/layers",
+        "src/operation",
+        "src/bound",
+        "shaders",
+    ] {
+        files(&root.join(folder), &mut all);
+    }
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for word in &words {
+            // Rust's own.
+            let is_of_rust = *word == "second" && path.extension().is_some_and(|own| own == "rs");
+            assert!(
+                is_of_rust || !stands_in(&text, word),
+                "{word} in {}",
+                path.display()
+            );
+        }
+    }
+}
+
+/// Traversals and parts walk whatever tensors a body lists, and take no record apart.
+#[test]
+fn traversals_know_no_tensor() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut all = Vec::new();
+    for folder in ["shaders/traversals", "shaders/parts"] {
+        files(&root.join(folder), &mut all);
+    }
+    for path in all {
+        let text = std::fs::read_to_string(&path).unwrap();
+        let is_traversal = path.parent().is_some_and(|own| own.ends_with("traversals"));
+        let writes_mask = path.ends_with("flat_apply.wgsl");
+        for line in text.lines() {
+            let code = line.split("//").next().unwrap_or_default();
+            let named = ["src", "dst", "residual", "diff_"].map(|name| code.contains(name));
+            let masked = code.contains("mask") && !writes_mask;
+            let taken_apart = is_traversal
+                && [".xy", ".zw", ".gamma", ".beta"]
+                    .iter()
+                    .any(|part| code.contains(part));
+            let is_clean = !named.contains(&true) && !masked && !taken_apart;
+            assert!(is_clean, "{}: {line}", path.display());
+        }
+    }
+}
