@@ -34,9 +34,9 @@ fn channels_last_apply(
         var position = position_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
             let channels = channels_of(batch, &position);
-            var coefficients = coefficients_of(load_records(vec4(uniforms.stats) + channels));
-            if batch_statistics { coefficients = combine(coefficients, load_records(vec4(uniforms.means) + channels)); }
-            coefficients[p][k] = coefficients;
+            var own = coefficients_of(load_records(vec4(uniforms.stats) + channels));
+            if batch_statistics { own = combine(own, load_records(vec4(uniforms.means) + channels)); }
+            coefficients[p][k] = own;
         }
     }
 
