@@ -1,7 +1,7 @@
 // RMS norm forward, four elements at a time: dst = x · r · gamma, where x = src + residual and
 // r = 1 / sqrt(mean(x²) + epsilon).
 
-#import records, inverse_deviation
+#import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Coefficients {
@@ -72,7 +72,7 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(element.x * coefficients.r * coefficients.gamma, element.x);
+    return Outputs(activation(element.x * coefficients.r * coefficients.gamma), element.x);
 }
 
 // An element's terms, those that are in the row.

@@ -2,7 +2,7 @@
 // diff_src = r · (gamma · diff_dst − x̂ · b), and diff_gamma = Σ diff_dst · x̂ over the rows, with x̂ = src · r.
 // b is the mean of gamma · diff_dst · x̂ over the elements of a row.
 
-#import records, inverse_deviation
+#import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Coefficients {
@@ -45,15 +45,22 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 
 // The same with what follows from the means of the sums.
 fn combine(coefficients: Coefficients, means: Words) -> Coefficients {
-    return Coefficients(coefficients.r, coefficients.gamma, coefficients.gamma * means.y);
+    return Coefficients(coefficients.r, coefficients.gamma, scale_of(coefficients) * means.y);
+}
+
+// gamma, unless it counts for the activation alone.
+fn scale_of(coefficients: Coefficients) -> real4 {
+    if gamma_ignored { return real4(1.0); }
+    return coefficients.gamma;
 }
 
 fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
-    return Element(inputs.diff_dst, inputs.src * coefficients.r);
+    let xhat = inputs.src * coefficients.r;
+    return Element(activation_gradient(xhat * coefficients.gamma, inputs.diff_dst), xhat);
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(coefficients.r * (coefficients.gamma * element.d - element.xhat * coefficients.b));
+    return Outputs(coefficients.r * (scale_of(coefficients) * element.d - element.xhat * coefficients.b));
 }
 
 // An element's terms, those that are inside.
@@ -67,7 +74,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
 
 // The sums with gamma, where it varies between the elements of a row.
 fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
-    return Sums(sums.d_xhat * coefficients.gamma);
+    return Sums(sums.d_xhat * scale_of(coefficients));
 }
 
 fn horizontal_sum(sums: Sums) -> Record {

@@ -3,7 +3,7 @@
 // Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
 // second ones are exact whatever the mean is, and of equal elements 0.
 
-#import records, inverse_deviation
+#import records, activation, inverse_deviation
 
 // What an element's result depends on beside the element.
 struct Coefficients {
@@ -77,7 +77,8 @@ fn element_of(inputs: Inputs, coefficients: Coefficients) -> Element {
 }
 
 fn result(element: Element, coefficients: Coefficients) -> Outputs {
-    return Outputs(((element.x - coefficients.shift) * coefficients.r + coefficients.base) * coefficients.gamma + coefficients.beta, element.x);
+    let xhat = (element.x - coefficients.shift) * coefficients.r + coefficients.base;
+    return Outputs(activation(xhat * coefficients.gamma + coefficients.beta), element.x);
 }
 
 // An element's terms, those that are in the row.

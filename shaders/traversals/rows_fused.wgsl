@@ -8,8 +8,8 @@
 // registers until the walk ends and are then written as partial sums. A vec4 that two rows share is read for both, and
 // each row's words of it are stored by themselves, or of a word that two rows share (`shares_words`) its half.
 //
-// Bindings of a gradient: src, diff_dst, mean, variance (of RMS norm mean_square), gamma (optional: 1) read; workspace
-// written; diff_src written, or diff_dst in place.
+// Bindings of a gradient: src, diff_dst, mean, variance (of RMS norm mean_square), gamma (optional: 1), beta (with an
+// activation) read; workspace written; diff_src written, or diff_dst in place.
 // Bindings of a forward pass: src, residual (optional: 0), gamma (optional: 1), beta (optional: 0) read; workspace
 // (optional), dst, sum (with residual), mean, variance, of RMS norm mean_square (`stored`) written.
 // Moves 2 n elements in, n out; forward n in and n out, or with residual 2 n in and 2 n out.

@@ -7,8 +7,8 @@
 // In the end the columns' sums are written: as partial sums, or, if one workgroup walks all rows, as diff_beta and
 // diff_gamma. Where rows do not begin at vec4s, an invocation puts its four columns together from two vec4s.
 //
-// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace) read; workspace read and written; diff_gamma,
-// diff_beta (optional) written.
+// Bindings: src, diff_dst, gamma (optional: 1, or in the workspace), beta (with an activation) read; workspace read and
+// written; diff_gamma, diff_beta (optional) written.
 // Moves 2 n elements in.
 
 #import tiles, body, records, params, realigned, vectors, rows, rows_split, column_sums

@@ -9,6 +9,7 @@ pub struct LayerNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
     param_grads: ParamGrads,
+    activation: Activation,
 }
 
 impl Default for LayerNormOptions {
@@ -18,6 +19,7 @@ impl Default for LayerNormOptions {
             begin_norm_axis: -1,
             epsilon: 1e-5,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         }
     }
 }
@@ -29,7 +31,7 @@ impl LayerNormOptions {
                 begin_axis: self.begin_norm_axis,
             },
             epsilon: self.epsilon,
-            activation: Activation::None,
+            activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }
     }
@@ -45,6 +47,8 @@ setters! {
     /// Sets which parameter gradients are computed, where gamma is given. For none of them take [`ParamGrads::Frozen`]:
     /// with [`ParamGrads::Neither`] the gradient ignores gamma, which is batch norm's rule.
     param_grads: ParamGrads,
+    /// Sets what follows the layer, in both directions.
+    activation: Activation,
 }
 
 layer! {

@@ -9,6 +9,7 @@ pub struct RmsNormOptions {
     begin_norm_axis: i64,
     epsilon: f64,
     param_grads: ParamGrads,
+    activation: Activation,
 }
 
 impl Default for RmsNormOptions {
@@ -18,6 +19,7 @@ impl Default for RmsNormOptions {
             begin_norm_axis: -1,
             epsilon: 1e-5,
             param_grads: ParamGrads::Both,
+            activation: Activation::None,
         }
     }
 }
@@ -29,7 +31,7 @@ impl RmsNormOptions {
                 begin_axis: self.begin_norm_axis,
             },
             epsilon: self.epsilon,
-            activation: Activation::None,
+            activation: self.activation,
             backward: Backward::default().with_param_grads(self.param_grads),
         }
     }
@@ -44,6 +46,8 @@ setters! {
     epsilon: f64,
     /// Sets whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src.
     param_grads: ParamGrads,
+    /// Sets what follows the layer, in both directions.
+    activation: Activation,
 }
 
 layer! {

@@ -173,7 +173,7 @@ impl Operation {
                 add(!rows, &[Tensor::Mask], In, Options);
                 add(true, statistics, In, Always);
                 add(true, &[Tensor::Gamma], In, Given);
-                add(!rows, &[Tensor::Beta], In, Options);
+                add(has_beta, &[Tensor::Beta], In, Options);
                 add(true, &[Tensor::DiffSrc], Out, Always);
                 add(!rows, &[Tensor::DiffResidual], Out, Options);
                 add(true, &[Tensor::DiffGamma], Out, Options);
@@ -353,9 +353,6 @@ impl Operation {
         let is_gradient = matches!(self.pass, Pass::Backward(_));
         let misplaced = |expected| Err(Error::argument("residual", expected, "one"));
         match (residual, self.norm.is_over_rows()) {
-            _ if activation != Activation::None && self.norm.is_over_rows() => Err(
-                Error::argument("activation", "none after layer and RMS norm", activation),
-            ),
             (Residual::Before, false) => misplaced("none before the layer, but after it"),
             (Residual::After, true) => misplaced("none after the layer, but before it"),
             (Residual::Before, true) if is_gradient => {

@@ -194,8 +194,13 @@ impl Random {
         let norm = self.norm_of_rows();
         let grads = [ParamGrads::Both, ParamGrads::Both, ParamGrads::Frozen];
         let pass = Backward::default().with_param_grads(self.of(&grads));
-        Operation::new(norm, pass, &[rows, grid.inner as usize], self.types())
-            .with_params(self.below(4) > 0, false)
+        let types = self.types();
+        let activation = self.activation(types);
+        let gamma = self.below(4) > 0;
+        let beta = gamma && norm.has_beta() && self.flag();
+        Operation::new(norm, pass, &[rows, grid.inner as usize], types)
+            .with_params(gamma, beta)
+            .with_epilogue(Epilogue::new(Residual::None, activation))
     }
 
     fn norm_of_rows(&mut self) -> Norm {
@@ -287,7 +292,7 @@ impl Random {
         };
         Operation::new(norm, pass, &of.shape, of.types)
             .with_params(gamma, beta)
-            .with_epilogue(Epilogue::new(residual, Activation::None))
+            .with_epilogue(Epilogue::new(residual, self.activation(of.types)))
     }
 }
 

@@ -65,6 +65,17 @@ layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,w
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
+# Rows and an activation, which the gradient computes again from src.
+layer_norm_backward/{16x192,23x101,23x50,301x3}/{relu,silu}/f32/rows_in_registers/{gpu,software}
+layer_norm_backward/{64x64,23x101,70x3,3x2001}/{relu,silu}/f32/rows_read_twice/{gpu,software,tiny/in_place}
+layer_norm_backward/{33x28/no_gamma,33x28/no_beta,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
+layer_norm_backward/{33x28/relu,9x67/silu}/f32/rows_read_twice/max_storage_buffers=4
+{layer,rms}_norm_{backward,forward}/{9x37,15x72}/{relu,silu}/{f16-f32,bf16}/{rows_in_registers,rows_read_twice}
+{layer,rms}_norm_{backward,forward}/9x29/relu/f64/{rows_in_registers,rows_read_twice}
+rms_norm_backward/{16x192,23x101,301x3}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}/{gpu,software}
+rms_norm_backward/{33x28/no_gamma,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
+{layer,rms}_norm_forward/{16x192,23x101,301x3,3x2001}/{relu,silu,relu/residual,silu/residual}/f32/{rows_in_registers,rows_read_twice}
+
 # An activation, and a residual before it: recomputed from src, or by a mask.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/{f32/channels_first/gpu,f32/channels_first/software,bf16-f32/channels_first}
 batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/f32/channels_last/{gpu,software,tiny/in_place}

@@ -52,8 +52,8 @@ pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
     match token {
         "no_gamma" => operation.gamma = false,
         "no_beta" if operation.norm.has_beta() => operation.beta = false,
-        "relu" if !rows => operation.epilogue.activation = Activation::Relu,
-        "silu" if !rows => operation.epilogue.activation = Activation::Silu,
+        "relu" => operation.epilogue.activation = Activation::Relu,
+        "silu" => operation.epilogue.activation = Activation::Silu,
         "residual" if !rows => operation.epilogue.residual = Residual::After,
         "residual" if !matches!(operation.pass, Pass::Backward(_)) => {
             operation.epilogue.residual = Residual::Before;

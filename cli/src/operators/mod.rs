@@ -108,9 +108,11 @@ impl Operator {
     /// What dst is.
     fn formula(&self) -> &'static str {
         match &self.norm {
-            Norm::Rms { .. } => "gamma · x / √(mean_square + epsilon), x = src + residual",
+            Norm::Rms { .. } => {
+                "activation(gamma · x / √(mean_square + epsilon)), x = src + residual"
+            }
             Norm::Layer { .. } => {
-                "gamma · (x - mean) / √(variance + epsilon) + beta, x = src + residual"
+                "activation(gamma · (x - mean) / √(variance + epsilon) + beta), x = src + residual"
             }
             _ => "activation(gamma · (src - mean) / √(variance + epsilon) + beta + residual)",
         }
@@ -177,12 +179,14 @@ impl Operator {
                      file's metadata, else true]",
                 ),
                 epsilon(of_variance),
+                activation(),
             ],
             Norm::Rms { .. } => vec![
                 begin_norm_axis(),
                 epsilon(
                     "Added to the mean of squares; above 0 [default: the file's metadata, else 1e-5]",
                 ),
+                activation(),
             ],
             _ => vec![begin_norm_axis(), epsilon(of_variance)],
         };
@@ -224,7 +228,6 @@ impl Operator {
     /// The operation that flags and the file give, and the file's tensors.
     fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
         let missing = |attribute| Failure::NoAttribute { attribute };
-        let has_activation = self.norm.unit() != "row";
         let format = || given.named("data_format");
         let epsilon = given.number("epsilon", attributes::epsilon)?;
         let mut norm = self.norm.clone();
@@ -242,10 +245,7 @@ impl Operator {
                 }
             }
         }
-        let activation = match has_activation {
-            true => given.named("activation")?.unwrap_or_default(),
-            false => Activation::None,
-        };
+        let activation = given.named("activation")?.unwrap_or_default();
         let use_affine = match &norm {
             Norm::Layer { .. } => Some(given.named("use_affine")?.unwrap_or(true)),
             _ => None,
@@ -283,8 +283,8 @@ impl Operator {
         }
         let residual = match has(Tensor::Residual) || has(Tensor::Mask) {
             false => Residual::None,
-            true if has_activation => Residual::After,
-            true => Residual::Before,
+            true if self.norm.begin_axis().is_some() => Residual::Before,
+            true => Residual::After,
         };
         let operation = Operation::new(norm, pass, arguments.shape(), arguments.types()?)
             .with_epsilon(epsilon.unwrap_or(1e-5))

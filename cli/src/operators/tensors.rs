@@ -55,7 +55,7 @@ impl Arguments {
                 }
                 Tensor::Mask => find_mask(input, activation)?,
                 Tensor::Beta if matches!(pass, Pass::Backward(_)) => {
-                    found.find_beta(job, activation)?
+                    found.find_beta(job, activation, norm.begin_axis().is_none())?
                 }
                 Tensor::RunningMean if input.contains(Tensor::RunningVariance) => {
                     Some(input.tensor(tensor, " beside running_variance")?)
@@ -78,8 +78,14 @@ impl Arguments {
         Ok(found)
     }
 
-    /// What a gradient needs to find again what the activation was applied to, where no mask tells what passed.
-    fn find_beta(&self, job: &Job, activation: Activation) -> Result<Option<Stored>, Failure> {
+    /// What a gradient needs to compute again what the activation was applied to, where no mask tells what passed. Where a
+    /// residual is added after the layer, there has to be a mask.
+    fn find_beta(
+        &self,
+        job: &Job,
+        activation: Activation,
+        residual_after: bool,
+    ) -> Result<Option<Stored>, Failure> {
         let input = &job.input;
         let has_beta = input.contains(Tensor::Beta);
         if activation == Activation::None {
@@ -89,7 +95,7 @@ impl Arguments {
         if self.get(Tensor::Mask).is_some() {
             return Ok(None);
         }
-        if has_residual {
+        if has_residual && residual_after {
             let why = " beside a residual, as the forward pass writes it";
             return Err(input.missing(Tensor::Mask, why));
         }

@@ -1105,7 +1105,11 @@ fn help_lists_the_tensors() {
             _ => (
                 [
                     [&["src", "diff_dst"], statistics].concat(),
-                    if rows { vec![] } else { vec!["mask", "beta"] },
+                    match norm {
+                        "rms-norm" => vec![],
+                        "layer-norm" => vec!["beta"],
+                        _ => vec!["mask", "beta"],
+                    },
                 ],
                 [
                     vec!["diff_src"],

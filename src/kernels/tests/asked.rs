@@ -62,7 +62,7 @@ pub fn asked() -> &'static [Variant] {
         };
         let mut seen = Seen::default();
         let mut asked = Vec::new();
-        operations_ask_for(71, operations, |variant| {
+        operations_ask_for(72, operations, |variant| {
             if seen.is_new(&variant, depth) {
                 asked.push(variant);
             }
@@ -225,10 +225,6 @@ fn all_that_a_kernel_offers_is_asked_for() {
         let entry = kernel.entry();
         let is_seen = |own| seen.contains(&(kernel, own));
         for &(name, value) in entry.constants {
-            // Of a text that it shares with `RowsApply`: a gradient has no beta.
-            if (kernel, name) == (Kernel::RowsReduce, "offset") {
-                continue;
-            }
             let values = match value {
                 Constant::Flag(_) => [true, false].map(Constant::Flag),
                 Constant::Size(_) if name == VECTOR_VEC4S => [1, 2].map(Constant::Size),
