@@ -63,11 +63,7 @@ impl Choice for Through {
 
 impl Choice for Activation {
     const VALUE_NAME: &'static str = "WHAT";
-    const VALUES: &'static [(&'static str, Self)] = &[
-        ("none", Self::None),
-        ("relu", Self::Relu),
-        ("silu", Self::Silu),
-    ];
+    const VALUES: &'static [(&'static str, Self)] = Self::NAMES;
 }
 
 impl Choice for RunningVariance {

@@ -163,9 +163,10 @@ impl Random {
 
     /// WGSL has no exponential of f64.
     fn activation(&mut self, types: DTypes) -> Activation {
-        match (types.data, self.of(&Activation::ALL)) {
-            (DType::F64, Activation::Silu) => Activation::Relu,
-            (_, activation) => activation,
+        match (types.data, self.of(Activation::NAMES)) {
+            (_, (_, activation @ (Activation::None | Activation::Relu))) => activation,
+            (DType::F64, _) => Activation::Relu,
+            (_, (_, activation)) => activation,
         }
     }
 
@@ -179,7 +180,8 @@ impl Random {
     /// What follows a layer.
     fn epilogue(&mut self, types: DTypes) -> Epilogue {
         let activation = self.activation(types);
-        let is_residual = activation != Activation::Silu && self.flag();
+        let may_be = matches!(activation, Activation::None | Activation::Relu);
+        let is_residual = may_be && self.flag();
         Epilogue::new(after(is_residual), activation)
     }
 

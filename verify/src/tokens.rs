@@ -52,13 +52,17 @@ pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
     match token {
         "no_gamma" => operation.gamma = false,
         "no_beta" if operation.norm.has_beta() => operation.beta = false,
-        "relu" => operation.epilogue.activation = Activation::Relu,
-        "silu" => operation.epilogue.activation = Activation::Silu,
         "residual" if !rows => operation.epilogue.residual = Residual::After,
         "residual" if !matches!(operation.pass, Pass::Backward(_)) => {
             operation.epilogue.residual = Residual::Before;
         }
-        _ => return set_norm(operation, token) || set_pass(operation, token),
+        _ => {
+            let mut names = Activation::NAMES.iter().skip(1);
+            let Some((_, activation)) = names.find(|(name, _)| *name == token) else {
+                return set_norm(operation, token) || set_pass(operation, token);
+            };
+            operation.epilogue.activation = *activation;
+        }
     }
     operation.beta &= may_have_beta(operation);
     true

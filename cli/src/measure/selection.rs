@@ -61,7 +61,9 @@ impl Selection {
         let expected = match (self.activation, without) {
             (Activation::None, _) => return Ok(()),
             (_, Some(op)) => format!("none with {}", op.name()),
-            (Activation::Silu, None) if dtypes.contains(&DType::F64) => {
+            (activation, None)
+                if activation != Activation::Relu && dtypes.contains(&DType::F64) =>
+            {
                 "none or relu with f64".to_owned()
             }
             _ => return Ok(()),

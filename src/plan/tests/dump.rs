@@ -77,7 +77,7 @@ impl Random {
         };
         let activation = match rows {
             true => Activation::None,
-            false => self.of(&Activation::ALL),
+            false => self.of(&[Activation::None, Activation::Relu, Activation::Silu]),
         };
         let residual = match (rows, activation, self.flag()) {
             (_, Activation::Silu, _) | (_, _, false) => Residual::None,
