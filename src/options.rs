@@ -62,6 +62,11 @@ pub enum Activation {
     /// y / (1 + exp(−y)), which diffusion networks have behind group norm. Not of f64, for which WGSL has no exponential,
     /// and not with a residual.
     Silu,
+    /// y · Φ(y), with the normal distribution's Φ: PyTorch's `gelu`. Not of f64 and not with a residual.
+    Gelu,
+    /// y · (1 + tanh(√(2/π) · (y + 0.044715 · y³))) / 2: PyTorch's `gelu` with `approximate="tanh"`. Not of f64 and not with a
+    /// residual.
+    GeluTanh,
 }
 
 impl Activation {
@@ -70,6 +75,8 @@ impl Activation {
         ("none", Self::None),
         ("relu", Self::Relu),
         ("silu", Self::Silu),
+        ("gelu", Self::Gelu),
+        ("gelu_tanh", Self::GeluTanh),
     ];
 
     pub(crate) fn name(self) -> &'static str {

@@ -36,5 +36,7 @@ pub(super) const fn file(activation: Activation) -> File {
         Activation::None => file!("activations/none"),
         Activation::Relu => file!("activations/relu"),
         Activation::Silu => file!("activations/silu"),
+        Activation::Gelu => file!("activations/gelu"),
+        Activation::GeluTanh => file!("activations/gelu_tanh"),
     }
 }

@@ -3,7 +3,8 @@
 
 use crate::common::data::{Random, close, computed, to_f64};
 use crate::common::errors::says;
-use crate::common::{one, random_cases, subjects};
+use crate::common::{Subject, one, random_cases, subjects};
+use half::{bf16, f16};
 use pollster::block_on;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
@@ -468,18 +469,28 @@ fn operators_are_the_layer() {
     assert!(scaled_error(&got, &after_relu(&dst.values), &dst.scale) <= 1.0);
 }
 
-/// SiLU and its gradient fall off like exp(y): they are right to the last bits of that as long as they are normal numbers.
-#[test]
-fn silu_keeps_its_tail() {
-    let src: Vec<f32> = (0..4000).map(|i| -94.0 + 0.025 * i as f32).collect();
+/// An activation of src and its gradient, by batch norm that leaves src as it is.
+fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2] {
     let shape = [src.len(), 1];
-    let diff_dst = vec![1.0; src.len()];
     // Beside epsilon a deviation of 1, so that y is src.
     let statistics = (&[0.0], &[0.5]);
     let options = BatchNormOptions::new(DataFormat::Nxc)
         .epsilon(0.5)
         .through(Through::Constant)
-        .activation(Activation::Silu);
+        .activation(activation);
+    let op = GpuBatchNorm::new(&subject.gpu, options).unwrap();
+    let args = InferenceArgs::new(&shape, src, statistics.0, statistics.1);
+    let dst = block_on(op.infer(args)).unwrap();
+    let diff_dst = vec![1.0; src.len()];
+    let args = BackwardArgs::new(&shape, src, &diff_dst, statistics);
+    let grads = block_on(op.backward(args)).unwrap();
+    [dst, grads.diff_src]
+}
+
+/// SiLU and its gradient fall off like exp(y): they are right to the last bits of that as long as they are normal numbers.
+#[test]
+fn silu_keeps_its_tail() {
+    let src: Vec<f32> = (0..4000).map(|i| -94.0 + 0.025 * i as f32).collect();
     let compare = |what: &str, got: &[f32], want: &dyn Fn(f64) -> f64| {
         for (&y, &got) in src.iter().zip(got) {
             let want = want(y.into());
@@ -498,15 +509,84 @@ fn silu_keeps_its_tail() {
         }
     };
     for subject in subjects() {
-        let op = GpuBatchNorm::new(&subject.gpu, options.clone()).unwrap();
-        let dst = block_on(op.infer(InferenceArgs::new(&shape, &src, statistics.0, statistics.1)))
-            .unwrap();
+        let [dst, diff_src] = curve(subject, Activation::Silu, &src);
         compare("silu", &dst, &|y| y / (1.0 + (-y).exp()));
-        let args = BackwardArgs::new(&shape, &src, &diff_dst, statistics);
-        let grads = block_on(op.backward(args)).unwrap();
-        compare("its gradient", &grads.diff_src, &|y| {
+        compare("its gradient", &diff_src, &|y| {
             let s = 1.0 / (1.0 + (-y).exp());
             s * (1.0 + y / (1.0 + y.exp()))
         });
+    }
+}
+
+/// The error function's complement by its continued fraction, or for small arguments by the series of the error function.
+fn erfc(x: f64) -> f64 {
+    if x < 0.0 {
+        return 2.0 - erfc(-x);
+    }
+    let scale = (-x * x).exp() / std::f64::consts::PI.sqrt();
+    if x < 2.5 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..80 {
+            term *= 2.0 * x * x / (2.0 * f64::from(n) + 1.0);
+            sum += term;
+        }
+        return 1.0 - 2.0 * scale * sum;
+    }
+    let fraction = (1..120)
+        .rev()
+        .fold(x, |below, n| x + f64::from(n) / 2.0 / below);
+    scale / fraction
+}
+
+/// GELU and its gradient, over every f16 and every bf16, and f32 in between: within 2.4e-7 of max(|y|, 1), and where they fall
+/// off within 1e-4 of themselves, as long as they are normal numbers.
+#[test]
+fn gelu_is_right_everywhere() {
+    let finite = |bits: u16| {
+        [
+            f16::from_bits(bits).to_f32(),
+            bf16::from_bits(bits).to_f32(),
+        ]
+    };
+    let of_16_bits = (0..=u16::MAX).flat_map(finite).filter(|y| y.abs() < 1e18);
+    let dense = (0..60_000).map(|i| -15.0 + 0.0005 * i as f32);
+    let src: Vec<f32> = of_16_bits.chain(dense).collect();
+    let gaussian = |y: f64| (-0.5 * y * y).exp() / (2.0 * std::f64::consts::PI).sqrt();
+    let normal = |y: f64| 0.5 * erfc(-y / std::f64::consts::SQRT_2);
+    let inner = |y: f64| (2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y);
+    let sigmoid = |x: f64| 1.0 / (1.0 + (-x).exp());
+    let steep = |y: f64| (2.0 / std::f64::consts::PI).sqrt() * (1.0 + 0.134145 * y * y);
+    let tangent = |y: f64| y * sigmoid(2.0 * inner(y));
+    let of_tangent = |y: f64| {
+        let (s, rest) = (sigmoid(2.0 * inner(y)), sigmoid(-2.0 * inner(y)));
+        let through = if s * rest == 0.0 {
+            0.0
+        } else {
+            y * s * rest * 2.0 * steep(y)
+        };
+        s + through
+    };
+    let compare = |what: &str, got: &[f32], want: &dyn Fn(f64) -> f64| {
+        for (&y, &got) in src.iter().zip(got) {
+            let want = want(y.into());
+            let error = (f64::from(got) - want).abs();
+            let near = 2.4e-7 * f64::from(y.abs().max(1.0));
+            assert!(error <= near, "{what} of {y}: {got}, not {want}");
+            // Around its own zero at −0.75 a gradient is a difference.
+            if y < -2.0 && want.abs() >= f32::MIN_POSITIVE.into() {
+                assert!(
+                    error <= 1e-4 * want.abs(),
+                    "{what} of {y}: {got}, not {want}"
+                );
+            }
+        }
+    };
+    for subject in subjects() {
+        let [dst, diff_src] = curve(subject, Activation::Gelu, &src);
+        compare("gelu", &dst, &|y| y * normal(y));
+        compare("its gradient", &diff_src, &|y| normal(y) + y * gaussian(y));
+        let [dst, diff_src] = curve(subject, Activation::GeluTanh, &src);
+        compare("gelu by tanh", &dst, &tangent);
+        compare("its gradient", &diff_src, &of_tangent);
     }
 }

@@ -132,8 +132,9 @@ impl Operator {
         let activation = || {
             named::<Activation>(
                 "activation",
-                "What follows the layer: relu, which is max(y, 0), or silu, which is y / (1 + exp(-y)) and goes neither with \
-                 f64 data nor with a residual [default: the file's metadata, else none]",
+                "What follows the layer: relu, which is max(y, 0); silu, which is y / (1 + exp(-y)); gelu, or gelu_tanh, which \
+                 approximates it. All but relu go neither with f64 data nor with a residual [default: the file's metadata, \
+                 else none]",
             )
         };
         let begin_norm_axis = || {

@@ -522,7 +522,7 @@ fn bad_flags_are_usage_errors() {
             &["--from-json", "a", "--activation", "relu"],
             "--activation",
         ),
-        (&["--activation", "gelu"], "silu"),
+        (&["--activation", "selu"], "silu"),
         (&["--profile", "workgroup=12"], "power of two"),
         (&["--profile", "threads=12"], "one of workgroup"),
         (&["--profile", "/nowhere/at/all"], "no key=value"),

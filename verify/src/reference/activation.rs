@@ -1,5 +1,6 @@
 //! Activations, and their gradients.
 
+use std::f64::consts::{PI, SQRT_2};
 use wgpu_norm::Activation;
 
 /// NaN, which nothing agrees with, of an activation that has no line here.
@@ -9,6 +10,8 @@ pub(super) fn value(activation: Activation, y: f64) -> f64 {
         Activation::Relu if y <= 0.0 => 0.0,
         Activation::Relu => y,
         Activation::Silu => y / (1.0 + (-y).exp()),
+        Activation::Gelu => y * normal(y),
+        Activation::GeluTanh => y / (1.0 + (-2.0 * inner(y)).exp()),
         _ => f64::NAN,
     }
 }
@@ -22,15 +25,33 @@ fn slope(activation: Activation, y: f64) -> f64 {
             let s = 1.0 / (1.0 + (-y).exp());
             s * (1.0 + y * (1.0 - s))
         }
+        Activation::Gelu => normal(y) + y * (-0.5 * y * y).exp() / (2.0 * PI).sqrt(),
+        Activation::GeluTanh => {
+            let s = 1.0 / (1.0 + (-2.0 * inner(y)).exp());
+            // 1 − s by itself, which is small where s is near 1.
+            let rest = 1.0 / (1.0 + (2.0 * inner(y)).exp());
+            let steep = (2.0 / PI).sqrt() * (1.0 + 3.0 * 0.044715 * y * y);
+            s + y * (s * rest) * (2.0 * steep)
+        }
         _ => f64::NAN,
     }
+}
+
+/// The normal distribution's Φ.
+fn normal(y: f64) -> f64 {
+    0.5 * libm::erfc(-y / SQRT_2)
+}
+
+/// What GELU by a tangent takes that of.
+fn inner(y: f64) -> f64 {
+    (2.0 / PI).sqrt() * (y + 0.044715 * y * y * y)
 }
 
 /// The steepest that an activation can be.
 pub(super) fn steepest(activation: Activation) -> f64 {
     match activation {
-        Activation::Silu => 1.1,
-        _ => 1.0,
+        Activation::None | Activation::Relu => 1.0,
+        _ => 1.2,
     }
 }
 
@@ -40,7 +61,9 @@ pub(super) fn backward(activation: Activation, (y, scale): (f64, f64), diff: f64
     let steep = slope(activation, y);
     match activation {
         Activation::Relu if y <= 0.0 => (0.0, 0.0),
+        Activation::None | Activation::Relu => (diff, diff.abs()),
+        // The slope changes by as much at most.
         Activation::Silu => (diff * steep, diff.abs() * (steep.abs() + 0.5 * scale)),
-        _ => (diff, diff.abs()),
+        _ => (diff * steep, diff.abs() * (steep.abs() + 0.8 * scale)),
     }
 }

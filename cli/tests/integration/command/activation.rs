@@ -631,8 +631,11 @@ fn refuses_what_does_not_fit() {
         let narrow = layer.backward().with("beta", layer.param::<f16>(beta));
         let dtype = ["beta: expected element type f32", "got f16"];
         refuse("backward", narrow, &relu, &dtype);
-        let unknown = layer.backward().attribute("activation", "gelu");
-        let words = ["metadata activation: expected none or relu or silu", "gelu"];
+        let unknown = layer.backward().attribute("activation", "selu");
+        let words = [
+            "metadata activation: expected none or relu or silu or gelu",
+            "selu",
+        ];
         refuse("backward", unknown, &[], &words);
         // An adapter without f64 says that first.
         let double = layer.draft::<f64, f64>();
