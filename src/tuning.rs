@@ -70,7 +70,7 @@ pub struct Tuning {
     /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. The
     /// channels-last one then has fewer invocations side by side, and so more workgroups.
     pub fused_blocks: u32,
-    /// Vec4s that an invocation of the fused channels-first kernel adds one after another, at most; up to
+    /// The most vec4s that an invocation of the fused channels-first kernel adds in a row; up to
     /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }

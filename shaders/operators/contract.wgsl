@@ -24,6 +24,8 @@
 // * fn merge(a: Sums, b: Sums) -> Sums
 // * fn horizontal_sum(sums: Sums) -> Record: the four side by side put together, where they are of one channel.
 // * fn record_of(sums: Sums, i: u32) -> Record: one of the four.
+// * fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients, of channels alone: for a
+//   vector whose elements are of two of them.
 // * fn words_of_record(record: Record) -> real4, fn sums_of(words: Words) -> Sums: to the workspace and back.
 
 #import records
@@ -39,11 +41,6 @@ fn record_of_coefficients(coefficients: Coefficients, i: u32) -> real4 {
 }
 
 fn coefficients_of(words: Words) -> Coefficients {
-    return Coefficients();
-}
-
-// For a vector whose elements are of two channels.
-fn select_coefficients(f: Coefficients, t: Coefficients, condition: vec4<bool>) -> Coefficients {
     return Coefficients();
 }
 

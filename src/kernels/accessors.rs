@@ -391,25 +391,15 @@ pub(super) fn absent_store_one(tensor: &str) -> String {
 }
 
 /// The sums of all channels, one by one.
-pub(super) fn sums(bound: bool) -> &'static str {
-    match bound {
-        true => {
-            "fn load_of_sums(index: u32) -> real {
-    return sums[index];
-}
+pub(super) fn sums(bound: bool) -> String {
+    let (load, store) = match bound {
+        true => ("sums[index]", "\n    sums[index] = value;\n"),
+        false => ("real()", ""),
+    };
+    format!(
+        "fn load_of_sums(index: u32) -> real {{\n    return {load};\n}}
 
-fn store_of_sums(index: u32, value: real) {
-    sums[index] = value;
-}
+fn store_of_sums(index: u32, value: real) {{{store}}}
 "
-        }
-        false => {
-            "fn load_of_sums(index: u32) -> real {
-    return real();
-}
-
-fn store_of_sums(index: u32, value: real) {}
-"
-        }
-    }
+    )
 }

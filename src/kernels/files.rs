@@ -27,7 +27,7 @@ pub(super) use file;
 macro_rules! parts {
     ($($name:literal)*) => {
         /// The parts that several kernels share, by their names.
-        const PARTS: &[(&str, File)] = &[$(($name, file!(concat!("parts/", $name)))),*];
+        pub(super) const PARTS: &[(&str, File)] = &[$(($name, file!(concat!("parts/", $name)))),*];
     };
 }
 
@@ -64,8 +64,8 @@ parts! {
 const CONTRACT: File = file!("operators/contract");
 
 /// The names by which files import the operator's body, and the activation.
-const BODY: &str = "body";
-const ACTIVATION: &str = "activation";
+pub(super) const BODY: &str = "body";
+pub(super) const ACTIVATION: &str = "activation";
 
 /// Something that a file imports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,8 +136,10 @@ pub(super) fn with_imports(
 pub(super) fn composed(file: File, body: File) -> String {
     let text: Cow<'_, str> = match file == CONTRACT {
         true => {
-            let own: Vec<_> = items(body.text).filter_map(declared).collect();
-            let left = items(file.text)
+            let own: Vec<_> = body.text.split("\n\n").filter_map(declared).collect();
+            let left = file
+                .text
+                .split("\n\n")
                 .filter(|item| declared(item).is_some_and(|name| !own.contains(&name)));
             left.collect::<Vec<_>>().join("\n\n").into()
         }
@@ -151,12 +153,7 @@ pub(super) fn composed(file: File, body: File) -> String {
     composed
 }
 
-/// What a text declares, each item with the comment before it.
-fn items(text: &str) -> impl Iterator<Item = &str> {
-    text.split("\n\n")
-}
-
-/// The name of what an item declares.
+/// The name of what an item of a text declares. Between two of them is a blank line.
 fn declared(item: &str) -> Option<&str> {
     let first = item.lines().find(|line| !line.starts_with("//"))?;
     let (_, rest) = first.split_once(' ')?;
@@ -173,18 +170,4 @@ fn words(code: &str) -> impl Iterator<Item = &str> {
 pub(super) fn words_of_code(text: &str) -> impl Iterator<Item = &str> {
     let code = text.lines().filter_map(|line| line.split("//").next());
     code.flat_map(words)
-}
-
-#[cfg(test)]
-pub(super) mod names {
-    use super::{ACTIVATION, BODY, PARTS};
-
-    pub fn parts() -> impl Iterator<Item = &'static str> {
-        PARTS.iter().map(|(name, _)| *name)
-    }
-
-    /// All that can be imported.
-    pub fn importable() -> impl Iterator<Item = &'static str> {
-        parts().chain([BODY, ACTIVATION])
-    }
 }

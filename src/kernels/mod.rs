@@ -186,7 +186,7 @@ pub(crate) trait Describe: Constants {
         0
     }
 
-    /// Numbers that one accumulator adds one after another, at most.
+    /// The most numbers that one accumulator adds in a row.
     fn sequential_adds(&self, _: Body, _: &Self::Uniforms, _workgroup_size: u64) -> u64 {
         0
     }

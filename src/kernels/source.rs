@@ -387,7 +387,7 @@ impl Variant {
         if tensor == Tensor::Sums {
             let is_called = is_called("load_of_") || is_called("store_of_");
             return is_called
-                .then(|| accessors::sums(is_bound).to_owned())
+                .then(|| accessors::sums(is_bound))
                 .into_iter()
                 .collect();
         }

@@ -167,14 +167,10 @@ pub struct SavedRef<'a, S> {
     mean: &'a [S],
     variance: &'a [S],
     mean_square: &'a [S],
-    mask: Option<&'a [u32]>,
+    pub(super) mask: Option<&'a [u32]>,
 }
 
 impl<'a, S> SavedRef<'a, S> {
-    pub(super) const fn mask(&self) -> Option<&'a [u32]> {
-        self.mask
-    }
-
     pub(super) fn statistic(&self, tensor: Tensor) -> &'a [S] {
         match tensor {
             Tensor::Mean => self.mean,

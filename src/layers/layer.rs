@@ -85,7 +85,7 @@ impl Layer {
         args: &BackwardArgs<'a, T, P>,
     ) -> Result<Call<'a>, Error> {
         let params = (args.gamma.is_some(), args.beta.is_some());
-        let residual = match args.saved.mask() {
+        let residual = match args.saved.mask {
             Some(_) if self.activation == Activation::None => {
                 let expected = "none without an activation: diff_dst is the residual's gradient";
                 return Err(Error::argument(Tensor::Mask.name(), expected, "one"));
@@ -104,7 +104,7 @@ impl Layer {
         let mut call = Call::new(operation, args.src)
             .with(Tensor::DiffDst, args.diff_dst)
             .params(args.gamma, args.beta.filter(|_| reads_beta))
-            .with(Tensor::Mask, args.saved.mask());
+            .with(Tensor::Mask, args.saved.mask);
         for &tensor in self.norm.statistics() {
             call = call.with(tensor, args.saved.statistic(tensor));
         }

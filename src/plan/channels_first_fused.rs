@@ -28,7 +28,7 @@ struct Block {
     in_turns: bool,
     /// Whether the second reading is expected to come from a cache.
     cached: bool,
-    /// Vec4s that an invocation adds one after another.
+    /// Vec4s that an invocation adds in a row.
     adds: u64,
 }
 

@@ -130,7 +130,7 @@ pub(crate) struct Dispatch {
     pub workgroups: [u32; 2],
     /// Loop iterations that an invocation makes, at most.
     pub iterations: u64,
-    /// Numbers that one accumulator adds one after another, at most.
+    /// The most numbers that one accumulator adds in a row.
     pub sequential_adds: u64,
     /// Invocations that have to be of one subgroup; 0 if it needs none.
     pub in_a_subgroup: u64,
@@ -311,7 +311,7 @@ fn check_dispatches(dispatches: u64) -> Result<(), Error> {
     )
 }
 
-/// Numbers that one accumulator adds one after another, at most about. Where all are alike, their roundings are too,
+/// About the most numbers that one accumulator adds in a row. Where all are alike, their roundings are too,
 /// and the error is a quarter of this in unit roundoffs: three quarters of what
 /// `SUM_ULPS` of wgpu-norm-verify allows, which leaves the rest to a kernel's other steps.
 const MAX_SEQUENTIAL: u64 = 192;

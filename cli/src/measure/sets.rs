@@ -255,7 +255,7 @@ impl Case {
             (op, ..) if !op.is_gradient() => &[3, 2],
             (_, Through::Batch, _) => &[5, 3],
             (_, Through::Constant, ParamGrads::Both) => &[3],
-            // src is not needed, but to find again what an activation is applied to.
+            // src is needed only to recompute what an activation is applied to.
             (_, Through::Constant, _) if self.activation == Activation::None => &[2],
             (_, Through::Constant, _) => &[3],
         }

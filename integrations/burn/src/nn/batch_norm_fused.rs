@@ -37,7 +37,7 @@ macro_rules! fused {
 
 fused! {
     /// ReLU after batch norm, in one pass over memory each way: the tensor between norm and ReLU is neither written nor kept,
-    /// since the gradient finds again what passed. Fields and records are those of [`BatchNorm`].
+    /// since the gradient recomputes what passed. Fields and records are those of [`BatchNorm`].
     BatchNormRelu
 }
 
