@@ -11,7 +11,7 @@ struct Tail {
 }
 
 fn tail_of(y: real4) -> Tail {
-    // By `select`: `min` may make a number of what is none.
+    // By `select`: `min` may turn NaN into a number.
     let a = select(abs(y), real4(15.0), abs(y) > real4(15.0));
     let t = real4(1.0) / (real4(1.0) + real4(0.24) * a);
     let s = (real4(0.24) * a) * t; // 1 − t, of which q is 1 / 2 at 0
@@ -28,7 +28,7 @@ fn tail_of(y: real4) -> Tail {
     return Tail(a, q * t, exp(real4(-0.25) * (a * a)));
 }
 
-// max(y, 0) − a · Φ(−a): no number stays none.
+// max(y, 0) − a · Φ(−a). NaN stays NaN.
 fn activation(y: real4) -> real4 {
     let tail = tail_of(y);
     return select(y, real4(), y < real4()) - ((tail.a * tail.q) * tail.e) * tail.e;

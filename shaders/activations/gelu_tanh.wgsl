@@ -19,7 +19,7 @@ fn activation_gradient(y: real4, diff: real4) -> real4 {
     return select(diff * slope, ((diff * t) * slope) * t, negative) * larger;
 }
 
-// By `select`: `clamp` may make a number of what is none.
+// By `select`: `clamp` may turn NaN into a number.
 fn near_zero(y: real4) -> real4 {
     return select(y, real4(15.0) * sign(y), abs(y) > real4(15.0));
 }

@@ -50,7 +50,8 @@ fn channels_first_reduce(
     }
 }
 
-// Writes a vector's outputs where mean and variance are constants: nothing but the coefficients is needed, and its elements again.
+// Writes a vector's outputs where mean and variance are constants. They need the coefficients and the elements, which are
+// loaded again, but no sums.
 fn store_in_passing(vector: u32, coefficients: Coefficients) {
     var inputs = load_vector_inputs(vector);
     var outputs = VectorOutputs();

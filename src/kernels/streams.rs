@@ -46,7 +46,7 @@ impl Streams<'_> {
             });
             format!("Inputs({})", joined(loads))
         };
-        // One after another from the last on: registers of GPUs' compilers ask for it.
+        // The last input first: in this order RADV needs fewer registers.
         let read = self.bound(inputs).rev();
         let read = read.map(|name| format!("let {name} = load_vector_{name}(vector); "));
         let vectors = joined(vec4s.clone().map(|k| loaded(&format!("NAME[{k}]"))));
