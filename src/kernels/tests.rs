@@ -431,8 +431,8 @@ fn spirv_val(words: &[u32]) -> Result<(), String> {
     ensure(output.status.success() || known, || said.into_owned())
 }
 
-/// Many files at a time, for starting the tool takes longer than a file; on all cores. Not too many: their names are
-/// the command's arguments, whose length systems limit.
+/// Each text with what it is called. Many files at a time, for starting the tool takes longer than a file; on all cores.
+/// Not too many: their names are the command's arguments, whose length systems limit.
 fn glslang_validator(texts: &[(String, String)]) {
     let folder = std::env::temp_dir().join(format!("wgpu-norm-glsl-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("the folder for temporary files is writable");
@@ -453,21 +453,27 @@ fn glslang_validator(texts: &[(String, String)]) {
 
 fn glslang_validator_on(texts: &[(String, String)], folder: &Path) {
     let mut command = Command::new("glslangValidator");
-    command.current_dir(folder);
-    for (name, text) in texts {
-        fs::write(folder.join(name), text).expect("temporary files are writable");
-        command.arg(name);
+    // Numbers, since names would be longer than a file's may be; of each thread its own.
+    let thread = format!("{:?}", std::thread::current().id());
+    let folder = folder.join(thread);
+    fs::create_dir_all(&folder).expect("temporary files are writable");
+    command.current_dir(&folder);
+    for (number, (_, text)) in texts.iter().enumerate() {
+        let file = format!("{number}.comp");
+        fs::write(folder.join(&file), text).expect("temporary files are writable");
+        command.arg(file);
     }
     let output = command.output().expect("it is installed");
     let said = String::from_utf8_lossy(&output.stdout);
     // Each file's name stands on a line of its own, before its errors.
-    let mut file = "";
+    let mut name = "";
     let mut complaints = Vec::new();
     for line in said.lines().map(str::trim) {
-        if line.ends_with(".comp") {
-            file = line;
+        if let Some(number) = line.strip_suffix(".comp") {
+            let text = number.parse().ok().and_then(|n: usize| texts.get(n));
+            name = text.map_or(line, |(name, _)| name);
         } else if line.contains("ERROR") {
-            complaints.push(format!("{file}: {line}"));
+            complaints.push(format!("{name}: {line}"));
         }
     }
     assert!(
@@ -496,7 +502,7 @@ fn every_variant_is_as_the_manifest_says_and_translates_to_its_targets() {
                 Translation::Text(text) => {
                     ensure(!text.is_empty(), || complain("nothing".to_owned()))?;
                     if matches!(target, Target::Glsl(_) | Target::GlslEs(_)) {
-                        let name = format!("{}-{target:?}.comp", variant.label());
+                        let name = format!("{target:?} of {}", variant.label());
                         glsl.lock().unwrap().push((name, text));
                     }
                 }
@@ -527,7 +533,7 @@ fn writes_every_variant_for_tint() {
     let variants =
         variants.filter(|v| v.accumulator() != DType::F64 && v.access != Access::LongWords);
     // WebGPU's default limits: 8 storage buffers, 256 invocations a workgroup. The text is the same but for that number.
-    for variant in variants.filter(|v| v.bound.len() <= 8) {
+    for (number, variant) in variants.filter(|v| v.bound.len() <= 8).enumerate() {
         let variant = Variant {
             workgroup_size: variant.workgroup_size.min(256),
             ..variant.clone()
@@ -536,13 +542,12 @@ fn writes_every_variant_for_tint() {
             r#"{{"entry_point": "{}", "constants": {{}}}}"#,
             variant.kernel.entry().name
         );
-        let path = folder.join(variant.label());
+        // Labels would be longer than a file's name may be.
         let write = |extension: &str, text: String| {
-            // Not `with_extension`, which would take a part of the name for one.
-            let path = format!("{}.{extension}", path.display());
+            let path = folder.join(format!("{number:04}.{extension}"));
             fs::write(path, text).expect("target is writable");
         };
-        write("wgsl", variant.wgsl());
+        write("wgsl", format!("// {}\n{}", variant.label(), variant.wgsl()));
         write("json", settings);
     }
 }
