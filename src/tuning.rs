@@ -48,7 +48,7 @@ pub struct Tuning {
     /// Layer norm: vec4s of a row that an invocation of the gradient holds in registers, at most; up to 32. A forward pass
     /// holds twice as many. Of rows that registers do not hold an invocation takes up to 8 at a time.
     pub row_vec4s: u32,
-    /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `walk_pages`
+    /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `prefetched_pages`
     /// allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
     /// Workgroups that keep the adapter busy: reductions are split until there are so many; channels last, half as many, of
@@ -60,7 +60,7 @@ pub struct Tuning {
     /// Pieces of a channel or of rows, a page of memory or more apart, which a workgroup takes one after another, at
     /// most: a processor prefetches from so many pages of each tensor at a time. Goes before `tile` and `row_walk`. Batch
     /// norm's channels-last reduction walks more.
-    pub walk_pages: u32,
+    pub prefetched_pages: u32,
     /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
     /// is best.
     pub small_tensor: u32,
@@ -89,7 +89,7 @@ impl Tuning {
         row_walk: 8,
         busy_workgroups: 64,
         tile: 16384,
-        walk_pages: 16, // of two tensors: 32 at a time
+        prefetched_pages: 16, // of two tensors: 32 at a time
         small_tensor: 1 << 17,
         fused_block: 8192,
         fused_blocks: 4,
@@ -110,7 +110,7 @@ impl Tuning {
         row_walk: 1,
         busy_workgroups: 1024,
         tile: 4096,
-        walk_pages: u32::MAX,
+        prefetched_pages: u32::MAX,
         small_tensor: 1 << 18,
         fused_block: 16384,
         fused_blocks: 96,
@@ -218,7 +218,11 @@ impl Tuning {
             ("row_walk", many, &mut self.row_walk),
             ("busy_workgroups", many, &mut self.busy_workgroups),
             ("tile", Bounds::any(64, 1 << 20), &mut self.tile),
-            ("walk_pages", Bounds::any(1, u32::MAX), &mut self.walk_pages),
+            (
+                "prefetched_pages",
+                Bounds::any(1, u32::MAX),
+                &mut self.prefetched_pages,
+            ),
             ("small_tensor", all, &mut self.small_tensor),
             ("fused_block", all, &mut self.fused_block),
             ("fused_blocks", all, &mut self.fused_blocks),

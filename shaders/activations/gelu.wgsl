@@ -11,8 +11,8 @@ struct Tail {
 }
 
 fn tail_of(y: real4) -> Tail {
-    // By `select`: `min` may turn NaN into a number.
-    let a = select(abs(y), real4(15.0), abs(y) > real4(15.0));
+    // A comparison by the bits, here and below: compilers make a minimum or maximum of others, which loses NaN.
+    let a = select(abs(y), real4(15.0), at_most_zero(real4(15.0) - abs(y)));
     let t = real4(1.0) / (real4(1.0) + real4(0.24) * a);
     let s = (real4(0.24) * a) * t; // 1 − t, of which q is 1 / 2 at 0
     var q = real4(-0.025770564);
@@ -31,7 +31,7 @@ fn tail_of(y: real4) -> Tail {
 // max(y, 0) − a · Φ(−a). NaN stays NaN.
 fn activation(y: real4) -> real4 {
     let tail = tail_of(y);
-    return select(y, real4(), y < real4()) - ((tail.a * tail.q) * tail.e) * tail.e;
+    return select(y, real4(), at_most_zero(y)) - ((tail.a * tail.q) * tail.e) * tail.e;
 }
 
 fn activation_gradient(y: real4, diff: real4) -> real4 {

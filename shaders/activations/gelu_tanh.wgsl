@@ -19,9 +19,9 @@ fn activation_gradient(y: real4, diff: real4) -> real4 {
     return select(diff * slope, ((diff * t) * slope) * t, negative) * larger;
 }
 
-// By `select`: `clamp` may turn NaN into a number.
+// By the bits: compilers may make a minimum of another comparison, as `clamp` is, which loses NaN.
 fn near_zero(y: real4) -> real4 {
-    return select(y, real4(15.0) * sign(y), abs(y) > real4(15.0));
+    return select(y, real4(15.0) * sign(y), at_most_zero(real4(15.0) - abs(y)));
 }
 
 fn inner(y: real4) -> real4 {

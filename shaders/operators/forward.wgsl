@@ -24,7 +24,7 @@ struct Element {
 }
 
 // Four channels side by side, or four parts of one.
-struct Sums {
+struct Accumulator {
     count: real4,
     shift: real4,
     delta: real4,
@@ -32,7 +32,7 @@ struct Sums {
 }
 
 // Count, shift, δ, M2.
-alias Record = real4;
+alias Total = real4;
 
 // Of tensors, where statistics are given; else nothing is known before.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -61,7 +61,7 @@ fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
 
 // Coefficients with what follows from its sums. Before, it says what dst is made of x̂: r is 1 and base 0, or in a record gamma
 // and beta.
-fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let r = inverse_deviation(sums.m2 / max(sums.count, real4(1.0)), scalars.epsilon);
     // Without elements nothing is written. The condition keeps a compiler from (x − (shift + δ)) · r.
     let base = select(real4(), -sums.delta * r, sums.count > real4());
@@ -69,14 +69,14 @@ fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coeffi
 }
 
 // The records of four channels, side by side.
-fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     let given = Coefficients(real4(), real4(), real4(1.0), load_gamma(vec4_index), load_beta(vec4_index));
     let coefficients = with_sums(given, sums, scalars);
     return Words(coefficients.shift, coefficients.base * coefficients.gamma + coefficients.beta, coefficients.r * coefficients.gamma, real4());
 }
 
 // The same of channels that share statistics with others.
-fn derived_of_group(coefficients: Coefficients, own: Sums, group: Sums, scalars: Scalars) -> Words {
+fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     let all = with_sums(coefficients, group, scalars);
     return Words(all.shift, all.base * all.gamma + all.beta, all.r * all.gamma, real4());
 }
@@ -123,7 +123,7 @@ fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs 
 
 // What is empty has no shift: the distance from 0 to the other's is no step, and its square may overflow, which
 // compilers may compute first.
-fn merge(a: Sums, b: Sums) -> Sums {
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
     let count = a.count + b.count;
     let total = max(count, real4(1.0));
     let both = (a.count > real4()) & (b.count > real4());
@@ -131,7 +131,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
     let from_a = a.delta + step * (b.count / total);
     let from_b = b.delta - step * (a.count / total);
     let take_b = (a.count == real4()) | (both & (abs(from_b) < abs(from_a)));
-    return Sums(
+    return Accumulator(
         count,
         select(a.shift, b.shift, take_b),
         select(from_a, from_b, take_b),
@@ -140,7 +140,7 @@ fn merge(a: Sums, b: Sums) -> Sums {
 }
 
 // The same of one channel.
-fn merge_records(a: Record, b: Record) -> Record {
+fn merge_totals(a: Total, b: Total) -> Total {
     let count = a.x + b.x;
     let total = max(count, 1.0);
     let both = a.x > 0.0 && b.x > 0.0;
@@ -149,13 +149,13 @@ fn merge_records(a: Record, b: Record) -> Record {
     let from_b = b.z - step * (a.x / total);
     let m2 = (a.w + b.w) + step * (step * (a.x * (b.x / total)));
     let take_b = a.x == 0.0 || (both && abs(from_b) < abs(from_a));
-    return select(Record(count, a.y, from_a, m2), Record(count, b.y, from_b, m2), take_b);
+    return select(Total(count, a.y, from_a, m2), Total(count, b.y, from_b, m2), take_b);
 }
 
-fn horizontal_sum(sums: Sums) -> Record {
-    return merge_records(
-        merge_records(record_of(sums, 0u), record_of(sums, 1u)),
-        merge_records(record_of(sums, 2u), record_of(sums, 3u)),
+fn horizontal_sum(sums: Accumulator) -> Total {
+    return merge_totals(
+        merge_totals(total_of(sums, 0u), total_of(sums, 1u)),
+        merge_totals(total_of(sums, 2u), total_of(sums, 3u)),
     );
 }
 
@@ -176,35 +176,35 @@ fn accumulate(block: Block, element: Element, inside: vec4<bool>) -> Block {
     return Block(block.shift, block.e + e, block.e2 + e * e, block.count + one);
 }
 
-fn end_block(sums: Sums, block: Block) -> Sums {
+fn end_block(sums: Accumulator, block: Block) -> Accumulator {
     let mean = block.e / max(block.count, real4(1.0));
     // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
     let m2 = abs(block.e2 - block.e * mean);
-    return merge(sums, Sums(block.count, block.shift, mean, m2));
+    return merge(sums, Accumulator(block.count, block.shift, mean, m2));
 }
 
-fn words_of_record(record: Record) -> real4 {
+fn words_of_total(record: Total) -> real4 {
     return record;
 }
 
-fn record_of(sums: Sums, i: u32) -> Record {
-    return Record(sums.count[i], sums.shift[i], sums.delta[i], sums.m2[i]);
+fn total_of(sums: Accumulator, i: u32) -> Total {
+    return Total(sums.count[i], sums.shift[i], sums.delta[i], sums.m2[i]);
 }
 
-fn sums_of(words: Words) -> Sums {
-    return Sums(words.x, words.y, words.z, words.w);
+fn accumulator_of(words: Words) -> Accumulator {
+    return Accumulator(words.x, words.y, words.z, words.w);
 }
 
 // Mean and biased variance of four channels, the first `count`, and running statistics, which channels without elements leave
 // as they are.
-fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
+fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
     let mean = sums.shift + sums.delta;
-    store_part_mean(vec4_index, mean, count);
+    store_first_mean(vec4_index, mean, count);
     let m2 = nan_unless_finite(sums.m2);
-    store_part_variance(vec4_index, m2 / max(sums.count, real4(1.0)), count);
+    store_first_variance(vec4_index, m2 / max(sums.count, real4(1.0)), count);
     let weight = select(real4(), real4(scalars.running_weight), sums.count > real4());
     let variance = m2 / max(sums.count - real4(scalars.running_correction), real4(1.0));
     let rest = real4(1.0) - weight;
-    store_part_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
-    store_part_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
+    store_first_running_mean(vec4_index, rest * load_running_mean(vec4_index) + weight * mean, count);
+    store_first_running_variance(vec4_index, rest * load_running_variance(vec4_index) + weight * variance, count);
 }

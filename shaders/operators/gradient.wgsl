@@ -23,13 +23,13 @@ struct Element {
 }
 
 // Four sums side by side, of one channel or of four.
-struct Sums {
+struct Accumulator {
     d: real4,
     d_xhat: real4,
 }
 
 // The four of one channel added up.
-alias Record = real2;
+alias Total = real2;
 
 // Of tensors: mean and r = 1 / sqrt(variance + epsilon) of four channels, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -90,54 +90,54 @@ fn result_of_constants(element: Element, coefficients: Coefficients) -> Outputs 
 }
 
 // An element's terms, those that are inside.
-fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
-    return Sums(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return Accumulator(select(real4(), element.d, inside), select(real4(), element.d * element.xhat, inside));
 }
 
-fn merge(a: Sums, b: Sums) -> Sums {
-    return Sums(a.d + b.d, a.d_xhat + b.d_xhat);
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
+    return Accumulator(a.d + b.d, a.d_xhat + b.d_xhat);
 }
 
 // The sums with gamma, where it varies between the elements of a row, or between the channels of a group.
-fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
+fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
     if gamma_ignored { return sums; }
-    return Sums(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
+    return Accumulator(sums.d * coefficients.gamma, sums.d_xhat * coefficients.gamma);
 }
 
-fn horizontal_sum(sums: Sums) -> Record {
+fn horizontal_sum(sums: Accumulator) -> Total {
     return real2((sums.d.x + sums.d.y) + (sums.d.z + sums.d.w), (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w));
 }
 
 // Coefficients with what follows from its sums, or from those of its group.
-fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     if of_groups { return combine(coefficients, derived_of_group(coefficients, sums, sums, scalars)); }
     return combine(coefficients, derived(0u, sums, scalars));
 }
 
 // What `combine` asks for, as records side by side: the means of sums.
-fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     return Words(sums.d * scalars.inverse_count, sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
 // The same of channels that share statistics with others: the channel's own sums, then the means of the group's.
-fn derived_of_group(coefficients: Coefficients, own: Sums, group: Sums, scalars: Scalars) -> Words {
+fn derived_of_group(coefficients: Coefficients, own: Accumulator, group: Accumulator, scalars: Scalars) -> Words {
     return Words(own.d, own.d_xhat, group.d * scalars.inverse_count, group.d_xhat * scalars.inverse_count);
 }
 
-fn words_of_record(record: Record) -> real4 {
+fn words_of_total(record: Total) -> real4 {
     return real4(record, real2());
 }
 
-fn record_of(sums: Sums, i: u32) -> Record {
+fn total_of(sums: Accumulator, i: u32) -> Total {
     return real2(sums.d[i], sums.d_xhat[i]);
 }
 
-fn sums_of(words: Words) -> Sums {
-    return Sums(words.x, words.y);
+fn accumulator_of(words: Words) -> Accumulator {
+    return Accumulator(words.x, words.y);
 }
 
 // The parameters' gradients of four channels, the first `count`.
-fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
-    store_part_diff_beta(vec4_index, sums.d, count);
-    store_part_diff_gamma(vec4_index, sums.d_xhat, count);
+fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+    store_first_diff_beta(vec4_index, sums.d, count);
+    store_first_diff_gamma(vec4_index, sums.d_xhat, count);
 }

@@ -15,12 +15,12 @@ struct Element {
 }
 
 // Four sums of x² side by side.
-struct Sums {
+struct Accumulator {
     x2: real4,
 }
 
 // The four of one row added up.
-alias Record = real;
+alias Total = real;
 
 // Nothing is known before.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -46,13 +46,13 @@ fn combine(coefficients: Coefficients, words: Words) -> Coefficients {
 }
 
 // Coefficients with what follows from its sums.
-fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     let mean_square = nan_unless_finite(sums.x2 * scalars.inverse_count);
     return Coefficients(mean_square, inverse_deviation(mean_square, scalars.epsilon), coefficients.gamma);
 }
 
 // The records of four channels, side by side.
-fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     let coefficients = with_sums(statistics_of(vec4_index, scalars.epsilon), sums, scalars);
     return Words(real4(), real4(), coefficients.r, real4());
 }
@@ -76,31 +76,31 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
 }
 
 // An element's terms, those that are in the row.
-fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
-    return Sums(select(real4(), element.x * element.x, inside));
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return Accumulator(select(real4(), element.x * element.x, inside));
 }
 
-fn merge(a: Sums, b: Sums) -> Sums {
-    return Sums(a.x2 + b.x2);
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
+    return Accumulator(a.x2 + b.x2);
 }
 
-fn horizontal_sum(sums: Sums) -> Record {
+fn horizontal_sum(sums: Accumulator) -> Total {
     return (sums.x2.x + sums.x2.y) + (sums.x2.z + sums.x2.w);
 }
 
-fn words_of_record(record: Record) -> real4 {
+fn words_of_total(record: Total) -> real4 {
     return real4(0.0, record, 0.0, 0.0);
 }
 
-fn record_of(sums: Sums, i: u32) -> Record {
+fn total_of(sums: Accumulator, i: u32) -> Total {
     return sums.x2[i];
 }
 
-fn sums_of(words: Words) -> Sums {
-    return Sums(words.y);
+fn accumulator_of(words: Words) -> Accumulator {
+    return Accumulator(words.y);
 }
 
 // The mean of the squares of four rows, the first `count`.
-fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
-    store_part_mean_square(vec4_index, nan_unless_finite(sums.x2 * scalars.inverse_count), count);
+fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+    store_first_mean_square(vec4_index, nan_unless_finite(sums.x2 * scalars.inverse_count), count);
 }

@@ -18,12 +18,12 @@ struct Element {
 }
 
 // Four sums side by side, of one channel or of four.
-struct Sums {
+struct Accumulator {
     d_xhat: real4,
 }
 
 // The four of one channel added up.
-alias Record = real;
+alias Total = real;
 
 // Of tensors: r = 1 / sqrt(mean_square + epsilon) of four channels, without gamma.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -64,41 +64,41 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
 }
 
 // An element's terms, those that are inside.
-fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
-    return Sums(select(real4(), element.d * element.xhat, inside));
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
+    return Accumulator(select(real4(), element.d * element.xhat, inside));
 }
 
-fn merge(a: Sums, b: Sums) -> Sums {
-    return Sums(a.d_xhat + b.d_xhat);
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
+    return Accumulator(a.d_xhat + b.d_xhat);
 }
 
 // The sums with gamma, where it varies between the elements of a row.
-fn weigh(sums: Sums, coefficients: Coefficients) -> Sums {
-    return Sums(sums.d_xhat * scale_of(coefficients));
+fn weigh(sums: Accumulator, coefficients: Coefficients) -> Accumulator {
+    return Accumulator(sums.d_xhat * scale_of(coefficients));
 }
 
-fn horizontal_sum(sums: Sums) -> Record {
+fn horizontal_sum(sums: Accumulator) -> Total {
     return (sums.d_xhat.x + sums.d_xhat.y) + (sums.d_xhat.z + sums.d_xhat.w);
 }
 
 // What `combine` asks for, as records side by side: the means of sums.
-fn derived(vec4_index: u32, sums: Sums, scalars: Scalars) -> Words {
+fn derived(vec4_index: u32, sums: Accumulator, scalars: Scalars) -> Words {
     return Words(real4(), sums.d_xhat * scalars.inverse_count, real4(), real4());
 }
 
-fn words_of_record(record: Record) -> real4 {
+fn words_of_total(record: Total) -> real4 {
     return real4(0.0, record, 0.0, 0.0);
 }
 
-fn record_of(sums: Sums, i: u32) -> Record {
+fn total_of(sums: Accumulator, i: u32) -> Total {
     return sums.d_xhat[i];
 }
 
-fn sums_of(words: Words) -> Sums {
-    return Sums(words.y);
+fn accumulator_of(words: Words) -> Accumulator {
+    return Accumulator(words.y);
 }
 
 // The parameters' gradients of four columns, the first `count`.
-fn store_results(vec4_index: u32, sums: Sums, count: u32, scalars: Scalars) {
-    store_part_diff_gamma(vec4_index, sums.d_xhat, count);
+fn store_results(vec4_index: u32, sums: Accumulator, count: u32, scalars: Scalars) {
+    store_first_diff_gamma(vec4_index, sums.d_xhat, count);
 }

@@ -1,6 +1,6 @@
 // Layer norm forward over rows that registers hold, four elements at a time: dst = x̂ · gamma + beta, where
 // x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and base = −δ · r.
-// Sums of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
+// Accumulator of e = x − shift and e² are taken twice: with an element of the row as shift, and with the mean that follows. The
 // second ones are exact whatever the mean is, and of equal elements 0.
 
 #import records, activation, inverse_deviation
@@ -21,13 +21,13 @@ struct Element {
 }
 
 // Four sums side by side.
-struct Sums {
+struct Accumulator {
     e: real4,
     e2: real4,
 }
 
 // The four of one row added up.
-alias Record = real2;
+alias Total = real2;
 
 // Nothing is known before.
 fn statistics_of(vec4_index: u32, epsilon: real) -> Coefficients {
@@ -44,14 +44,14 @@ fn begin_row(coefficients: Coefficients, first: Inputs) -> Coefficients {
     return begun;
 }
 
-fn next_round(coefficients: Coefficients) -> Coefficients {
+fn next_reduction(coefficients: Coefficients) -> Coefficients {
     var next = coefficients;
     next.shift = coefficients.shift + coefficients.delta;
     return next;
 }
 
 // Coefficients with what follows from its sums.
-fn with_sums(coefficients: Coefficients, sums: Sums, scalars: Scalars) -> Coefficients {
+fn with_sums(coefficients: Coefficients, sums: Accumulator, scalars: Scalars) -> Coefficients {
     var known = coefficients;
     known.delta = sums.e * scalars.inverse_count;
     // Below 0 by rounding alone. Drivers make `max` with 0, and `select`, of a NaN 0.
@@ -82,27 +82,27 @@ fn result(element: Element, coefficients: Coefficients) -> Outputs {
 }
 
 // An element's terms, those that are in the row.
-fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Sums {
+fn terms(element: Element, coefficients: Coefficients, inside: vec4<bool>) -> Accumulator {
     let e = select(real4(), element.x - coefficients.shift, inside);
-    return Sums(e, e * e);
+    return Accumulator(e, e * e);
 }
 
-fn merge(a: Sums, b: Sums) -> Sums {
-    return Sums(a.e + b.e, a.e2 + b.e2);
+fn merge(a: Accumulator, b: Accumulator) -> Accumulator {
+    return Accumulator(a.e + b.e, a.e2 + b.e2);
 }
 
-fn horizontal_sum(sums: Sums) -> Record {
+fn horizontal_sum(sums: Accumulator) -> Total {
     return real2((sums.e.x + sums.e.y) + (sums.e.z + sums.e.w), (sums.e2.x + sums.e2.y) + (sums.e2.z + sums.e2.w));
 }
 
-fn words_of_record(record: Record) -> real4 {
+fn words_of_total(record: Total) -> real4 {
     return real4(record, real2());
 }
 
-fn record_of(sums: Sums, i: u32) -> Record {
+fn total_of(sums: Accumulator, i: u32) -> Total {
     return real2(sums.e[i], sums.e2[i]);
 }
 
-fn sums_of(words: Words) -> Sums {
-    return Sums(words.x, words.y);
+fn accumulator_of(words: Words) -> Accumulator {
+    return Accumulator(words.x, words.y);
 }

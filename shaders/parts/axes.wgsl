@@ -1,6 +1,6 @@
 // For parameters that vary along axes which do not fold to (outer, channels, inner). There are up to 8 leading axes.
 // `join_axes` makes the row-major index over all of them from an index over the axes that the parameters keep and one
-// over those that are reduced; `kept_part` is the way back. Axis a has `axis…a` indices (1 where there is no such
+// over those that are reduced; `kept_index` is the way back. Axis a has `axis…a` indices (1 where there is no such
 // axis) and is kept if bit a of `kept_axes` is set.
 
 struct Digits {
@@ -47,7 +47,7 @@ fn keep_axis(digits: ptr<function, Digits>, axis: u32, size: u32) {
 }
 
 // The kept part of an index over all leading axes.
-fn kept_part(index: u32) -> u32 {
+fn kept_index(index: u32) -> u32 {
     var digits = Digits(index, 1u, 0u, 1u, 0u);
     keep_axis(&digits, 7u, uniforms.axis7);
     keep_axis(&digits, 6u, uniforms.axis6);

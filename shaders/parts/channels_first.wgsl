@@ -10,7 +10,7 @@ fn plane_of(n: u32, channel: u32) -> u32 {
 }
 
 fn channel_of(plane: u32) -> u32 {
-    if general { return kept_part(plane); }
+    if general { return kept_index(plane); }
     return plane % uniforms.channels;
 }
 

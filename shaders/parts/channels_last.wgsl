@@ -54,7 +54,7 @@ fn store_in_row(row_start: u32, first: u32, p: u32, outputs: VectorOutputs) {
                 store_vector_outputs(vector, outputs);
             } else {
                 let left = uniforms.length - vector * vector_elements;
-                store_part_vector_outputs(vector, outputs, min(vector_elements, left));
+                store_first_vector_outputs(vector, outputs, min(vector_elements, left));
             }
         }
     }

@@ -2,7 +2,7 @@
 
 #import body, paired_sums
 
-var<workgroup> shared_sums: array<Sums, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 // Invocations of a workgroup, from the first on, that have sums of columns to write.
 fn writers() -> u32 {
@@ -14,7 +14,7 @@ fn writers() -> u32 {
 
 // The sums of four columns. If `add_thread_rows`, invocations that have the same columns add theirs up in a fixed order,
 // and the first of them get the result. Every invocation calls it.
-fn sums_of_columns(local: u32, own: Sums) -> Sums {
+fn sums_of_columns(local: u32, own: Accumulator) -> Accumulator {
     let keep = writers();
     if keep == workgroup_size { return own; }
     shared_sums[local] = own;
@@ -30,24 +30,24 @@ fn sums_of_columns(local: u32, own: Sums) -> Sums {
     return total;
 }
 
-// Writes a group's partial sums of four columns from `column` on, as far as they are in the row: two columns to a record
-// in whole vec4s of columns, or, where invocations' columns differ, workspace[partials + part · columns + column].
-fn write_columns(local: u32, group: u32, column: u32, total: Sums) {
+// Writes a tile's partial sums of four columns from `column` on, as far as they are in the row: two columns to a record
+// in whole vec4s of columns, or, where invocations' columns differ, workspace[partials + partial · columns + column].
+fn write_columns(local: u32, row_tile: u32, column: u32, total: Accumulator) {
     let keep = writers();
     if local >= keep { return; }
     let count = uniforms.columns;
-    let part = group * (keep / threads_per_row) + local / threads_per_row;
+    let partial = row_tile * (keep / threads_per_row) + local / threads_per_row;
     if same_columns {
         let vec4s = (count + 3u) / 4u;
         if column < count {
-            store_paired(uniforms.partials + part * 2u * vec4s, column, total);
+            store_paired(uniforms.partials + partial * 2u * vec4s, column, total);
         }
         return;
     }
     for (var i = 0u; i < 4u; i++) {
         if column + i < count {
-            let record = words_of_record(record_of(total, i));
-            store_workspace(uniforms.partials + part * count + column + i, record);
+            let record = words_of_total(total_of(total, i));
+            store_workspace(uniforms.partials + partial * count + column + i, record);
         }
     }
 }

@@ -34,7 +34,7 @@ fn apply_to_plane(plane: u32, own: Coefficients, next: Coefficients, plane_start
             store_vector_outputs(vector, outputs);
         } else {
             let left = uniforms.length - vector * vector_elements;
-            store_part_vector_outputs(vector, outputs, min(vector_elements, left));
+            store_first_vector_outputs(vector, outputs, min(vector_elements, left));
         }
     }
 }

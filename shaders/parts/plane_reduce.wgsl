@@ -3,7 +3,7 @@
 #import body, plane_edges
 
 // Adds a block of vectors, `threads_per_plane` apart from `first` on, of those before `end`.
-fn sums_of_block(sums: Sums, range: vec2<u32>, first: u32, end: u32, coefficients: Coefficients) -> Sums {
+fn add_block(sums: Accumulator, range: vec2<u32>, first: u32, end: u32, coefficients: Coefficients) -> Accumulator {
     var block = Block();
     for (var b = 0u; b < block_vectors; b++) {
         let own = first + b * uniforms.threads_per_plane;

@@ -7,8 +7,8 @@ struct Position {
 }
 
 fn position_at(index: u32) -> Position {
-    let group = index / uniforms.inner;
-    return Position(group % uniforms.row_channels, index - group * uniforms.inner);
+    let plane = index / uniforms.inner;
+    return Position(plane % uniforms.row_channels, index - plane * uniforms.inner);
 }
 
 fn next_position(position: Position) -> Position {

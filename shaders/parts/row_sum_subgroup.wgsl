@@ -5,10 +5,10 @@
 
 #import body
 
-fn row_sum(local: u32, count: u32, own: Sums) -> Record {
+fn row_sum(local: u32, count: u32, own: Accumulator) -> Total {
     var sum = horizontal_sum(own);
     for (var stride = count / 2u; stride > 0u; stride /= 2u) {
-        sum = merge_records(sum, subgroupShuffleXor(sum, stride));
+        sum = merge_totals(sum, subgroupShuffleXor(sum, stride));
     }
     return sum;
 }

@@ -3,7 +3,7 @@
 
 #import body, column_sums
 
-fn row_sum(local: u32, count: u32, own: Sums) -> Record {
+fn row_sum(local: u32, count: u32, own: Accumulator) -> Total {
     if count == 1u { return horizontal_sum(own); }
     shared_sums[local] = own;
     workgroupBarrier();

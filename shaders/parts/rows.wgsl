@@ -11,12 +11,12 @@
 
 #import vectors
 
-// A group's first row, and the end of its rows: the workgroup does some side by side from the first on, then
+// The first row of a workgroup, and the end of its rows: it does some side by side from the first on, then
 // those `row_step` further.
-fn rows_of(group: u32) -> vec2<u32> {
-    let split_start = group / uniforms.misalignments * uniforms.tile_rows;
+fn rows_of(row_tile: u32) -> vec2<u32> {
+    let split_start = row_tile / uniforms.misalignments * uniforms.tile_rows;
     return vec2(
-        split_start + group % uniforms.misalignments * (workgroup_size / threads_per_row),
+        split_start + row_tile % uniforms.misalignments * (workgroup_size / threads_per_row),
         min(uniforms.rows, split_start + uniforms.tile_rows),
     );
 }

@@ -1,12 +1,12 @@
-// Sums over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
+// Accumulator over the invocations of a workgroup that own the same columns: those whose indices are equal modulo
 // `threads_per_row`. A tree, in an order that never changes. Their number is a power of two.
 
 #import body, threads
 
-var<workgroup> shared_sums: array<Sums, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 // Every invocation calls it with its own share, and gets the sums of its columns.
-fn sum_of_thread_rows(local: u32, own: Sums) -> Sums {
+fn sum_of_thread_rows(local: u32, own: Accumulator) -> Accumulator {
     if !add_thread_rows { return own; }
     shared_sums[local] = own;
     workgroupBarrier();

@@ -1,12 +1,12 @@
-// How a workgroup is divided into groups of `threads` invocations, a power of two. By bits, for a GPU has no
+// How a workgroup is divided into teams of `threads` invocations, a power of two. By bits, for a GPU has no
 // instruction for a division, which takes a dozen.
 
-// An invocation's place in its group.
+// An invocation's place in its team.
 fn thread_of(local: u32, threads: u32) -> u32 {
     return local & (threads - 1u);
 }
 
-// The group of an invocation; of as many invocations, the number of groups.
-fn group_of(local: u32, threads: u32) -> u32 {
+// An invocation's team; for a number of invocations, the number of teams.
+fn team_of(local: u32, threads: u32) -> u32 {
     return local >> firstTrailingBit(threads);
 }

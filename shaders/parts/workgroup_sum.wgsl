@@ -1,16 +1,16 @@
-// Sums over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
+// Accumulator over a workgroup: a tree in an order that never changes. `workgroup_size` is a power of two.
 
 #import body
 
-var<workgroup> scratch: array<Record, workgroup_size>;
+var<workgroup> scratch: array<Total, workgroup_size>;
 
 // Leaves in scratch[0] the sum over all invocations.
-fn workgroup_sum(local: u32, value: Record) {
+fn workgroup_sum(local: u32, value: Total) {
     scratch[local] = value;
     workgroupBarrier();
     for (var stride = workgroup_size / 2u; stride > 0u; stride /= 2u) {
         if local < stride {
-            scratch[local] = merge_records(scratch[local], scratch[local + stride]);
+            scratch[local] = merge_totals(scratch[local], scratch[local + stride]);
         }
         workgroupBarrier();
     }

@@ -4,7 +4,7 @@
 // activation.
 // A forward pass writes dst, from src and what finish.wgsl or pack_statistics.wgsl left of each channel.
 //
-// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile: `plane_block` planes, or one
+// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile: `tile_planes` planes, or one
 // chunk of one plane; `threads_per_plane` invocations share a plane. A vector is stored by the invocation in whose
 // chunk it begins. Where a plane ends inside a vector, the elements behind it take the next plane's coefficients.
 //
@@ -21,16 +21,16 @@ fn channels_first_apply(
     @builtin(local_invocation_index) local: u32,
 ) {
     let thread = thread_of(local, uniforms.threads_per_plane);
-    let place = group_of(local, uniforms.threads_per_plane);
-    let planes_at_once = group_of(workgroup_size, uniforms.threads_per_plane);
+    let place = team_of(local, uniforms.threads_per_plane);
+    let planes_at_once = team_of(workgroup_size, uniforms.threads_per_plane);
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let chunk = tile % uniforms.chunks;
-    let block = tile / uniforms.chunks;
-    let plane_end = min(uniforms.planes, (block + 1u) * uniforms.plane_block);
-    for (var plane = block * uniforms.plane_block + place; plane < plane_end; plane += planes_at_once) {
+    let plane_tile = tile / uniforms.chunks;
+    let plane_end = min(uniforms.planes, (plane_tile + 1u) * uniforms.tile_planes);
+    for (var plane = plane_tile * uniforms.tile_planes + place; plane < plane_end; plane += planes_at_once) {
         let plane_start = plane * uniforms.inner - uniforms.window;
         let own = plane_coefficients(plane);
         var next = own;

@@ -1,7 +1,7 @@
 // The reduction, channels first (NCX): partial sums of each channel, for the gradient of batch norm Σ diff_dst and
 // Σ diff_dst · x̂. A forward pass leaves statistics of a channel's part instead; over rows it takes each row for a channel.
 //
-// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `outer_block` planes of one
+// A channel's elements are planes of `inner` consecutive elements. A workgroup takes a tile, `tile_planes` planes of one
 // channel or one chunk of one plane, and writes workspace[partials + split · channels + c] = (Σ, Σ·x̂, 0, 0).
 // `threads_per_plane` invocations share a plane.
 // With constant statistics the gradient does not wait for the sums: where planes begin at vectors,
@@ -19,34 +19,34 @@ fn channels_first_reduce(
     @builtin(local_invocation_index) local: u32,
 ) {
     let thread = thread_of(local, uniforms.threads_per_plane);
-    let place = group_of(local, uniforms.threads_per_plane);
-    let planes_at_once = group_of(workgroup_size, uniforms.threads_per_plane);
+    let place = team_of(local, uniforms.threads_per_plane);
+    let planes_at_once = team_of(workgroup_size, uniforms.threads_per_plane);
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
 
     let chunk = tile % uniforms.chunks;
     let channel = (tile / uniforms.chunks) % uniforms.channels;
-    let block = tile / uniforms.chunks / uniforms.channels;
+    let outer_tile = tile / uniforms.chunks / uniforms.channels;
     let coefficients = coefficients_of(splat(load_workspace(uniforms.stats + channel)));
 
-    var sums = Sums();
-    let outer_end = min(uniforms.outer, (block + 1u) * uniforms.outer_block);
-    for (var n = block * uniforms.outer_block + place; n < outer_end; n += planes_at_once) {
+    var sums = Accumulator();
+    let outer_end = min(uniforms.outer, (outer_tile + 1u) * uniforms.tile_planes);
+    for (var n = outer_tile * uniforms.tile_planes + place; n < outer_end; n += planes_at_once) {
         let plane = plane_of(n, channel);
         let range = chunk_range(plane, chunk);
         let end = (range.y + vector_elements - 1u) / vector_elements;
         for (var vector = range.x / vector_elements + thread; vector < end; vector += block_vectors * uniforms.threads_per_plane) {
-            sums = sums_of_block(sums, range, vector, end, coefficients);
+            sums = add_block(sums, range, vector, end, coefficients);
             store_in_passing(vector, coefficients);
         }
     }
 
     workgroup_sum(local, horizontal_sum(sums));
     if local == 0u {
-        let split = block * uniforms.chunks + chunk;
+        let split = outer_tile * uniforms.chunks + chunk;
         let to = uniforms.partials + split * uniforms.channels + channel;
-        store_workspace(to, words_of_record(scratch[0]));
+        store_workspace(to, words_of_total(scratch[0]));
     }
 }
 

@@ -19,8 +19,8 @@ fn channels_last_apply(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
-    let thread_row = group_of(local, uniforms.threads_per_row);
+    let thread_rows = team_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = team_of(local, uniforms.threads_per_row);
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }

@@ -21,18 +21,18 @@ fn channels_last_fused(
     @builtin(local_invocation_index) local: u32,
 ) {
     let width = uniforms.channels / vector_elements;
-    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
-    let thread_row = group_of(local, uniforms.threads_per_row);
+    let thread_rows = team_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = team_of(local, uniforms.threads_per_row);
     let own = tile_of(workgroup) * uniforms.threads_per_row + thread_of(local, uniforms.threads_per_row);
     // Beside the last vector of channels there are no rows to read, and that one's statistics stand in.
     let column = min(own, width - 1u);
     let rows = select(uniforms.rows, 0u, own >= width);
     var coefficients: array<Coefficients, vector_vec4s>;
-    var sums: array<Sums, vector_vec4s>;
+    var sums: array<Accumulator, vector_vec4s>;
     for (var k = 0u; k < vector_vec4s; k++) {
         let vec4_index = column * vector_vec4s + k;
         coefficients[k] = with_params(statistics_of(vec4_index, uniforms.epsilon), load_params(vec4_index));
-        sums[k] = Sums();
+        sums[k] = Accumulator();
     }
 
     // In blocks, so that the roundings of equal terms do not pile up.

@@ -27,8 +27,8 @@ fn channels_last_reduce(
     @builtin(workgroup_id) workgroup: vec3<u32>,
     @builtin(local_invocation_index) local: u32,
 ) {
-    let thread_rows = group_of(workgroup_size, uniforms.threads_per_row);
-    let thread_row = group_of(local, uniforms.threads_per_row);
+    let thread_rows = team_of(workgroup_size, uniforms.threads_per_row);
+    let thread_row = team_of(local, uniforms.threads_per_row);
 
     let tile = uniforms.first_tile + tile_of(workgroup);
     if tile >= uniforms.end_tile { return; }
@@ -38,12 +38,12 @@ fn channels_last_reduce(
     let first = first_column(tile, thread_of(local, uniforms.threads_per_row));
 
     var coefficients: array<array<Coefficients, vector_vec4s>, column_vectors>;
-    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         var position = position_of(column_of(first, p));
         for (var k = 0u; k < vector_vec4s; k++) {
             coefficients[p][k] = coefficients_of(load_records(vec4(uniforms.stats) + channels_of(batch, &position)));
-            sums[p][k] = Sums();
+            sums[p][k] = Accumulator();
         }
     }
 
@@ -108,26 +108,26 @@ fn channels_last_reduce(
     workgroupBarrier();
     let row_length = uniforms.row_channels * uniforms.inner;
     for (var channel = local; channel < uniforms.row_channels; channel += workgroup_size) {
-        var total = Record();
+        var total = Total();
         let width = vector_elements * uniforms.width_vectors;
         for (var start = channel * uniforms.inner; start + uniforms.inner <= width; start += row_length) {
             for (var j = start; j < start + uniforms.inner; j++) {
-                total = merge_records(total, record_of(shared_sums[j / 4u], j % 4u));
+                total = merge_totals(total, total_of(shared_sums[j / 4u], j % 4u));
             }
         }
         let to = split * uniforms.channels + batch * uniforms.row_channels + channel;
-        store_workspace(uniforms.partials + to, words_of_record(total));
+        store_workspace(uniforms.partials + to, words_of_total(total));
     }
 }
 
 // Writes the sums of four columns from column j on.
-fn store_columns(batch: u32, split: u32, j: u32, sums: Sums) {
+fn store_columns(batch: u32, split: u32, j: u32, sums: Accumulator) {
     if paired {
         store_paired(uniforms.partials, number_of(batch, split, j), sums);
         return;
     }
     for (var i = 0u; i < 4u; i++) {
-        store_workspace(uniforms.partials + number_of(batch, split, j + i), words_of_record(record_of(sums, i)));
+        store_workspace(uniforms.partials + number_of(batch, split, j + i), words_of_total(total_of(sums, i)));
     }
 }
 

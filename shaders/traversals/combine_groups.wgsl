@@ -13,7 +13,7 @@
 
 #import tiles, body, params, records, scalars, one_channel
 
-var<workgroup> shared_sums: array<Sums, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn combine_groups(
@@ -26,8 +26,8 @@ fn combine_groups(
     let first = group * uniforms.group_channels;
 
     // In two tiers, as finish.wgsl does it.
-    var total = Sums();
-    var some = Sums();
+    var total = Accumulator();
+    var some = Accumulator();
     var count_added = 0u;
     for (var k = local % threads; k < uniforms.group_channels; k += threads) {
         let channel = first + vec4(k);
@@ -35,7 +35,7 @@ fn combine_groups(
         count_added++;
         if count_added % 32u == 0u {
             total = merge(total, some);
-            some = Sums();
+            some = Accumulator();
         }
     }
     total = merge(total, some);
@@ -64,8 +64,8 @@ fn combine_groups(
     }
 }
 
-fn own_sums(channel: vec4<u32>) -> Sums {
-    return sums_of(load_records(vec4(uniforms.sums) + channel));
+fn own_sums(channel: vec4<u32>) -> Accumulator {
+    return accumulator_of(load_records(vec4(uniforms.sums) + channel));
 }
 
 // What is known of four channels before their sums.

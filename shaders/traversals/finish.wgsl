@@ -10,20 +10,20 @@
 // The sums go to `sums` = [Σ; channels] [Σ·x̂; channels] [m] (`to_sums`) or come from there (`from_sums`),
 // so that several devices can add theirs in between. Of a forward pass `sums` has a record of each channel for each of the
 // `shards`, of which a device writes its own.
-// Where there are very many parts, groups of them are added first (`grouped`): the sum of group g of four channels goes
-// to workspace[groups + 2 · (g · vec4s + vec4)] and the next record, or is `added` to what is there. Statistics take
-// four records.
-// Channel c's part p is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
-// record (`paired`), half of workspace[partials + c / 2 + p · part_stride].
+// Where there are very many partial sums, they are added to subtotals first (`to_subtotals`): subtotal s of four channels
+// goes to workspace[subtotals + 2 · (s · vec4s + vec4)] and the next record, or is `added` to what is there. Statistics
+// need four records.
+// Partial sum p of channel c is workspace[partials + c · channel_stride + offset_of(p)]; where two channels share a
+// record (`paired`), half of workspace[partials + c / 2 + p · partial_stride].
 //
 // Bindings: gamma (optional: 1), beta (optional: 0) of a forward pass over channels read; running_mean, running_variance
 // (optional) read and written; workspace, sums (optional) read and written; diff_gamma, diff_beta, mean, variance,
 // mean_square (optional) written.
-// Moves the partial sums in, 2 C elements out; where they are `grouped`, 2 C for each group.
+// Moves the partial sums in, 2 C elements out, or 2 C for each subtotal.
 
 #import tiles, body, records, scalars
 
-var<workgroup> shared_sums: array<Sums, workgroup_size>;
+var<workgroup> shared_sums: array<Accumulator, workgroup_size>;
 
 @compute @workgroup_size(workgroup_size)
 fn finish(
@@ -33,37 +33,37 @@ fn finish(
     let channels = uniforms.channels;
     let vec4s = (channels + 3u) / 4u;
     let tile = tile_of(workgroup);
-    let group = tile / uniforms.channel_tiles;
+    let subtotal = tile / uniforms.channel_tiles;
     let vec4_index = tile % uniforms.channel_tiles * (workgroup_size / threads) + local / threads;
     // Past the last channel, that one stands in.
     let channel = min(vec4(4u * vec4_index) + vec4(0u, 1u, 2u, 3u), vec4(channels - 1u));
 
-    var sums = Sums();
+    var sums = Accumulator();
     if !from_sums {
         // In three tiers, so that a channel of millions of equal terms does not pile up roundings of one
         // sign: 32 parts, 32 times such a sum, all the rest.
         let first = vec4(uniforms.partials) + channel * uniforms.channel_stride;
         let first_pair = uniforms.partials + 2u * min(vec4_index, vec4s - 1u);
-        var some = Sums();
-        var many = Sums();
+        var some = Accumulator();
+        var many = Accumulator();
         var count_added = 0u;
-        let start = group * uniforms.group_parts;
-        let end = min(uniforms.parts, start + uniforms.group_parts);
-        for (var part = start + local % threads; part < end; part += threads) {
+        let start = subtotal * uniforms.subtotal_partials;
+        let end = min(uniforms.partial_count, start + uniforms.subtotal_partials);
+        for (var partial = start + local % threads; partial < end; partial += threads) {
             if paired {
-                let index = first_pair + part * uniforms.part_stride;
-                some = merge(some, sums_of_pairs(load_workspace(index), load_workspace(index + 1u)));
+                let index = first_pair + partial * uniforms.partial_stride;
+                some = merge(some, accumulator_of_pairs(load_workspace(index), load_workspace(index + 1u)));
             } else {
-                some = merge(some, sums_of(load_records(first + vec4(offset_of(part)))));
+                some = merge(some, accumulator_of(load_records(first + vec4(offset_of(partial)))));
             }
             count_added++;
             if count_added % 32u == 0u {
                 many = merge(many, some);
-                some = Sums();
+                some = Accumulator();
             }
             if count_added % 1024u == 0u {
                 sums = merge(sums, many);
-                many = Sums();
+                many = Accumulator();
             }
         }
         sums = merge(sums, merge(many, some));
@@ -82,31 +82,31 @@ fn finish(
     }
     if local % threads > 0u || vec4_index >= vec4s { return; }
     if from_sums {
-        sums = Sums();
+        sums = Accumulator();
         for (var shard = 0u; shard < uniforms.shards; shard++) {
             sums = merge(sums, received(channel, shard));
         }
     }
 
     let count = min(4u, channels - 4u * vec4_index);
-    if grouped {
-        if group * uniforms.group_parts >= uniforms.parts { return; }
+    if to_subtotals {
+        if subtotal * uniforms.subtotal_partials >= uniforms.partial_count { return; }
         if paired_records {
-            let to = uniforms.groups + 2u * (group * vec4s + vec4_index);
-            if added { sums = merge(sums_of_pairs(load_workspace(to), load_workspace(to + 1u)), sums); }
+            let to = uniforms.subtotals + 2u * (subtotal * vec4s + vec4_index);
+            if added { sums = merge(accumulator_of_pairs(load_workspace(to), load_workspace(to + 1u)), sums); }
             store_workspace(to, pair_of(sums, 0u));
             store_workspace(to + 1u, pair_of(sums, 1u));
         } else {
-            let to = uniforms.groups + 4u * (group * vec4s + vec4_index);
-            if added { sums = merge(sums_of(load_records(vec4(to) + vec4(0u, 1u, 2u, 3u))), sums); }
+            let to = uniforms.subtotals + 4u * (subtotal * vec4s + vec4_index);
+            if added { sums = merge(accumulator_of(load_records(vec4(to) + vec4(0u, 1u, 2u, 3u))), sums); }
             for (var i = 0u; i < 4u; i++) {
-                store_workspace(to + i, words_of_record(record_of(sums, i)));
+                store_workspace(to + i, words_of_total(total_of(sums, i)));
             }
         }
         return;
     }
     // A workgroup without a tile.
-    if group > 0u { return; }
+    if subtotal > 0u { return; }
     var scalars = scalars();
     if from_sums && paired_records {
         scalars.inverse_count = real(1.0) / load_of_sums(2u * channels);
@@ -116,7 +116,7 @@ fn finish(
     let words = derived(vec4_index, sums, scalars);
     for (var i = 0u; i < count; i++) {
         let c = 4u * vec4_index + i;
-        if to_sums { send(c, words_of_record(record_of(sums, i))); }
+        if to_sums { send(c, words_of_total(total_of(sums, i))); }
         if derive { store_workspace(uniforms.means + c, real4(words.x[i], words.y[i], words.z[i], words.w[i])); }
     }
     store_results(vec4_index, sums, count, scalars);
@@ -137,13 +137,13 @@ fn send(channel: u32, words: real4) {
 }
 
 // What the buffer `sums` holds of four channels.
-fn received(channel: vec4<u32>, shard: u32) -> Sums {
+fn received(channel: vec4<u32>, shard: u32) -> Accumulator {
     let channels = vec4(uniforms.channels);
     if paired_records {
-        return sums_of(Words(load_four_sums(channel), load_four_sums(channel + channels), real4(), real4()));
+        return accumulator_of(Words(load_four_sums(channel), load_four_sums(channel + channels), real4(), real4()));
     }
     let first = vec4(4u) * (vec4(shard) * channels + channel);
-    return sums_of(Words(
+    return accumulator_of(Words(
         load_four_sums(first),
         load_four_sums(first + vec4(1u)),
         load_four_sums(first + vec4(2u)),
@@ -155,10 +155,10 @@ fn load_four_sums(index: vec4<u32>) -> real4 {
     return real4(load_of_sums(index.x), load_of_sums(index.y), load_of_sums(index.z), load_of_sums(index.w));
 }
 
-fn offset_of(part: u32) -> u32 {
-    if plain { return part * uniforms.part_stride; }
-    let split_parts = uniforms.repeats * uniforms.inner;
-    let split = part / split_parts;
-    let k = part % split_parts / uniforms.inner;
-    return split * uniforms.part_stride + k * uniforms.channels * uniforms.inner + part % uniforms.inner;
+fn offset_of(partial: u32) -> u32 {
+    if plain { return partial * uniforms.partial_stride; }
+    let split_partials = uniforms.repeats * uniforms.inner;
+    let split = partial / split_partials;
+    let k = partial % split_partials / uniforms.inner;
+    return split * uniforms.partial_stride + k * uniforms.channels * uniforms.inner + partial % uniforms.inner;
 }

@@ -39,7 +39,7 @@ fn flat_apply(
             if count == 4u {
                 store_outputs(vec4_index, outputs);
             } else {
-                store_part_outputs(vec4_index, outputs, count);
+                store_first_outputs(vec4_index, outputs, count);
             }
             let passing = passes(element, coefficients) & (vec4(0u, 1u, 2u, 3u) < vec4(count));
             bits = dot(vec4(1u, 2u, 4u, 8u), vec4<u32>(passing));
@@ -77,7 +77,7 @@ fn channels_of(index: u32) -> vec4<u32> {
 
 // With general axes: rows of `inner` elements, which are a plane's, or of channels that are kept.
 fn channel_along_axes(element: u32) -> u32 {
-    let row = kept_part(element / uniforms.inner);
+    let row = kept_index(element / uniforms.inner);
     if keeps_last { return row * uniforms.inner + element % uniforms.inner; }
     return row;
 }

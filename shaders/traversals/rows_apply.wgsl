@@ -64,7 +64,7 @@ fn rows_apply(
                     store_vector_outputs(vector, outputs);
                 } else {
                     let left = min(vector_elements, uniforms.length - vector * vector_elements);
-                    store_part_vector_outputs(vector, outputs, left);
+                    store_first_vector_outputs(vector, outputs, left);
                 }
             }
         }
@@ -73,7 +73,7 @@ fn rows_apply(
 
 fn applied_coefficients(row: u32) -> Coefficients {
     let record = load_workspace(uniforms.stats + row);
-    if one_part { return row_coefficients_with_sums(record); }
+    if one_partial { return row_coefficients_with_sums(record); }
     return combine(row_coefficients(record), splat(load_workspace(uniforms.means + row)));
 }
 

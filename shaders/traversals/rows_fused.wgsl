@@ -31,11 +31,11 @@ fn rows_fused(
     let misalignment = misalignment_of(rows.x + local / threads_per_row);
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
-    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             params[p][k] = params_of((thread + p * threads_per_row) * vector_vec4s + k, misalignment);
-            sums[p][k] = Sums();
+            sums[p][k] = Accumulator();
         }
     }
 
@@ -48,7 +48,7 @@ fn rows_fused(
         var coefficients = coefficients_of(splat(record_of_coefficients(statistics_of(row / 4u, uniforms.epsilon), row % 4u)));
         let row_start = first_vector_of(row);
         coefficients = begin_row(coefficients, splat_inputs(load_vector_inputs(row_start)[0], misalignment));
-        var total = Sums();
+        var total = Accumulator();
         for (var p = 0u; p < column_vectors; p++) {
             let column = thread + p * threads_per_row;
             var vector = row_start + min(column, row_vectors - 1u);
@@ -71,10 +71,10 @@ fn rows_fused(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        coefficients = with_sums(coefficients, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
-        for (var round = 1u; round < rounds; round++) {
-            coefficients = next_round(coefficients);
-            total = Sums();
+        coefficients = with_sums(coefficients, accumulator_of(splat(words_of_total(row_sum(local, threads_per_row, total)))), scalars());
+        for (var reduction = 1u; reduction < row_reductions; reduction++) {
+            coefficients = next_reduction(coefficients);
+            total = Accumulator();
             for (var p = 0u; p < column_vectors; p++) {
                 let inside = inside_row(thread + p * threads_per_row, row_vectors, misalignment, end);
                 for (var k = 0u; k < vector_vec4s; k++) {
@@ -82,7 +82,7 @@ fn rows_fused(
                     total = merge(total, weigh(terms(elements[p][k], own_coefficients, inside), own_coefficients));
                 }
             }
-            coefficients = with_sums(coefficients, sums_of(splat(words_of_record(row_sum(local, threads_per_row, total)))), scalars());
+            coefficients = with_sums(coefficients, accumulator_of(splat(words_of_total(row_sum(local, threads_per_row, total)))), scalars());
         }
         if kept && thread == 0u && own < uniforms.rows {
             store_workspace(uniforms.stats + row, record_of_row(coefficients, real(uniforms.columns)));

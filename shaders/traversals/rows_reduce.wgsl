@@ -1,9 +1,9 @@
 // The reduction of a gradient over rows: sums of each row and of each column in one reading. For layer norm, with
 // d = diff_dst · gamma, a row's sums are Σd and Σ d·x̂, a column's Σ diff_dst and Σ diff_dst · x̂.
 //
-// `threads_per_part` invocations side by side add up a part of a row and write
-// workspace[row_partials + row · row_parts + part] = (Σd, Σ d·x̂, 0, 0). If they have the whole row (`one_part`), they
-// write the means behind its statistics, workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m).
+// `threads_per_partial` neighbouring invocations write a partial sum of a row,
+// workspace[row_partials + row · partials_per_row + partial] = (Σd, Σ d·x̂, 0, 0). If they have the whole row
+// (`one_partial`), they write the means behind its statistics, workspace[stats + row] = (mean, r, Σd / m, Σ d·x̂ / m).
 // In the end the columns' sums are written: as partial sums, or, if one workgroup walks all rows, as diff_beta and
 // diff_gamma. Where rows do not begin at vec4s, an invocation puts its four columns together from two vec4s.
 //
@@ -24,7 +24,7 @@ fn rows_reduce(
     let tile = tile_at(index, local);
 
     var params: array<array<Params, vector_vec4s>, column_vectors>;
-    var sums: array<array<Sums, vector_vec4s>, column_vectors>;
+    var sums: array<array<Accumulator, vector_vec4s>, column_vectors>;
     for (var p = 0u; p < column_vectors; p++) {
         for (var k = 0u; k < vector_vec4s; k++) {
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
@@ -32,14 +32,14 @@ fn rows_reduce(
             if !complete {
                 params[p][k] = select_params(Params(), params[p][k], columns_of(vec4_index, 0u) < vec4(uniforms.columns));
             }
-            sums[p][k] = Sums();
+            sums[p][k] = Accumulator();
         }
     }
 
-    let part = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_part;
+    let partial = (index % uniforms.column_tiles * threads_per_row + local % threads_per_row) / threads_per_partial;
     // Not from `tile`, which differs between invocations: they all run this loop alike.
-    let group = index / uniforms.column_tiles;
-    let rows = rows_of(group);
+    let row_tile = index / uniforms.column_tiles;
+    let rows = rows_of(row_tile);
     for (var base = rows.x; base < rows.y; base += uniforms.row_step) {
         // Past the last row, that one stands in, without columns: all invocations add up rows.
         let own = base + local / threads_per_row;
@@ -48,7 +48,7 @@ fn rows_reduce(
         let record = load_workspace(uniforms.stats + row);
         let coefficients = row_coefficients(record);
         let first = first_vector_of(row);
-        var total = Sums();
+        var total = Accumulator();
         for (var p = 0u; p < column_vectors; p++) {
             let own_vector = tile.vector + p * threads_per_row;
             let vector = vector_in_window(first, own_vector);
@@ -68,14 +68,14 @@ fn rows_reduce(
                 total = merge(total, weigh(own_terms, own_coefficients));
             }
         }
-        let joint = words_of_record(row_sum(local, threads_per_part, total));
-        let counts = (complete || part < uniforms.row_parts) && (threads_per_row == workgroup_size || own < uniforms.rows);
-        if local % threads_per_part == 0u && counts {
-            if one_part {
+        let joint = words_of_total(row_sum(local, threads_per_partial, total));
+        let counts = (complete || partial < uniforms.partials_per_row) && (threads_per_row == workgroup_size || own < uniforms.rows);
+        if local % threads_per_partial == 0u && counts {
+            if one_partial {
                 let scalars = Scalars(0.0, uniforms.inverse_count, 0.0, 0.0);
-                store_workspace(uniforms.stats + row, row_record(record, sums_of(splat(joint)), scalars));
+                store_workspace(uniforms.stats + row, row_record(record, accumulator_of(splat(joint)), scalars));
             } else {
-                store_workspace(uniforms.row_partials + row * uniforms.row_parts + part, joint);
+                store_workspace(uniforms.row_partials + row * uniforms.partials_per_row + partial, joint);
             }
         }
     }
@@ -86,7 +86,7 @@ fn rows_reduce(
             let vec4_index = (tile.vector + p * threads_per_row) * vector_vec4s + k;
             let total = sums_of_columns(local, sums[p][k]);
             if !direct {
-                write_columns(local, group, 4u * vec4_index, total);
+                write_columns(local, row_tile, 4u * vec4_index, total);
             } else if local < threads_per_row && 4u * vec4_index < uniforms.columns {
                 store_results(vec4_index, total, min(4u, uniforms.columns - 4u * vec4_index), Scalars());
             }

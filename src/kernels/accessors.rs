@@ -1,11 +1,11 @@
 //! How a tensor lies in storage, and the functions by which kernels read and write it.
 //!
 //! * `load_TENSOR(vec4) -> real4`, `store_TENSOR(vec4, value)`
-//! * `store_part_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
+//! * `store_first_TENSOR(vec4, value, count)`: the first `count` of four elements, where the tensor ends with them. Of an
 //!   odd count's last 16-bit word the upper half is padding that belongs to the tensor; it becomes 0.
 //! * `store_one_TENSOR(index, value)`: one element, of 32 bits or 64.
 //! * `store_some_TENSOR(vec4, value, some)`: the words of which all elements are among `some`.
-//! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_part_vector_TENSOR`: the same of vectors.
+//! * `load_vector_TENSOR`, `store_vector_TENSOR`, `store_first_vector_TENSOR`: the same of vectors.
 
 use crate::DType;
 use std::fmt::Write;
@@ -201,7 +201,7 @@ fn masked(value: real4, vec4_index: u32) -> real4 {{
 }}
 
 // A tensor that is stored by vectors of two vec4s ends with one.
-fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
+fn store_first_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
     store_vector_{tensor}(vector, value);
 }}
 ",
@@ -210,7 +210,7 @@ fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
             );
         }
         let all = match storage.access {
-            Access::Exact => format!("store_part_{tensor}(vec4_index, value, 4u)"),
+            Access::Exact => format!("store_first_{tensor}(vec4_index, value, 4u)"),
             _ => format!("{array}[vec4_index] = {}", storage.encode("value")),
         };
         format!(
@@ -218,7 +218,7 @@ fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
     {all};
 }}
 
-fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{
+fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{
 {}}}
 ",
             match storage.access {
@@ -346,7 +346,7 @@ pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
     let (all, some) = match vec4s {
         1 => (
             format!("    store_{tensor}(vector, value[0]);\n"),
-            format!("    store_part_{tensor}(vector, value[0], count);\n"),
+            format!("    store_first_{tensor}(vector, value[0], count);\n"),
         ),
         _ => (
             format!(
@@ -355,8 +355,8 @@ pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
 "
             ),
             format!(
-                "    store_part_{tensor}(2u * vector, value[0], min(count, 4u));
-    store_part_{tensor}(2u * vector + 1u, value[1], max(count, 4u) - 4u);
+                "    store_first_{tensor}(2u * vector, value[0], min(count, 4u));
+    store_first_{tensor}(2u * vector + 1u, value[1], max(count, 4u) - 4u);
 "
             ),
         ),
@@ -365,7 +365,7 @@ pub(super) fn store_vectors(tensor: &str, vec4s: u32) -> String {
         "fn store_vector_{tensor}(vector: u32, value: Vector) {{
 {all}}}
 
-fn store_part_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
+fn store_first_vector_{tensor}(vector: u32, value: Vector, count: u32) {{
 {some}}}
 "
     )
@@ -380,7 +380,7 @@ pub(super) fn absent_load(tensor: &str, value: &str) -> String {
 pub(super) fn absent_store(tensor: &str) -> String {
     format!(
         "fn store_{tensor}(vec4_index: u32, value: real4) {{}}
-fn store_part_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
+fn store_first_{tensor}(vec4_index: u32, value: real4, count: u32) {{}}
 "
     )
 }

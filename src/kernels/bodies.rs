@@ -47,7 +47,7 @@ struct Entry {
     /// Whether a record holds the sums of two channels: a part of the sums is two words.
     pairs: bool,
     /// How often the sums of a row that registers hold are taken.
-    rounds: u32,
+    row_reductions: u32,
     /// Vectors of a plane, and rows of columns, that are added up before their sum is added to others. More than one vector:
     /// each such block has a shift.
     block_vectors: u32,
@@ -67,7 +67,7 @@ impl Entry {
         reads: &[Tensor::Gamma],
         writes: &[Tensor::DiffGamma],
         pairs: true,
-        rounds: 1,
+        row_reductions: 1,
         block_vectors: 1,
         block_rows: 64,
         shared_reals: 8,
@@ -165,7 +165,7 @@ impl Body {
                 name: "rows_forward",
                 file: file!("operators/rows_forward"),
                 writes: MEAN_AND_VARIANCE,
-                rounds: 2,
+                row_reductions: 2,
                 ..Entry::FORWARD
             },
             Self::RmsForward => Entry {
@@ -266,7 +266,7 @@ impl Body {
             ),
             ("of_groups", Constant::Flag(self.of_groups())),
             ("paired_records", Constant::Flag(entry.pairs)),
-            ("rounds", Constant::Size(entry.rounds)),
+            ("row_reductions", Constant::Size(entry.row_reductions)),
             ("in_blocks", Constant::Flag(entry.block_vectors > 1)),
             ("block_vectors", Constant::Size(entry.block_vectors)),
             ("block_rows", Constant::Size(entry.block_rows)),
@@ -287,8 +287,8 @@ impl Body {
     }
 
     /// How often it takes the sums of a row that registers hold.
-    pub fn rounds(self) -> u64 {
-        self.entry().rounds.into()
+    pub fn row_reductions(self) -> u64 {
+        self.entry().row_reductions.into()
     }
 
     /// Whether its text fits a kernel.

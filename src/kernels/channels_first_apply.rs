@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::PlaneTiles;
+use super::shared_uniforms::PlaneTiles;
 use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
@@ -22,7 +22,7 @@ uniforms! {
         /// outer · channels
         planes: u32,
         /// Planes of a tile.
-        plane_block: u32,
+        tile_planes: u32,
         tiles: PlaneTiles,
         means: u32,
     }
@@ -36,7 +36,7 @@ impl Describe for ChannelsFirstApply {
         let threads_per_plane = u64::from(uniforms.tiles.threads_per_plane.max(1));
         let vector = 4 * u64::from(self.vector_vec4s);
         let planes =
-            u64::from(uniforms.plane_block).div_ceil((workgroup_size / threads_per_plane).max(1));
+            u64::from(uniforms.tile_planes).div_ceil((workgroup_size / threads_per_plane).max(1));
         let vectors = u64::from(uniforms.tiles.chunk)
             .div_ceil(vector)
             .div_ceil(threads_per_plane);

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::{GroupSizes, Scalars, TileRange};
+use super::shared_uniforms::{GroupSizes, Scalars, TileRange};
 use super::{Body, Describe, Entry, Kernel, in_blocks, of_a_vector, tree};
 
 constants! {
@@ -24,7 +24,7 @@ uniforms! {
         groups: GroupSizes,
         inner: u32,
         /// Channels of a workgroup, at most `workgroup_size`.
-        block: u32,
+        tile_channels: u32,
         /// Invocations side by side on a plane.
         threads_per_plane: u32,
         /// Groups of them on a channel's planes, at most `outer`.
@@ -58,7 +58,7 @@ impl Describe for ChannelsFirstFused {
     fn iterations(&self, body: Body, uniforms: &Self::Uniforms, workgroup_size: u64) -> u64 {
         let group = u64::from(uniforms.threads_per_plane.max(1))
             * u64::from(uniforms.planes_at_once.max(1));
-        let block = u64::from(uniforms.block);
+        let block = u64::from(uniforms.tile_channels);
         let turns = block.div_ceil((workgroup_size / group).max(1));
         let (planes, touched, begun) = self.walk(uniforms);
         let reduce = planes * (1 + in_blocks(touched, self.vector_vec4s, 0));

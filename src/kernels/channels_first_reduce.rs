@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::PlaneTiles;
+use super::shared_uniforms::PlaneTiles;
 use super::{Body, Describe, Entry, Kernel, in_blocks, tree};
 
 constants! {
@@ -18,7 +18,7 @@ uniforms! {
     struct ChannelsFirstReduceUniforms {
         outer: u32,
         /// Planes of a tile.
-        outer_block: u32,
+        tile_planes: u32,
         tiles: PlaneTiles,
         partials: u32,
     }
@@ -32,7 +32,7 @@ impl ChannelsFirstReduce {
         let filled = u64::from(uniforms.tiles.chunk).div_ceil(vector);
         let touched = filled + u64::from(!self.vector_aligned);
         let planes =
-            u64::from(uniforms.outer_block).div_ceil((workgroup_size / threads_per_plane).max(1));
+            u64::from(uniforms.tile_planes).div_ceil((workgroup_size / threads_per_plane).max(1));
         (
             planes,
             touched.div_ceil(threads_per_plane),

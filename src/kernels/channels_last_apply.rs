@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::ColumnTiles;
+use super::shared_uniforms::ColumnTiles;
 use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {

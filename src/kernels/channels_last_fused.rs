@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::Scalars;
+use super::shared_uniforms::Scalars;
 use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {

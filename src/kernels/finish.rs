@@ -2,19 +2,19 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::Scalars;
+use super::shared_uniforms::Scalars;
 use super::{Body, Describe, Entry, Kernel, tree};
 
 constants! {
     struct Finish {
         /// Invocations that share four channels, a power of two.
         threads: u32,
-        /// Parts are `part_stride` apart.
+        /// Partial sums are `partial_stride` apart.
         plain: bool,
         /// So are they, in whole vec4s, and two channels share a record.
         paired: bool,
-        /// Sums of groups of for another dispatch to add.
-        grouped: bool,
+        /// Subtotals are written, for another dispatch to add.
+        to_subtotals: bool,
         /// They are added to those that are there.
         added: bool,
         /// The sums come from the buffer `sums`, or go there.
@@ -32,10 +32,10 @@ uniforms! {
         /// Workgroups for all channels.
         channel_tiles: u32,
         /// Partial sums of a channel.
-        parts: u32,
-        part_stride: u32,
-        /// Of which a workgroup adds so many, all unless `grouped`.
-        group_parts: u32,
+        partial_count: u32,
+        partial_stride: u32,
+        /// Partial sums that a workgroup adds: all of them unless `to_subtotals`.
+        subtotal_partials: u32,
         /// Where a part is not `plain`: outer indices of a row,
         repeats: u32,
         /// and columns of a channel that are side by side in it.
@@ -43,7 +43,7 @@ uniforms! {
         /// Workgroups along x.
         grid_width: u32,
         partials: u32,
-        groups: u32,
+        subtotals: u32,
         means: u32,
         /// How many parts of a batch the buffer `sums` has sums of, and which of them is this one's.
         shards: u32,
@@ -59,7 +59,7 @@ impl Describe for Finish {
     type Uniforms = FinishUniforms;
 
     fn iterations(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
-        u64::from(uniforms.group_parts.div_ceil(self.threads.max(1)))
+        u64::from(uniforms.subtotal_partials.div_ceil(self.threads.max(1)))
             + tree(self.threads)
             + 4
             + u64::from(uniforms.shards)
@@ -68,7 +68,7 @@ impl Describe for Finish {
     /// In tiers of 32.
     fn sequential_adds(&self, _: Body, uniforms: &Self::Uniforms, _: u64) -> u64 {
         let threads = u64::from(self.threads.max(1));
-        u64::from(uniforms.group_parts)
+        u64::from(uniforms.subtotal_partials)
             .div_ceil(threads * 1024)
             .max(32)
     }

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::{AxisSizes, TileRange};
+use super::shared_uniforms::{AxisSizes, TileRange};
 use super::{Body, Describe, Entry, Kernel};
 
 constants! {

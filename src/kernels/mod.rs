@@ -36,34 +36,34 @@
 //!   is `channels`, or where they lie along rows or columns `rows` or `columns`. Where statistics are of groups, mean and
 //!   variance are read at channel / `group_channels`, which is below `statistics`, and gamma and beta at
 //!   channel mod `parameters`.
-//! * The workspace is bound whole. The plan lays out every part of it with its size rounded up to sixteen records, and
-//!   kernels index a part below the size that the plan reserved:
+//! * The workspace is bound whole. The plan lays out every region of it with its size rounded up to sixteen records, and
+//!   kernels index a region below the size that the plan reserved:
 //!   statistics and means by channel or row, as are the sums of groups' channels: in `combine_groups` channel k below
 //!   `group_channels` of a group that is clamped to the last;
 //!   partial sums by (split, column), of two columns where they are `paired`, which come in whole vec4s, by
-//!   (split, channel) where they are `by_channel`, or by (row, part);
+//!   (split, channel) where they are `by_channel`, or by (row, partial sum);
 //!   weights by vec4 of columns;
-//!   sums of groups by (group, vec4 of channels).
+//!   subtotals by (subtotal, vec4 of channels).
 //! * Where sums are added up in rounds, the plan's offsets of later rounds wrap below 0, and the splits added to them
 //!   wrap back: the records of all rounds together may be more than 2³², but both sums are taken modulo 2³², and what
-//!   they name is in the part.
+//!   they name is in the region.
 //! * `mask` is bound from a multiple of `mask_unit` elements at or before `window` to the word of the last element that is bound,
 //!   or of the tensor's last one; a word is looked up for a vec4 of data, which is in its bounds.
 //! * `sums` has 2 · `channels` + 1 reals, or of a forward pass 4 · `channels` · `shards`, and is indexed below that.
 //!
 //! Workgroup and private arrays:
 //! * Workgroup arrays have `workgroup_size` elements and are indexed by the invocation's index plus a stride that the
-//!   loop bounds keep below it, or by a channel of the block (`block` is a multiple of 4 and at most `workgroup_size`;
+//!   loop bounds keep below it, or by a channel of the tile (`tile_channels` is a multiple of 4 and at most `workgroup_size`;
 //!   where statistics are of groups it is one of `group_channels`, too).
 //!   `threads` is a power of two and at most `workgroup_size`, and so is `threads_per_plane` · `planes_at_once`;
-//!   `threads_per_part` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
+//!   `threads_per_partial` is one too, and at most `threads_per_row`. The channels-last reduction, where it is
 //!   `by_channel`, has rows of at most `workgroup_size` vec4s, all of which one workgroup owns.
 //! * Private arrays have `column_vectors` vectors of `vector_vec4s` vec4s and are indexed below these.
 //!
 //! Workgroups and loops:
 //! * A dispatch has a workgroup for each tile and, since its grid has two dimensions, up to 65,534 more. They return
 //!   at once; in `finish`, `combine_groups` and `channels_last_fused` they first compute for the last channel or of no
-//!   parts, and store nothing.
+//!   partial sums, and store nothing.
 //! * Loops end: their steps are above 0, and what they count stays below 2³² − 2²⁰ while a step is at most
 //!   2²⁰ ([`crate::geometry`], the bounds of [`crate::Tuning`]).
 
@@ -81,7 +81,6 @@ mod epilogue;
 mod files;
 mod finish;
 mod flat_apply;
-mod groups;
 #[cfg(wgpu_norm_mutants)]
 mod mutants;
 mod pack_statistics;
@@ -89,6 +88,7 @@ mod pack_weights;
 mod rows_apply;
 mod rows_fused;
 mod rows_reduce;
+mod shared_uniforms;
 mod source;
 mod streams;
 #[cfg(test)]
@@ -110,14 +110,14 @@ pub(crate) use describe::Value;
 pub(crate) use epilogue::Epilogue;
 pub(crate) use finish::{Finish, FinishUniforms};
 pub(crate) use flat_apply::{FlatApply, FlatApplyUniforms};
-pub(crate) use groups::{
-    AxisSizes, ColumnTiles, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
-};
 pub(crate) use pack_statistics::{PackStatistics, PackStatisticsUniforms};
 pub(crate) use pack_weights::{PackWeights, PackWeightsUniforms};
 pub(crate) use rows_apply::{RowsApply, RowsApplyUniforms};
 pub(crate) use rows_fused::{RowsFused, RowsFusedUniforms};
 pub(crate) use rows_reduce::{RowsReduce, RowsReduceUniforms};
+pub(crate) use shared_uniforms::{
+    AxisSizes, ColumnTiles, GroupSizes, PlaneTiles, RowTiles, Scalars, TileRange,
+};
 pub(crate) use source::{MASK_UNIT, Variant};
 pub(crate) use uniforms::Uniforms;
 

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::GroupSizes;
+use super::shared_uniforms::GroupSizes;
 use super::{Body, Describe, Entry, Kernel};
 
 constants! {

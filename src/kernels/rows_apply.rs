@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::RowTiles;
+use super::shared_uniforms::RowTiles;
 use super::{Body, Describe, Entry, Kernel, of_a_vector};
 
 constants! {
@@ -13,7 +13,7 @@ constants! {
         column_vectors: u32,
         vector_vec4s: u32,
         /// The means of a row's sums are behind its statistics.
-        one_part: bool,
+        one_partial: bool,
         /// Every row begins at a vec4.
         aligned: bool,
         /// Every invocation's vectors are in the row.

@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::{RowTiles, Scalars};
+use super::shared_uniforms::{RowTiles, Scalars};
 use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
@@ -52,9 +52,12 @@ impl Describe for RowsFused {
         let of_vectors = u64::from(self.column_vectors) * of_a_vector(self.vector_vec4s, false);
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
-        let rounds = body.rounds();
+        let row_reductions = body.row_reductions();
         of_vectors
-            + rows * (rounds + (1 + rounds) * of_vectors + rounds * tree(self.threads_per_row))
+            + rows
+                * (row_reductions
+                    + (1 + row_reductions) * of_vectors
+                    + row_reductions * tree(self.threads_per_row))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 

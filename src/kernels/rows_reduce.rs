@@ -2,7 +2,7 @@
 
 use super::describe::{Constants, Uniform, constants, uniforms};
 use super::files::file;
-use super::groups::RowTiles;
+use super::shared_uniforms::RowTiles;
 use super::{Body, Describe, Entry, Kernel, of_a_vector, tree};
 
 constants! {
@@ -10,14 +10,14 @@ constants! {
         /// Invocations side by side in a row, a power of two.
         threads_per_row: u32,
         /// Of which so many write one partial sum.
-        threads_per_part: u32,
+        threads_per_partial: u32,
         /// Vectors of a row that each of them holds.
         column_vectors: u32,
         vector_vec4s: u32,
         /// Those that write one partial sum are of one subgroup.
         subgroups: bool,
         /// So many hold a row: it has one sum, which is complete.
-        one_part: bool,
+        one_partial: bool,
         /// Every row begins at a vec4.
         aligned: bool,
         /// Every invocation's vectors are in the row.
@@ -43,7 +43,7 @@ uniforms! {
         /// Tiles along a row.
         column_tiles: u32,
         /// Partial sums of a row.
-        row_parts: u32,
+        partials_per_row: u32,
         stats: u32,
         weights: u32,
         offsets: u32,
@@ -63,13 +63,13 @@ impl Describe for RowsReduce {
         let columns = u64::from(self.vector_vec4s) * (1 + tree(workgroup_size) + 4);
         let rows = uniforms.tiles.walk();
         of_vectors
-            + rows * (1 + of_vectors + tree(self.threads_per_part))
+            + rows * (1 + of_vectors + tree(self.threads_per_partial))
             + u64::from(self.column_vectors) * (1 + columns)
     }
 
     fn in_a_subgroup(&self) -> u32 {
         if self.subgroups {
-            self.threads_per_part
+            self.threads_per_partial
         } else {
             0
         }

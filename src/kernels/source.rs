@@ -416,7 +416,7 @@ impl Variant {
                 (None, _) => accessors::absent_load(name, "real4()"),
             });
         }
-        if is_called("store_") || is_called("store_part_") {
+        if is_called("store_") || is_called("store_first_") {
             texts.push(match written {
                 Some(accessors) => accessors.store(),
                 None => accessors::absent_store(name),

@@ -2,10 +2,10 @@
 //! traversals move and choose them, whichever tensors these are.
 //!
 //! * `struct Inputs`, `struct Outputs`: four elements of each tensor, of its name
-//! * `load_inputs(vec4) -> Inputs`, `store_outputs(vec4, outputs)`, `store_part_outputs(vec4, outputs, count)`,
+//! * `load_inputs(vec4) -> Inputs`, `store_outputs(vec4, outputs)`, `store_first_outputs(vec4, outputs, count)`,
 //!   `store_some_outputs(vec4, outputs, some)`: as [`accessors`](super::accessors) has them of a tensor
 //! * `load_vector_inputs(vector) -> VectorInputs`, `store_vector_outputs(vector, VectorOutputs)`,
-//!   `store_part_vector_outputs(vector, VectorOutputs, count)`: of vectors
+//!   `store_first_vector_outputs(vector, VectorOutputs, count)`: of vectors
 //! * `select_inputs(f, t, condition)`, `select_outputs(f, t, condition)`
 //! * `splat_inputs(inputs, i)`: element i for all four
 //! * `realigned_inputs(own, next, misalignment)`: those that begin `misalignment` elements into a vec4
@@ -104,10 +104,10 @@ impl Streams<'_> {
             ),
             ("store_outputs", of_four, "", stored("store_", "")),
             (
-                "store_part_outputs",
+                "store_first_outputs",
                 &format!("{of_four}, count: u32"),
                 "",
-                stored("store_part_", ", count"),
+                stored("store_first_", ", count"),
             ),
             (
                 "store_some_outputs",
@@ -122,10 +122,10 @@ impl Streams<'_> {
                 stored("store_vector_", ""),
             ),
             (
-                "store_part_vector_outputs",
+                "store_first_vector_outputs",
                 &format!("{of_vector}, count: u32"),
                 "",
-                stored("store_part_vector_", ", count"),
+                stored("store_first_vector_", ", count"),
             ),
             (
                 "select_outputs",

@@ -547,7 +547,10 @@ fn writes_every_variant_for_tint() {
             let path = folder.join(format!("{number:04}.{extension}"));
             fs::write(path, text).expect("target is writable");
         };
-        write("wgsl", format!("// {}\n{}", variant.label(), variant.wgsl()));
+        write(
+            "wgsl",
+            format!("// {}\n{}", variant.label(), variant.wgsl()),
+        );
         write("json", settings);
     }
 }
@@ -753,7 +756,7 @@ fn bodies_replace_defaults() {
         let all = files::with_imports(finish, body.file(), none, &|_| true);
         let text: String = all.into_iter().map(composed).collect();
         for name in [
-            "fn merge_records(",
+            "fn merge_totals(",
             "fn with_sums(",
             "fn begin(",
             "fn weigh(",

@@ -239,7 +239,7 @@ impl Axes {
         }
     }
 
-    /// The elements grouped by row, for the statistics; the parameters go by column.
+    /// The elements to_subtotals by row, for the statistics; the parameters go by column.
     pub fn by_row(&self) -> Grid {
         Grid {
             outer: 1,

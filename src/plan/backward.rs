@@ -7,7 +7,7 @@ use super::passes::{Slice, in_phases};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Phases, Planner};
 use crate::{Algorithm, Error, Tensor};
 
@@ -94,7 +94,7 @@ impl Planner<'_> {
                 dispatches.extend(all.map(|dispatch| (Phases::WHOLE, dispatch)));
             }
             dispatches.extend(in_phases(reduces, reduce));
-            let (groups, partials) = self.group(partials, workspace)?;
+            let (groups, partials) = self.add_subtotals(partials, workspace)?;
             let summed = Phases::WHOLE.with(Phases::REDUCE);
             dispatches.extend(in_phases(summed, groups));
             let derived = Derived {
@@ -134,7 +134,7 @@ impl Planner<'_> {
         })?;
         let (mut dispatches, of_columns) = match algorithm {
             _ if by_row.elements() == 0 => {
-                let none = Partials::none(by_row.inner, Part { first: 0 });
+                let none = Partials::none(by_row.inner, Region { first: 0 });
                 (vec![], Some(none))
             }
             Algorithm::RowsInRegisters => {
@@ -179,7 +179,7 @@ impl Planner<'_> {
                 means,
                 ..Derived::of(by_row.inner.into())
             };
-            let (groups, of_rows) = self.group(of_rows, workspace)?;
+            let (groups, of_rows) = self.add_subtotals(of_rows, workspace)?;
             dispatches.extend(groups);
             dispatches.extend(self.finish(&of_rows, &derived, Route::Whole)?);
         }

@@ -5,7 +5,7 @@ use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, axis_sizes, div_ceil,
     threads, word,
@@ -40,7 +40,7 @@ impl Tiles {
         layout: &Layout,
         threads_per_plane: u32,
         range: TileRange,
-        stats: Part,
+        stats: Region,
     ) -> PlaneTiles {
         PlaneTiles {
             channels: layout.grid.channels,
@@ -202,7 +202,7 @@ impl Planner<'_> {
         layout: &Layout,
         tensors: &Tensors,
         one_pass: bool,
-        stats: Part,
+        stats: Region,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let grid = &layout.grid;
@@ -237,7 +237,7 @@ impl Planner<'_> {
             vector_aligned: alignment.vector_aligned,
             vec4_aligned: alignment.vec4_aligned,
         };
-        let reduce = |part: Part, splits: Range<u64>| {
+        let reduce = |region: Region, splits: Range<u64>| {
             let units = splits.start * units / all..splits.end * units / all;
             let dispatch = |window: Window| {
                 let (first, end) = (
@@ -254,9 +254,9 @@ impl Planner<'_> {
                     bindings,
                     &ChannelsFirstReduceUniforms {
                         outer: grid.outer,
-                        outer_block: word(tiles.planes),
+                        tile_planes: word(tiles.planes),
                         tiles: tiles.uniforms(layout, threads_per_plane, range, stats),
-                        partials: part.first,
+                        partials: region.first,
                     },
                     workgroups,
                 ))
@@ -269,9 +269,9 @@ impl Planner<'_> {
             (1, None) => self.partial_records(src, channels),
             _ => u64::MAX,
         };
-        let rounds = Rounds::new(all, channels, self.group_records(grid.channels), room);
-        self.in_rounds(&rounds, workspace, reduce, |part, splits| {
-            Partials::plain(part, grid.channels, splits, channels)
+        let rounds = Rounds::new(all, channels, self.subtotal_records(grid.channels), room);
+        self.in_rounds(&rounds, workspace, reduce, |region, splits| {
+            Partials::plain(region, grid.channels, splits, channels)
         })
     }
 
@@ -330,9 +330,9 @@ impl Planner<'_> {
                     bindings,
                     &ChannelsFirstApplyUniforms {
                         planes: word(planes),
-                        plane_block: word(tiles.planes),
+                        tile_planes: word(tiles.planes),
                         tiles: tiles.uniforms(layout, threads_per_plane, range, applied.stats),
-                        means: applied.means.map_or(0, |part| part.first),
+                        means: applied.means.map_or(0, |region| region.first),
                     },
                     workgroups,
                 ))

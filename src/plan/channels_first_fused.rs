@@ -3,7 +3,7 @@
 use super::axes::{Grid, Groups, Layout};
 use super::tensors::Tensors;
 use super::windows::windows;
-use super::workspace::Part;
+use super::workspace::Region;
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, PlaneAlignment, Planner, Requirement, div_ceil, group_sizes,
     word,
@@ -212,7 +212,7 @@ impl Planner<'_> {
         groups: &Groups,
         tensors: &Tensors,
         scalars: Scalars,
-        sums: Option<Part>,
+        sums: Option<Region>,
     ) -> Result<Vec<Dispatch>, Error> {
         let tensors = Tensors {
             results: vec![],
@@ -228,7 +228,7 @@ impl Planner<'_> {
         groups: GroupSizes,
         tensors: &Tensors,
         scalars: Scalars,
-        sums: Option<Part>,
+        sums: Option<Region>,
     ) -> Result<Vec<Dispatch>, Error> {
         let block = self.block(grid, groups.group_channels);
         let blocks = block.count(grid);
@@ -274,11 +274,11 @@ impl Planner<'_> {
                         channels: grid.channels,
                         groups,
                         inner: grid.inner,
-                        block: word(block.channels),
+                        tile_channels: word(block.channels),
                         threads_per_plane: block.threads_per_plane,
                         planes_at_once: block.planes_at_once,
                         range: window.tile_range(&tensors.src, first..end, workgroups),
-                        sums: sums.map_or(0, |part| part.first),
+                        sums: sums.map_or(0, |region| region.first),
                         scalars,
                     },
                     workgroups,

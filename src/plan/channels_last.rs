@@ -5,7 +5,7 @@ use super::finish::Partials;
 use super::rounds::Rounds;
 use super::tensors::{Applied, Tensors};
 use super::windows::{Window, windows};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{
     Binding, Dispatch, MAX_SEQUENTIAL, MOST_ITERATIONS, Planner, Requirement, axis_sizes, div_ceil,
     most_vectors, word,
@@ -84,19 +84,19 @@ struct SplitColumns {
 }
 
 impl SplitColumns {
-    fn partials(&self, layout: &Layout, part: Part, splits: u64) -> Partials {
+    fn partials(&self, layout: &Layout, region: Region, splits: u64) -> Partials {
         let grid = &layout.grid;
         let channels = u64::from(grid.channels);
         match (self.by_channel, self.paired) {
-            (true, _) => Partials::plain(part, grid.channels, splits, channels),
-            (_, true) => Partials::paired(part, grid.channels, splits),
+            (true, _) => Partials::plain(region, grid.channels, splits, channels),
+            (_, true) => Partials::paired(region, grid.channels, splits),
             (false, false) => Partials {
                 paired: false,
-                part,
+                region,
                 channels: grid.channels,
                 channel_stride: u64::from(grid.inner),
-                parts: splits * self.columns.repeats * u64::from(grid.inner),
-                part_stride: self.columns.all(),
+                count: splits * self.columns.repeats * u64::from(grid.inner),
+                partial_stride: self.columns.all(),
                 repeats: self.columns.repeats,
                 inner: grid.inner,
             },
@@ -127,7 +127,7 @@ impl Share {
         columns: &Columns,
         blocks: Blocks,
         range: TileRange,
-        stats: Part,
+        stats: Region,
     ) -> ColumnTiles {
         ColumnTiles {
             channels: layout.grid.channels,
@@ -361,7 +361,7 @@ impl Planner<'_> {
             (_, true) => channels.max(columns.width()) / 2,
             (false, false) => columns.all(),
         };
-        let group_records = self.group_records(grid.channels);
+        let subtotal_records = self.subtotal_records(grid.channels);
         let column_tiles = columns.batches * div_ceil(columns.width_vectors, columns.tile());
         let tile_elements = columns.vector() * columns.tile() * columns.rows;
         let room = self.partial_records(src, channels);
@@ -390,8 +390,8 @@ impl Planner<'_> {
             by_channel,
             paired,
             rounds: match layout.general {
-                Some(_) => Rounds::new(splits, records, group_records, u64::MAX),
-                None => Rounds::new(splits, records, group_records, room),
+                Some(_) => Rounds::new(splits, records, subtotal_records, u64::MAX),
+                None => Rounds::new(splits, records, subtotal_records, room),
             },
         }
     }
@@ -411,15 +411,17 @@ impl Planner<'_> {
         &self,
         layout: &Layout,
         tensors: &Tensors,
-        stats: Part,
+        stats: Region,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let split = self.split_columns(layout, &tensors.src);
         self.in_rounds(
             &split.rounds,
             workspace,
-            |part, splits| self.reduce_some_columns(layout, &split, tensors, stats, part, splits),
-            |part, splits| split.partials(layout, part, splits),
+            |region, splits| {
+                self.reduce_some_columns(layout, &split, tensors, stats, region, splits)
+            },
+            |region, splits| split.partials(layout, region, splits),
         )
     }
 
@@ -429,8 +431,8 @@ impl Planner<'_> {
         layout: &Layout,
         split: &SplitColumns,
         tensors: &Tensors,
-        stats: Part,
-        part: Part,
+        stats: Region,
+        region: Region,
         splits: Range<u64>,
     ) -> Result<Vec<Dispatch>, Error> {
         let columns = &split.columns;
@@ -463,7 +465,7 @@ impl Planner<'_> {
                     bindings,
                     &ChannelsLastReduceUniforms {
                         tiles: share.uniforms(layout, columns, blocks, range, stats),
-                        partials: part.first,
+                        partials: region.first,
                     },
                     workgroups,
                 ))
@@ -521,7 +523,7 @@ impl Planner<'_> {
                     bindings,
                     &ChannelsLastApplyUniforms {
                         tiles: share.uniforms(layout, &columns, blocks, range, applied.stats),
-                        means: applied.means.map_or(0, |part| part.first),
+                        means: applied.means.map_or(0, |region| region.first),
                     },
                     workgroups,
                 ))

@@ -54,7 +54,7 @@ pub(crate) struct Chosen {
 
 /// What the choice of an algorithm over rows depends on.
 pub(crate) struct RowsOf {
-    /// The elements grouped by row; the parameters go by column.
+    /// The elements to_subtotals by row; the parameters go by column.
     pub by_row: Grid,
     pub tensors: Tensors,
 }

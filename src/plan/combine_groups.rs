@@ -3,7 +3,7 @@
 use super::axes::Groups;
 use super::finish::Partials;
 use super::pack::PACK_WORKGROUP;
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, threads};
 use crate::Error;
 use crate::kernels::{CombineGroups, CombineGroupsUniforms, Scalars, TIER};
@@ -14,9 +14,9 @@ use super::tensors::Tensors;
 #[derive(Clone, Copy)]
 pub(super) struct ChannelRecords {
     /// What is known before the sums.
-    pub stats: Part,
+    pub stats: Region,
     /// The sums; then in their place what the elementwise pass needs of the groups'.
-    pub sums: Part,
+    pub sums: Region,
 }
 
 impl Planner<'_> {
@@ -26,12 +26,12 @@ impl Planner<'_> {
         &self,
         partials: Partials,
         workspace: &mut Workspace,
-    ) -> Result<(Vec<Dispatch>, Part), Error> {
+    ) -> Result<(Vec<Dispatch>, Region), Error> {
         if partials.is_sums() {
-            return Ok((vec![], partials.part));
+            return Ok((vec![], partials.region));
         }
-        let (mut dispatches, partials) = self.group(partials, workspace)?;
-        let sums = workspace.reserve(self.group_records(partials.channels))?;
+        let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
+        let sums = workspace.reserve(self.subtotal_records(partials.channels))?;
         dispatches.push(self.add_to(&partials, sums, false)?);
         Ok((dispatches, sums))
     }
@@ -45,7 +45,7 @@ impl Planner<'_> {
     ) -> Result<Dispatch, Error> {
         let most = self.workgroup(self.profile.tuning.workgroup);
         let channels = u64::from(groups.group_channels);
-        // As the sums of parts are shared.
+        // Shared in the way that partial sums are.
         let few = threads(most, channels, self.profile.tuning.channels_first_vec4s);
         let threads = match channels > u64::from(few) * TIER {
             true => most,

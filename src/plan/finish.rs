@@ -1,22 +1,22 @@
 //! The dispatches that add partial sums and derive what follows from the sums.
 
 use super::pack::PACK_WORKGROUP;
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, threads, word};
 use crate::Shards;
 use crate::kernels::{Body, Finish, FinishUniforms, Scalars};
 use crate::{Error, Tensor};
 
-/// Partial sums of channels, as a reduction left them: channel c's part p is record
-/// c · channel_stride + split · part_stride + k · channels · inner + i of `part`, with
+/// Partial sums of channels, as a reduction left them: channel c's partial sum p is record
+/// c · channel_stride + split · partial_stride + k · channels · inner + i of `region`, with
 /// p = (split · repeats + k) · inner + i.
 pub(crate) struct Partials {
-    pub part: Part,
+    pub region: Region,
     pub channels: u32,
     pub channel_stride: u64,
-    /// Parts of a channel.
-    pub parts: u64,
-    pub part_stride: u64,
+    /// Partial sums of a channel.
+    pub count: u64,
+    pub partial_stride: u64,
     pub repeats: u64,
     pub inner: u32,
     /// Two channels share a record: c is half of record c / 2.
@@ -24,43 +24,43 @@ pub(crate) struct Partials {
 }
 
 impl Partials {
-    /// One part in each split.
-    pub fn plain(part: Part, channels: u32, parts: u64, part_stride: u64) -> Self {
+    /// One partial sum in each split.
+    pub fn plain(region: Region, channels: u32, count: u64, partial_stride: u64) -> Self {
         Self {
-            part,
+            region,
             channels,
             channel_stride: 1,
-            parts,
-            part_stride,
+            count,
+            partial_stride,
             repeats: 1,
             inner: 1,
             paired: false,
         }
     }
 
-    /// One part in each split, two channels to a record. Channels come in whole vec4s, or there is one part, which is
-    /// reserved in whole vec4s.
-    pub fn paired(part: Part, channels: u32, parts: u64) -> Self {
+    /// One partial sum in each split, two channels to a record. Channels come in whole vec4s, or there is one partial sum,
+    /// whose region is reserved in whole vec4s.
+    pub fn paired(region: Region, channels: u32, count: u64) -> Self {
         Self {
             paired: true,
-            ..Self::plain(part, channels, parts, u64::from(channels) / 2)
+            ..Self::plain(region, channels, count, u64::from(channels) / 2)
         }
     }
 
     /// Whether they are the channels' sums themselves, side by side.
     pub fn is_sums(&self) -> bool {
-        self.parts == 1 && self.channel_stride == 1 && !self.paired
+        self.count == 1 && self.channel_stride == 1 && !self.paired
     }
 
-    /// No partial sums: every sum is 0. `part` is any place in the workspace.
-    pub fn none(channels: u32, part: Part) -> Self {
-        Self::plain(part, channels, 0, 0)
+    /// No partial sums: every sum is 0. `region` is any place in the workspace.
+    pub fn none(channels: u32, region: Region) -> Self {
+        Self::plain(region, channels, 0, 0)
     }
 }
 
-/// Parts that an invocation adds, at most; of more, groups are added first. In the kernel's three tiers no more than 32
+/// Partial sums that an invocation adds, at most; where there are more, subtotals are added first. In the kernel's three tiers no more than 32
 /// numbers follow one another.
-const MOST_PARTS: u64 = 1024;
+const MOST_PARTIALS: u64 = 1024;
 
 /// Where a channel's sums come from, and where they go.
 #[derive(Clone, Copy, PartialEq)]
@@ -80,7 +80,7 @@ pub(crate) struct Derived {
     /// Tensors that are read for it, and what is written; each line together.
     pub operands: Vec<Vec<Requirement>>,
     /// What the elementwise pass needs of them, which the first line is read for.
-    pub means: Option<Part>,
+    pub means: Option<Region>,
     pub scalars: Scalars,
     pub shards: Shards,
 }
@@ -103,8 +103,8 @@ impl Derived {
     }
 }
 
-/// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel, of each
-/// part of the batch.
+/// Elements of the buffer `sums`: two sums of each channel, then their number; or a record of each channel and each
+/// shard.
 pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
     match body.pairs() {
         true => 2 * channels + 1,
@@ -113,27 +113,27 @@ pub(super) fn sums_elements(body: Body, channels: u64, shards: Shards) -> u64 {
 }
 
 impl Planner<'_> {
-    /// Records of the sums of a group of each channel's parts.
-    pub fn group_records(&self, channels: u32) -> u64 {
+    /// Records of a subtotal of every channel.
+    pub fn subtotal_records(&self, channels: u32) -> u64 {
         let of_four = if self.body.pairs() { 2 } else { 4 };
         of_four * div_ceil(u64::from(channels), 4)
     }
 
-    /// Sums of groups of parts, each in whole vec4s.
-    pub fn groups(&self, part: Part, channels: u32, groups: u64) -> Partials {
+    /// `count` subtotals of each channel, in whole vec4s.
+    pub fn subtotals(&self, region: Region, channels: u32, count: u64) -> Partials {
         let sums = match self.body.pairs() {
-            true => Partials::paired(part, channels, groups),
-            false => Partials::plain(part, channels, groups, 0),
+            true => Partials::paired(region, channels, count),
+            false => Partials::plain(region, channels, count, 0),
         };
         Partials {
-            part_stride: self.group_records(channels),
+            partial_stride: self.subtotal_records(channels),
             ..sums
         }
     }
 
-    /// Adds groups of parts until there are so few that a workgroup adds them all: the dispatches, and the sums that
-    /// they leave.
-    pub fn group(
+    /// Adds partial sums to subtotals until there are so few that a workgroup adds them all: the dispatches, and what they
+    /// leave.
+    pub fn add_subtotals(
         &self,
         partials: Partials,
         workspace: &mut Workspace,
@@ -141,16 +141,16 @@ impl Planner<'_> {
         let mut dispatches = Vec::new();
         let mut partials = partials;
         let threads = u64::from(self.workgroup(self.profile.tuning.workgroup));
-        let group_parts = threads * MOST_PARTS;
-        while partials.parts > group_parts {
-            let groups = div_ceil(partials.parts, group_parts);
-            let part = workspace.reserve(groups * self.group_records(partials.channels))?;
-            let sums = self.groups(part, partials.channels, groups);
-            dispatches.push(self.sums(
+        let subtotal_partials = threads * MOST_PARTIALS;
+        while partials.count > subtotal_partials {
+            let subtotals = div_ceil(partials.count, subtotal_partials);
+            let region = workspace.reserve(subtotals * self.subtotal_records(partials.channels))?;
+            let sums = self.subtotals(region, partials.channels, subtotals);
+            dispatches.push(self.add_up_to(
                 &partials,
-                &Sums::OfGroups {
-                    parts: group_parts,
-                    at: part,
+                &Target::Subtotals {
+                    partials: subtotal_partials,
+                    at: region,
                     added: false,
                 },
             )?);
@@ -159,13 +159,18 @@ impl Planner<'_> {
         Ok((dispatches, partials))
     }
 
-    /// Adds partial sums to `total`, a group of its own, or begins it with them.
-    pub fn add_to(&self, partials: &Partials, total: Part, begun: bool) -> Result<Dispatch, Error> {
+    /// Adds partial sums to `total`, or begins it with them.
+    pub fn add_to(
+        &self,
+        partials: &Partials,
+        total: Region,
+        begun: bool,
+    ) -> Result<Dispatch, Error> {
         let added = begun;
-        self.sums(
+        self.add_up_to(
             partials,
-            &Sums::OfGroups {
-                parts: partials.parts,
+            &Target::Subtotals {
+                partials: partials.count,
                 at: total,
                 added,
             },
@@ -184,8 +189,8 @@ impl Planner<'_> {
         let scratch = if route == Route::Whole { 1 } else { 2 };
         if route == Route::ToSums || all + scratch <= self.profile.max_storage_buffers as usize {
             let operands = derived.operands.concat();
-            let sums = Sums::OfChannels(derived, &operands, derived.means, route);
-            return Ok(vec![self.sums(partials, &sums)?]);
+            let target = Target::Channels(derived, &operands, derived.means, route);
+            return Ok(vec![self.add_up_to(partials, &target)?]);
         }
         let lines = derived
             .operands
@@ -193,26 +198,30 @@ impl Planner<'_> {
             .zip([derived.means].into_iter().chain(std::iter::repeat(None)));
         lines
             .map(|(line, means)| {
-                self.sums(partials, &Sums::OfChannels(derived, line, means, route))
+                self.add_up_to(partials, &Target::Channels(derived, line, means, route))
             })
             .collect()
     }
 
-    fn sums(&self, partials: &Partials, sums: &Sums<'_>) -> Result<Dispatch, Error> {
+    fn add_up_to(&self, partials: &Partials, target: &Target<'_>) -> Result<Dispatch, Error> {
         let most = self.workgroup(self.profile.tuning.workgroup);
-        let none = Partials::none(partials.channels, partials.part);
-        let partials = match sums {
-            Sums::OfChannels(.., Route::FromSums) => &none,
+        let none = Partials::none(partials.channels, partials.region);
+        let partials = match target {
+            Target::Channels(.., Route::FromSums) => &none,
             _ => partials,
         };
-        let (group_parts, groups_at) = match sums {
-            Sums::OfGroups { parts, at, .. } => (*parts, at.first),
-            Sums::OfChannels(..) => (partials.parts, 0),
+        let (subtotal_partials, subtotals) = match target {
+            Target::Subtotals { partials, at, .. } => (*partials, at.first),
+            Target::Channels(..) => (partials.count, 0),
         };
-        // Four parts count as a vec4: both are four additions.
-        let threads = threads(most, group_parts, self.profile.tuning.channels_first_vec4s);
-        // The bound on a group is for all of them.
-        let threads = match group_parts > u64::from(threads) * MOST_PARTS {
+        // Four partial sums count as a vec4: both are four additions.
+        let threads = threads(
+            most,
+            subtotal_partials,
+            self.profile.tuning.channels_first_vec4s,
+        );
+        // The bound on a subtotal is for all of them.
+        let threads = match subtotal_partials > u64::from(threads) * MOST_PARTIALS {
             true => most,
             false => threads,
         };
@@ -222,27 +231,27 @@ impl Planner<'_> {
         };
         let vec4s = div_ceil(u64::from(partials.channels), 4);
         let channel_tiles = div_ceil(vec4s, u64::from(workgroup_size / threads));
-        let groups = div_ceil(partials.parts, group_parts).max(1);
-        let workgroups = self.workgroups(channel_tiles * groups)?;
+        let count = div_ceil(partials.count, subtotal_partials).max(1);
+        let workgroups = self.workgroups(channel_tiles * count)?;
         let mut bindings = vec![Binding::workspace()];
         let mut kernel = Finish {
             threads,
             plain: partials.repeats * u64::from(partials.inner) == 1,
             paired: partials.paired,
-            grouped: false,
+            to_subtotals: false,
             added: false,
             from_sums: false,
             to_sums: false,
             derive: false,
         };
-        let of_groups = Derived::of(0);
-        let mut uniforms = (&of_groups, 0);
-        match sums {
-            Sums::OfGroups { added, .. } => {
-                kernel.grouped = true;
+        let none = Derived::of(0);
+        let mut uniforms = (&none, 0);
+        match target {
+            Target::Subtotals { added, .. } => {
+                kernel.to_subtotals = true;
                 kernel.added = *added;
             }
-            Sums::OfChannels(derived, operands, means, route) => {
+            Target::Channels(derived, operands, means, route) => {
                 let results = *route != Route::ToSums;
                 if *route != Route::Whole {
                     let sums = sums_elements(self.body, partials.channels.into(), derived.shards);
@@ -257,7 +266,7 @@ impl Planner<'_> {
                 kernel.from_sums = *route == Route::FromSums;
                 kernel.to_sums = *route == Route::ToSums;
                 kernel.derive = results && means.is_some();
-                uniforms = (derived, means.map_or(0, |part| part.first));
+                uniforms = (derived, means.map_or(0, |region| region.first));
             }
         }
         let (derived, means) = uniforms;
@@ -269,14 +278,14 @@ impl Planner<'_> {
                 channels: partials.channels,
                 channel_stride: word(partials.channel_stride),
                 channel_tiles: word(channel_tiles),
-                parts: word(partials.parts),
-                part_stride: word(partials.part_stride),
-                group_parts: word(group_parts),
+                partial_count: word(partials.count),
+                partial_stride: word(partials.partial_stride),
+                subtotal_partials: word(subtotal_partials),
                 repeats: word(partials.repeats),
                 inner: partials.inner,
                 grid_width: workgroups[0],
-                partials: partials.part.first,
-                groups: groups_at,
+                partials: partials.region.first,
+                subtotals,
                 means,
                 shards: derived.shards.count,
                 shard: derived.shards.index,
@@ -288,10 +297,14 @@ impl Planner<'_> {
     }
 }
 
-/// What parts are added to.
-enum Sums<'a> {
-    /// Sums of groups of so many parts, which go back to the workspace, or are added to what is there.
-    OfGroups { parts: u64, at: Part, added: bool },
+/// The sums that partial sums are added to.
+enum Target<'a> {
+    /// Subtotals of so many partial sums each, which are written to the workspace, or added to what is there.
+    Subtotals {
+        partials: u64,
+        at: Region,
+        added: bool,
+    },
     /// The sums of channels and what follows from them: by these operands, and for the elementwise pass.
-    OfChannels(&'a Derived, &'a [Requirement], Option<Part>, Route),
+    Channels(&'a Derived, &'a [Requirement], Option<Region>, Route),
 }

@@ -7,7 +7,7 @@ use super::passes::{Slice, in_phases};
 use super::problem::{Family, Problem};
 use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Dispatch, Phases, Planner};
 use crate::kernels::Body;
 use crate::{Algorithm, Error};
@@ -85,14 +85,14 @@ impl Planner<'_> {
         planes: bool,
         layout: &Layout,
         tensors: &Tensors,
-        stats: Part,
+        stats: Region,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let (mut dispatches, partials) = match planes {
             true => self.channels_first_reduce(layout, tensors, false, stats, workspace)?,
             false => self.channels_last_reduce(layout, tensors, stats, workspace)?,
         };
-        let (groups, partials) = self.group(partials, workspace)?;
+        let (groups, partials) = self.add_subtotals(partials, workspace)?;
         dispatches.extend(groups);
         Ok((dispatches, partials))
     }

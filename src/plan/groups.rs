@@ -19,13 +19,13 @@ use super::passes::Slice;
 use super::problem::Problem;
 use super::rounds::RunningSums;
 use super::tensors::{Applied, Tensors};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Dispatch, Planner};
 use crate::{Algorithm, Error};
 
-/// The sums of channels of all samples as parts of what is written: the gradients of a channel's parameters have one of
-/// each sample, the statistics of a group one of each of its channels.
-fn parts(problem: &Problem, groups: &Groups, sums: Part) -> Partials {
+/// The sums of channels of all samples as partial sums of what is written: the gradients of a channel's parameters have
+/// one for each sample, the statistics of a group one for each of its channels.
+fn of_all_samples(problem: &Problem, groups: &Groups, sums: Region) -> Partials {
     let (channels, group_channels) = (groups.channels, groups.group_channels);
     match problem.body.is_gradient() {
         true => Partials::plain(sums, channels, problem.axes.lines(), channels.into()),
@@ -51,8 +51,8 @@ impl Planner<'_> {
         let algorithm = self.choose_channels(problem, tensors)?;
         let dispatches = if problem.axes.elements() == 0 {
             let none = Partials {
-                parts: 0,
-                ..parts(problem, groups, workspace.reserve(0)?)
+                count: 0,
+                ..of_all_samples(problem, groups, workspace.reserve(0)?)
             };
             self.finish_written(none, tensors, problem, running, workspace)?
         } else if algorithm == Algorithm::FusedChannelsFirst {
@@ -79,8 +79,8 @@ impl Planner<'_> {
         let mut dispatches =
             self.channels_first_fused_groups(groups, tensors, problem.scalars(), sums)?;
         if let Some(sums) = sums {
-            let parts = parts(problem, groups, sums);
-            dispatches.extend(self.finish_written(parts, tensors, problem, running, workspace)?);
+            let partials = of_all_samples(problem, groups, sums);
+            dispatches.extend(self.finish_written(partials, tensors, problem, running, workspace)?);
         }
         Ok(dispatches)
     }
@@ -114,8 +114,8 @@ impl Planner<'_> {
         let (added, sums) = self.sums_of_channels(partials, workspace)?;
         dispatches.extend(added);
         // Before the sums' place is taken.
-        let parts = parts(problem, groups, sums);
-        dispatches.extend(self.finish_written(parts, tensors, problem, running, workspace)?);
+        let partials = of_all_samples(problem, groups, sums);
+        dispatches.extend(self.finish_written(partials, tensors, problem, running, workspace)?);
         let records = ChannelRecords { stats, sums };
         dispatches.push(self.combine_groups(groups, tensors, records, problem.scalars())?);
         let applied = Applied {

@@ -368,7 +368,7 @@ impl Planner<'_> {
 
     /// Records that partial sums may take: one of each channel or row, as many bytes as src, and 4 MiB.
     fn allowed_records(&self, src: &Requirement, groups: u64) -> u64 {
-        // Parts are rounded up, and groups of parts take some, too.
+        // Regions are rounded up, and subtotals need room, too.
         const SPARE: u64 = (4 << 20) - (1 << 17);
         groups + (src.bytes() + SPARE) / (4 * self.data.accumulator().size())
     }
@@ -391,7 +391,7 @@ impl Planner<'_> {
         const PAGE: u64 = 4096;
         match apart * self.data.size() < PAGE {
             true => u64::MAX,
-            false => u64::from(self.profile.tuning.walk_pages).max(1),
+            false => u64::from(self.profile.tuning.prefetched_pages).max(1),
         }
     }
 

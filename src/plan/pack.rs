@@ -2,7 +2,7 @@
 
 use super::axes::Groups;
 use super::tensors::Tensors;
-use super::workspace::Part;
+use super::workspace::Region;
 use super::{Binding, Dispatch, Planner, Requirement, div_ceil, group_sizes, word};
 use crate::kernels::{
     GroupSizes, PackStatistics, PackStatisticsUniforms, PackWeights, PackWeightsUniforms,
@@ -20,7 +20,7 @@ impl Planner<'_> {
         tensors: &Tensors,
         params: &[Requirement],
         epsilon: f64,
-        stats: Part,
+        stats: Region,
     ) -> Result<Vec<Dispatch>, Error> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
         let none = GroupSizes::none(word(tensors.statistics.groups));
@@ -33,7 +33,7 @@ impl Planner<'_> {
         groups: &Groups,
         tensors: &Tensors,
         epsilon: f64,
-        stats: Part,
+        stats: Region,
     ) -> Result<Vec<Dispatch>, Error> {
         let statistics: Vec<_> = tensors.statistics.all().collect();
         let params: Vec<_> = tensors.params().copied().collect();
@@ -53,7 +53,7 @@ impl Planner<'_> {
         groups: GroupSizes,
         [statistics, params]: [&[Requirement]; 2],
         epsilon: f64,
-        stats: Part,
+        stats: Region,
     ) -> Result<Vec<Dispatch>, Error> {
         let all = [statistics, params].concat();
         if all.len() < self.profile.max_storage_buffers as usize {
@@ -73,7 +73,7 @@ impl Planner<'_> {
         groups: GroupSizes,
         read: &[Requirement],
         epsilon: f64,
-        stats: Part,
+        stats: Region,
         again: bool,
     ) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
@@ -97,7 +97,7 @@ impl Planner<'_> {
     }
 
     /// gamma or beta as reals, by vec4s, for kernels over rows where the adapter binds too few buffers.
-    pub fn pack_weights(&self, param: &Requirement, weights: Part) -> Result<Dispatch, Error> {
+    pub fn pack_weights(&self, param: &Requirement, weights: Region) -> Result<Dispatch, Error> {
         let workgroup_size = self.workgroup(PACK_WORKGROUP);
         let vec4s = div_ceil(param.elements, 4);
         let workgroups = self.workgroups(div_ceil(vec4s, u64::from(workgroup_size)))?;

@@ -99,7 +99,7 @@ impl Planner<'_> {
     /// What is written of each channel, group or column, if anything is, or what is added up for it.
     pub(super) fn finish_written(
         &self,
-        parts: Partials,
+        partials: Partials,
         tensors: &Tensors,
         problem: &Problem,
         running: &mut Option<RunningSums>,
@@ -110,10 +110,10 @@ impl Planner<'_> {
             return Ok(vec![]);
         }
         if let Some(running) = running {
-            return self.add_up(running, parts, workspace);
+            return self.add_up(running, partials, workspace);
         }
-        let (mut dispatches, parts) = self.group(parts, workspace)?;
-        dispatches.extend(self.finish(&parts, &problem.derived(tensors), Route::Whole)?);
+        let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
+        dispatches.extend(self.finish(&partials, &problem.derived(tensors), Route::Whole)?);
         Ok(dispatches)
     }
 

@@ -2,7 +2,7 @@
 //! before the next ones take their place.
 
 use super::finish::Partials;
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Dispatch, MAX_SEQUENTIAL, Planner, div_ceil, word};
 use crate::Error;
 use std::ops::Range;
@@ -25,14 +25,14 @@ pub(crate) struct Rounds {
 impl Rounds {
     /// All splits at once if that takes no more records than `room`, or than the sums; else as many as leave room for
     /// groups' sums, of so many records each.
-    pub fn new(splits: u64, records: u64, group_records: u64, room: u64) -> Self {
-        let beside = |sums| room.saturating_sub(sums * (group_records + 16)) / records.max(1);
+    pub fn new(splits: u64, records: u64, subtotal_records: u64, room: u64) -> Self {
+        let beside = |sums| room.saturating_sub(sums * (subtotal_records + 16)) / records.max(1);
         let rounds = |round| Self {
             splits,
             records,
             round,
         };
-        match splits.saturating_mul(records) <= room.max(group_records) {
+        match splits.saturating_mul(records) <= room.max(subtotal_records) {
             true => rounds(splits),
             false if rounds(beside(1)).many() => rounds(beside(2)),
             false => rounds(beside(1)),
@@ -57,13 +57,13 @@ impl Rounds {
 
 impl Planner<'_> {
     /// All rounds: `reduce` gives the dispatches of some splits, whose partial sums are where those of the first split
-    /// would be at the given part, and `partials` says what so many splits leave there.
+    /// would be in the given region, and `partials` says what so many splits leave there.
     pub fn in_rounds(
         &self,
         rounds: &Rounds,
         workspace: &mut Workspace,
-        mut reduce: impl FnMut(Part, Range<u64>) -> Result<Vec<Dispatch>, Error>,
-        partials: impl Fn(Part, u64) -> Partials,
+        mut reduce: impl FnMut(Region, Range<u64>) -> Result<Vec<Dispatch>, Error>,
+        partials: impl Fn(Region, u64) -> Partials,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let round = rounds.round.max(1);
         Error::check_limit(
@@ -72,41 +72,45 @@ impl Planner<'_> {
             rounds.splits / round,
             MOST_ROUNDS,
         )?;
-        let part = workspace.reserve(round * rounds.records)?;
+        let region = workspace.reserve(round * rounds.records)?;
         if rounds.at_once() {
-            let dispatches = reduce(part, 0..rounds.splits)?;
-            return Ok((dispatches, partials(part, rounds.splits)));
+            let dispatches = reduce(region, 0..rounds.splits)?;
+            return Ok((dispatches, partials(region, rounds.splits)));
         }
         let count = div_ceil(rounds.splits, round);
-        let mut sums = self.running_sums(partials(part, 1).channels, count, workspace)?;
+        let mut sums = self.running_sums(partials(region, 1).channels, count, workspace)?;
         let mut dispatches = Vec::new();
-        let before_groups = workspace.clone();
+        let before_subtotals = workspace.clone();
         let mut first = 0;
         while first < rounds.splits {
             let end = (first + round).min(rounds.splits);
-            let before = Part {
-                first: part.first.wrapping_sub(word(first * rounds.records)),
+            let before = Region {
+                first: region.first.wrapping_sub(word(first * rounds.records)),
             };
             dispatches.extend(reduce(before, first..end)?);
-            // The groups of all rounds have one place.
-            let mut scratch = before_groups.clone();
-            dispatches.extend(self.add_up(&mut sums, partials(part, end - first), &mut scratch)?);
+            // The subtotals of all rounds share one region.
+            let mut scratch = before_subtotals.clone();
+            dispatches.extend(self.add_up(
+                &mut sums,
+                partials(region, end - first),
+                &mut scratch,
+            )?);
             workspace.grow_to(&scratch);
             first = end;
         }
         Ok((dispatches, self.total(&sums)))
     }
 
-    /// A place for sums of channels that are added up so many times.
+    /// A region for sums of channels to which `count` times something is added.
     pub fn running_sums(
         &self,
         channels: u32,
         count: u64,
         workspace: &mut Workspace,
     ) -> Result<RunningSums, Error> {
-        let of_block = workspace.reserve(self.group_records(channels))?;
+        let of_block = workspace.reserve(self.subtotal_records(channels))?;
         let total = match count > MAX_SEQUENTIAL {
-            true => workspace.reserve(self.group_records(channels))?,
+            true => workspace.reserve(self.subtotal_records(channels))?,
             false => of_block,
         };
         Ok(RunningSums {
@@ -125,29 +129,29 @@ impl Planner<'_> {
         partials: Partials,
         workspace: &mut Workspace,
     ) -> Result<Vec<Dispatch>, Error> {
-        let (mut dispatches, partials) = self.group(partials, workspace)?;
+        let (mut dispatches, partials) = self.add_subtotals(partials, workspace)?;
         let begun = !sums.done.is_multiple_of(MAX_SEQUENTIAL);
         dispatches.push(self.add_to(&partials, sums.of_block, begun)?);
         sums.done += 1;
         let ends = sums.done.is_multiple_of(MAX_SEQUENTIAL) || sums.done == sums.count;
         if sums.count > MAX_SEQUENTIAL && ends {
-            let block = self.groups(sums.of_block, sums.channels, 1);
+            let block = self.subtotals(sums.of_block, sums.channels, 1);
             dispatches.push(self.add_to(&block, sums.total, sums.done > MAX_SEQUENTIAL)?);
         }
         Ok(dispatches)
     }
 
-    /// What all of it adds up to.
+    /// The sums of all that was added.
     pub fn total(&self, sums: &RunningSums) -> Partials {
-        self.groups(sums.total, sums.channels, 1)
+        self.subtotals(sums.total, sums.channels, 1)
     }
 }
 
 /// Sums of channels that are added up one after another, in blocks of so few that roundings do not pile up.
 pub(crate) struct RunningSums {
     channels: u32,
-    of_block: Part,
-    total: Part,
+    of_block: Region,
+    total: Region,
     /// How many times something is added, and how many times it was.
     count: u64,
     done: u64,

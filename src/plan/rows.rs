@@ -3,7 +3,7 @@
 use super::axes::Grid;
 use super::finish::Partials;
 use super::windows::Window;
-use super::workspace::Part;
+use super::workspace::Region;
 use super::{MAX_SEQUENTIAL, Planner, div_ceil, most_vectors, word};
 use crate::DType;
 use crate::kernels::{RowTiles, TileRange};
@@ -101,7 +101,7 @@ impl Walk {
     }
 
     /// Partial sums of a column that a split leaves.
-    fn column_parts(&self, rows: &Rows) -> u64 {
+    fn partials_of_a_column(&self, rows: &Rows) -> u64 {
         // Of the rows that a workgroup does at once every fourth has the same columns in a vec4, where
         // rows do not begin at vec4s.
         let apart = match (self.add_thread_rows, rows.aligned()) {
@@ -128,17 +128,17 @@ impl Walk {
 
     /// Records of the partial sums of columns that a split leaves.
     pub fn column_records(&self, rows: &Rows) -> u64 {
-        let sums = self.column_parts(rows) * rows.columns;
+        let sums = self.partials_of_a_column(rows) * rows.columns;
         if rows.aligned() { sums / 2 } else { sums }
     }
 
     /// The partial sums of columns that so many splits leave.
-    pub fn column_partials(&self, rows: &Rows, part: Part, splits: u64) -> Partials {
-        let parts = splits * self.column_parts(rows);
+    pub fn column_partials(&self, rows: &Rows, region: Region, splits: u64) -> Partials {
+        let count = splits * self.partials_of_a_column(rows);
         let columns = word(rows.columns);
         match rows.aligned() {
-            true => Partials::paired(part, columns, parts),
-            false => Partials::plain(part, columns, parts, rows.columns),
+            true => Partials::paired(region, columns, count),
+            false => Partials::plain(region, columns, count, rows.columns),
         }
     }
 }

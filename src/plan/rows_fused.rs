@@ -6,7 +6,7 @@ use super::rounds::Rounds;
 use super::rows::{Rows, Walk, vectors_held};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, Planner, most_vectors, threads, word};
 use crate::Error;
 use crate::kernels::{RowsFused, RowsFusedUniforms, Scalars};
@@ -59,7 +59,7 @@ impl Planner<'_> {
         Rounds::new(
             walk.splits(rows),
             records,
-            self.group_records(word(rows.columns)),
+            self.subtotal_records(word(rows.columns)),
             room,
         )
     }
@@ -109,7 +109,7 @@ impl Planner<'_> {
         by_row: &Grid,
         tensors: &Tensors,
         scalars: Scalars,
-        kept: Option<Part>,
+        kept: Option<Region>,
         workspace: &mut Workspace,
     ) -> Result<(Vec<Dispatch>, Partials), Error> {
         let rows = &self.rows_of_registers(by_row);
@@ -130,7 +130,7 @@ impl Planner<'_> {
             summed: tensors.param_grads(),
             add_thread_rows: walk.add_thread_rows && tensors.param_grads(),
         };
-        let reduce = |part: Part, splits: Range<u64>| {
+        let reduce = |region: Region, splits: Range<u64>| {
             let dispatch = |window: Window| {
                 let tiles =
                     window.units.start * walk.misalignments..window.units.end * walk.misalignments;
@@ -153,8 +153,8 @@ impl Planner<'_> {
                     bindings,
                     &RowsFusedUniforms {
                         tiles: walk.uniforms(rows, &window, range),
-                        partials: part.first,
-                        stats: kept.map_or(0, |part| part.first),
+                        partials: region.first,
+                        stats: kept.map_or(0, |region| region.first),
                         scalars,
                     },
                     workgroups,
@@ -165,8 +165,8 @@ impl Planner<'_> {
         };
         let rounds = self.rounds_of_rows(rows, &walk, tensors);
         let (dispatches, partials) =
-            self.in_rounds(&rounds, workspace, reduce, |part, splits| {
-                walk.column_partials(rows, part, splits)
+            self.in_rounds(&rounds, workspace, reduce, |region, splits| {
+                walk.column_partials(rows, region, splits)
             })?;
         Ok((dispatches, partials))
     }

@@ -7,7 +7,7 @@ use super::rounds::Rounds;
 use super::rows::{Rows, Walk};
 use super::tensors::Tensors;
 use super::windows::{Window, windows};
-use super::workspace::{Part, Workspace};
+use super::workspace::{Region, Workspace};
 use super::{Binding, Dispatch, MAX_SEQUENTIAL, Planner, Requirement, div_ceil, word};
 use crate::Error;
 use crate::kernels::{RowsApply, RowsApplyUniforms, RowsReduce, RowsReduceUniforms, TileRange};
@@ -27,7 +27,7 @@ pub(crate) struct SplitRows {
     walk: Walk,
     column_tiles: u64,
     /// Invocations side by side in a row that write one partial sum of it.
-    threads_per_part: u64,
+    threads_per_partial: u64,
     /// Whether a workgroup walks all rows, and writes the parameters' gradients.
     direct: bool,
     /// Of the partial sums of columns, where it does not.
@@ -36,7 +36,7 @@ pub(crate) struct SplitRows {
 
 impl SplitRows {
     /// Sums of each column that a split of the rows leaves.
-    fn parts_of_a_split(&self) -> u64 {
+    fn partials_of_a_split(&self) -> u64 {
         match self.walk.add_thread_rows {
             true => 1,
             false => self.rows.at_once(),
@@ -44,12 +44,12 @@ impl SplitRows {
     }
 
     /// What so many splits of the rows leave.
-    fn column_partials(&self, part: Part, splits: u64) -> Partials {
+    fn column_partials(&self, region: Region, splits: u64) -> Partials {
         let columns = word(self.rows.columns);
         let stride = self.rows.columns.next_multiple_of(4) / 2;
         Partials {
-            part_stride: stride,
-            ..Partials::paired(part, columns, splits * self.parts_of_a_split())
+            partial_stride: stride,
+            ..Partials::paired(region, columns, splits * self.partials_of_a_split())
         }
     }
 }
@@ -83,7 +83,7 @@ enum Place {
     /// In its own buffer.
     Bound(Requirement),
     /// In the workspace, where an adapter binds too few buffers.
-    Packed(Part),
+    Packed(Region),
 }
 
 impl Place {
@@ -101,7 +101,7 @@ impl Place {
     /// The place in the workspace.
     fn first(self) -> u32 {
         match self {
-            Self::Packed(part) => part.first,
+            Self::Packed(region) => region.first,
             _ => 0,
         }
     }
@@ -130,15 +130,16 @@ impl Planner<'_> {
         let mut workgroup_size = self.workgroup(tuning.workgroup);
         // As few invocations to a row as there may be: so it has the fewest partial sums.
         let mut rows = self.rows(by_row, workgroup_size, 1, most);
-        let mut threads_per_part = match self.subgroup(workgroup_size) {
+        let mut threads_per_partial = match self.subgroup(workgroup_size) {
             0 if self.cheap_barriers() => THREADS_PER_PART,
             0 => 1,
             subgroup => subgroup,
         };
-        threads_per_part = threads_per_part.clamp(1, rows.threads_per_row);
-        let row_records =
-            |rows: &Rows, threads_per_part| rows.rows * row_parts(rows, threads_per_part);
-        // Fewer and larger parts of rows, if there is no room for so many beside those of each column: a split's, a block
+        threads_per_partial = threads_per_partial.clamp(1, rows.threads_per_row);
+        let row_records = |rows: &Rows, threads_per_partial| {
+            rows.rows * partials_per_row(rows, threads_per_partial)
+        };
+        // Fewer partial sums of rows, each of more elements, if there is no room for so many beside those of each column: a split's, a block
         // of rounds', and all.
         let of_columns = match tensors.param_grads() {
             true => 3 * (rows.columns.next_multiple_of(4) / 2),
@@ -146,34 +147,34 @@ impl Planner<'_> {
         };
         let held = self.held_records(2 * rows.rows).saturating_sub(of_columns);
         let for_rows = held.min(self.allowed_records(&tensors.src, rows.rows) / 4);
-        while row_records(&rows, threads_per_part) > for_rows
-            && threads_per_part < rows.threads_per_row
+        while row_records(&rows, threads_per_partial) > for_rows
+            && threads_per_partial < rows.threads_per_row
         {
-            threads_per_part *= 2;
+            threads_per_partial *= 2;
         }
-        while row_records(&rows, threads_per_part) > for_rows
-            && row_parts(&rows, threads_per_part) > 1
+        while row_records(&rows, threads_per_partial) > for_rows
+            && partials_per_row(&rows, threads_per_partial) > 1
             && self.workgroup(2 * workgroup_size) > workgroup_size
         {
             workgroup_size *= 2;
             rows = self.rows(by_row, workgroup_size, 1, most);
-            threads_per_part = rows.threads_per_row;
+            threads_per_partial = rows.threads_per_row;
         }
-        if row_records(&rows, threads_per_part) > for_rows
-            && row_parts(&rows, threads_per_part) > 1
+        if row_records(&rows, threads_per_partial) > for_rows
+            && partials_per_row(&rows, threads_per_partial) > 1
             && most < MOST_VEC4S
         {
             rows = self.rows(by_row, workgroup_size, 1, MOST_VEC4S);
-            threads_per_part = rows.threads_per_row;
+            threads_per_partial = rows.threads_per_row;
         }
         let room = room
-            .saturating_sub(row_records(&rows, threads_per_part))
+            .saturating_sub(row_records(&rows, threads_per_partial))
             .max(1);
         let column_tiles = div_ceil(rows.row_vectors(), rows.tile_vectors());
         let mut split = SplitRows {
             walk: self.walk_of_split(&rows, column_tiles),
             column_tiles,
-            threads_per_part,
+            threads_per_partial,
             direct,
             rounds: Rounds::new(0, 0, 0, 0),
             rows,
@@ -203,8 +204,9 @@ impl Planner<'_> {
             return;
         }
         let records = rows.columns.next_multiple_of(4) / 2;
-        let needed =
-            |split: &SplitRows| split.walk.splits(&split.rows) * split.parts_of_a_split() * records;
+        let needed = |split: &SplitRows| {
+            split.walk.splits(&split.rows) * split.partials_of_a_split() * records
+        };
         if needed(split) > room {
             split.walk.add_thread_rows = rows.at_once() > 1;
         }
@@ -230,12 +232,12 @@ impl Planner<'_> {
         }
         let records = match split.direct {
             true => 0,
-            false => records * split.parts_of_a_split(),
+            false => records * split.partials_of_a_split(),
         };
         split.rounds = Rounds::new(
             split.walk.splits(rows),
             records,
-            self.group_records(word(rows.columns)),
+            self.subtotal_records(word(rows.columns)),
             room,
         );
     }
@@ -257,9 +259,9 @@ impl Planner<'_> {
             if bound {
                 return Ok(Place::Bound(*param));
             }
-            let part = workspace.reserve(div_ceil(param.elements, 4))?;
-            dispatches.push(self.pack_weights(param, part)?);
-            Ok(Place::Packed(part))
+            let region = workspace.reserve(div_ceil(param.elements, 4))?;
+            dispatches.push(self.pack_weights(param, region)?);
+            Ok(Place::Packed(region))
         };
         let params = RowParams {
             gamma: place(tensors.used_gamma())?,
@@ -273,20 +275,20 @@ impl Planner<'_> {
         &self,
         split: &SplitRows,
         tensors: &Tensors,
-        stats: Part,
+        stats: Region,
         params: RowParams,
         workspace: &mut Workspace,
     ) -> Result<Reduced, Error> {
         let rows = &split.rows;
-        let row_parts = row_parts(rows, split.threads_per_part);
-        let of_rows = match row_parts {
+        let partials_per_row = partials_per_row(rows, split.threads_per_partial);
+        let of_rows = match partials_per_row {
             1 => None,
             _ => Some(Partials {
-                channel_stride: row_parts,
+                channel_stride: partials_per_row,
                 ..Partials::plain(
-                    workspace.reserve(rows.rows * row_parts)?,
+                    workspace.reserve(rows.rows * partials_per_row)?,
                     word(rows.rows),
-                    row_parts,
+                    partials_per_row,
                     1,
                 )
             }),
@@ -294,11 +296,11 @@ impl Planner<'_> {
         let subgroup = self.subgroup(rows.workgroup_size);
         let kernel = RowsReduce {
             threads_per_row: word(rows.threads_per_row),
-            threads_per_part: word(split.threads_per_part),
+            threads_per_partial: word(split.threads_per_partial),
             column_vectors: word(rows.column_vectors),
             vector_vec4s: word(rows.vector_vec4s),
-            subgroups: (2..=subgroup).contains(&split.threads_per_part),
-            one_part: row_parts == 1,
+            subgroups: (2..=subgroup).contains(&split.threads_per_partial),
+            one_partial: partials_per_row == 1,
             aligned: rows.aligned(),
             complete: rows.complete(),
             scaled: params.gamma.is_some(),
@@ -308,7 +310,7 @@ impl Planner<'_> {
             add_thread_rows: split.walk.add_thread_rows && tensors.param_grads(),
             direct: split.direct,
         };
-        let reduce = |part: Part, splits: Range<u64>| {
+        let reduce = |region: Region, splits: Range<u64>| {
             self.pass_over_rows(split, tensors, splits, |window, range, workgroups| {
                 let mut bindings = tensors.reduced(window);
                 bindings.extend(params.bindings());
@@ -323,12 +325,12 @@ impl Planner<'_> {
                     &RowsReduceUniforms {
                         tiles: split.walk.uniforms(rows, window, range),
                         column_tiles: word(split.column_tiles),
-                        row_parts: word(row_parts),
+                        partials_per_row: word(partials_per_row),
                         stats: stats.first,
                         weights: params.gamma.first(),
                         offsets: params.beta.first(),
-                        row_partials: of_rows.as_ref().map_or(0, |sums| sums.part.first),
-                        partials: part.first,
+                        row_partials: of_rows.as_ref().map_or(0, |sums| sums.region.first),
+                        partials: region.first,
                         inverse_count: 1.0 / rows.columns.max(1) as f64,
                     },
                     workgroups,
@@ -336,8 +338,8 @@ impl Planner<'_> {
             })
         };
         let (dispatches, of_columns) =
-            self.in_rounds(&split.rounds, workspace, reduce, |part, splits| {
-                split.column_partials(part, splits)
+            self.in_rounds(&split.rounds, workspace, reduce, |region, splits| {
+                split.column_partials(region, splits)
             })?;
         let unfinished = tensors.param_grads() && !split.direct;
         Ok(Reduced {
@@ -352,8 +354,8 @@ impl Planner<'_> {
         &self,
         split: &SplitRows,
         tensors: &Tensors,
-        stats: Part,
-        means: Option<Part>,
+        stats: Region,
+        means: Option<Region>,
         params: RowParams,
     ) -> Result<Vec<Dispatch>, Error> {
         let rows = &split.rows;
@@ -361,7 +363,7 @@ impl Planner<'_> {
             threads_per_row: word(rows.threads_per_row),
             column_vectors: word(rows.column_vectors),
             vector_vec4s: word(rows.vector_vec4s),
-            one_part: means.is_none(),
+            one_partial: means.is_none(),
             aligned: rows.aligned(),
             complete: rows.complete(),
             scaled: params.gamma.is_some(),
@@ -396,7 +398,7 @@ impl Planner<'_> {
                             tiles: split.walk.uniforms(rows, window, range),
                             column_tiles: word(split.column_tiles),
                             stats: stats.first,
-                            means: means.map_or(0, |part| part.first),
+                            means: means.map_or(0, |region| region.first),
                             weights: params.gamma.first(),
                             offsets: params.beta.first(),
                         },
@@ -444,11 +446,11 @@ impl Planner<'_> {
 }
 
 /// Partial sums of a row: of all invocations that hold some of it.
-fn row_parts(rows: &Rows, threads_per_part: u64) -> u64 {
+fn partials_per_row(rows: &Rows, threads_per_partial: u64) -> u64 {
     let before = div_ceil(rows.row_vectors(), rows.tile_vectors()).saturating_sub(1);
     let rest = rows.row_vectors() - before * rows.tile_vectors();
     let invocations = before * rows.threads_per_row + rest.min(rows.threads_per_row);
-    div_ceil(invocations, threads_per_part)
+    div_ceil(invocations, threads_per_partial)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use super::axes::Samples;
 use super::windows::Window;
-use super::workspace::Part;
+use super::workspace::Region;
 use super::{Binding, Requirement};
 use crate::{DType, Tensor};
 
@@ -131,9 +131,9 @@ pub(crate) struct Applied {
     /// Whether src counts: it does not where the gradient takes statistics as constants.
     pub src: bool,
     /// Records of channels.
-    pub stats: Part,
+    pub stats: Region,
     /// Records that complete them.
-    pub means: Option<Part>,
+    pub means: Option<Region>,
     /// How elements find their channels, where these are the channels of each sample and alternate.
     pub samples: Option<Samples>,
 }

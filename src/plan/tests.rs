@@ -328,10 +328,10 @@ fn cases() -> u64 {
     }
 }
 
-/// Where the finishing kernel leaves the sums of groups.
-fn groups_of(dispatch: &Dispatch) -> u32 {
+/// Where the finishing kernel leaves subtotals.
+fn subtotals_of(dispatch: &Dispatch) -> u32 {
     let fields = dispatch.kernel.entry().uniforms.fields("");
-    let place = fields.iter().position(|(name, _)| *name == "groups");
+    let place = fields.iter().position(|(name, _)| *name == "subtotals");
     match dispatch.uniforms.values()[place.unwrap()] {
         Value::Word(word) => word,
         Value::Real(_) => panic!("{dispatch:?}"),
@@ -346,7 +346,7 @@ fn check_loops(what: &Operation, profile: &Profile) -> Option<Plan> {
             let mut rounds = HashMap::new();
             for (_, dispatch) in &plan.dispatches {
                 if dispatch.kernel == Kernel::Finish {
-                    let added: &mut u64 = rounds.entry(groups_of(dispatch)).or_default();
+                    let added: &mut u64 = rounds.entry(subtotals_of(dispatch)).or_default();
                     let adds = ("added", Constant::Flag(true));
                     *added = match dispatch.constants.contains(&adds) {
                         true => *added + 1,
@@ -508,7 +508,7 @@ fn what_windows_hold_is_planned_with_little_workspace() {
             check_workspace(&problem, channels, &profile);
             check_workspace(&inference, channels, &profile);
         }
-        // The records of all parts of the batch, too.
+        // The records of all shards, too.
         let Pass::Forward(forward) = training.pass else {
             panic!("{training:?}");
         };

@@ -1,18 +1,18 @@
-//! Lays out the workspace: records of four reals, parts one after another.
+//! Lays out the workspace: records of four reals, in regions one after another.
 
 use crate::profile::MAX_BINDING;
 use crate::{DType, Error};
 
-/// Hands out parts of the workspace.
+/// Hands out regions of the workspace.
 #[derive(Clone)]
 pub(crate) struct Workspace {
     records: u64,
     record_bytes: u64,
 }
 
-/// A part of the workspace: its first record.
+/// A region of the workspace, by its first record.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Part {
+pub(crate) struct Region {
     pub first: u32,
 }
 
@@ -25,12 +25,12 @@ impl Workspace {
     }
 
     /// Reserves `records` records.
-    pub fn reserve(&mut self, records: u64) -> Result<Part, Error> {
+    pub fn reserve(&mut self, records: u64) -> Result<Region, Error> {
         let first = self.records;
-        // Whole multiples of 16 records keep every part aligned to 256 bytes.
+        // Whole multiples of 16 records keep every region aligned to 256 bytes.
         self.records = first.saturating_add(records.max(1)).next_multiple_of(16);
         match u32::try_from(self.records) {
-            Ok(_) => Ok(Part {
+            Ok(_) => Ok(Region {
                 first: super::word(first),
             }),
             // No profile allows bindings of more bytes than this, let alone records.

@@ -153,7 +153,7 @@ fn random_shapes_and_tunings() {
                 row_walk: 1 + sizes.1 % 5,
                 busy_workgroups: splits.0,
                 tile: splits.1,
-                walk_pages: 1 + sizes.1 % 5,
+                prefetched_pages: 1 + sizes.1 % 5,
                 small_tensor: 8 * splits.1,
                 fused_block,
                 fused_blocks: 0,

@@ -73,7 +73,7 @@ const SMALL_UNITS: Tuning = Tuning {
     row_walk: 1,
     busy_workgroups: 64,
     tile: 1024,
-    walk_pages: 3,
+    prefetched_pages: 3,
     small_tensor: 8192,
     fused_block: 1024,
     fused_blocks: 1,

@@ -132,7 +132,7 @@ impl Choice {
         let tiny = Tuning {
             tile: 64,
             busy_workgroups: 1 << 20,
-            walk_pages: 2,
+            prefetched_pages: 2,
             small_tensor: 512,
             row_vec4s: 3,
             least_row_vec4s: 2,

@@ -99,6 +99,7 @@ batch_norm_backward/{3x8x40/ncx,300x7/nxc}/silu/{f32,f16-f32}
 batch_norm_backward/{7x5x27/ncx,7x12/nxc}/{relu,relu/residual}/f32/two_shards
 batch_norm_backward/{3x5x7/ncx,9x7/nxc}/{relu/f32/exact,relu/f16/pooled,relu/residual/f16/exact,relu/residual/f32/pooled}
 batch_norm_backward/{3x5x7/ncx,5x12/nxc}/{relu,relu/residual,silu}/f32/nan
+batch_norm_inference/5x12/nxc/relu/{f32,f64}/infinite
 batch_norm_backward/{6x33x729,2x5x30003}/ncx/{relu,relu/residual}/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/50011x3/nxc/relu/residual/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_{backward,forward}/{2x3x30003/ncx/channels_first,50011x3/nxc/channels_last}/relu/residual/{f32,f16}/window_unit=4096/alignment={512,65536}/windows=196608
@@ -190,7 +191,7 @@ batch_norm_backward/2000x63/nxc/constant/f32/channels_last/tiny/max_binding=1638
 batch_norm_backward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
 layer_norm_backward/2001x66/bf16/rows_in_registers/gpu/max_binding=65536
 layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
-layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,walk_pages=1,max_binding=131072
+layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,prefetched_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
 layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
 # Rows and samples whose workspace does not fit a binding: some at a time.

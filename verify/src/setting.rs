@@ -17,7 +17,7 @@ enum Preset {
 
 /// What [`Preset::Tiny`] makes of [`Tuning::GPU`].
 const TINY: &str = "workgroup=16,fused_workgroup=32,channels_last_threads=2,channels_last_vec4s=3,channels_first_vec4s=2,least_row_vec4s=2,\
-    row_vec4s=3,row_walk=1,busy_workgroups=1048576,tile=64,walk_pages=2,small_tensor=512";
+    row_vec4s=3,row_walk=1,busy_workgroups=1048576,tile=64,prefetched_pages=2,small_tensor=512";
 
 impl Preset {
     const ALL: [Self; 3] = [Self::Gpu, Self::Software, Self::Tiny];

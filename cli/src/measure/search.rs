@@ -29,7 +29,7 @@ const SIZES: &[(&str, &[u32])] = &[
     ("fused_blocks", &[1, 4, 16, 64, 256, 1024]),
     ("small_tensor", &[0, 1 << 15, 1 << 17, 1 << 18, 1 << 20]),
     ("cheap_barriers", &[0, 1]),
-    ("walk_pages", &[8, 16, 32, u32::MAX]),
+    ("prefetched_pages", &[8, 16, 32, u32::MAX]),
 ];
 
 /// What comes first on a driver that runs on the CPU.

@@ -308,7 +308,7 @@ pub fn sizes() -> [(&'static str, Tuning); 3] {
         channels_first_vec4s: 2,
         busy_workgroups: 1 << 20,
         tile: 64,
-        walk_pages: 2,
+        prefetched_pages: 2,
         ..Tuning::SOFTWARE
     };
     [
