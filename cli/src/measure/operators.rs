@@ -78,11 +78,6 @@ impl Op {
         Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
     }
 
-    /// Whether an activation may follow the layer.
-    pub fn has_activation(self) -> bool {
-        self.groups() != Groups::Rows
-    }
-
     /// Tensors of src's size that it reads or writes.
     pub fn large_tensors(self) -> u64 {
         match self.is_gradient() {
