@@ -184,7 +184,7 @@ fn element_types() {
         ),
         "{error:?}"
     );
-    let want = "f64 tensors: expected a device with SHADER_F64, got one of";
+    let want = "f64 tensors: expected a device with SHADER_F64, got";
     let want = format!("{want} {} without it", profile.adapter);
     assert_eq!(error.to_string(), want);
     still_works(&noop.subject);
@@ -207,7 +207,7 @@ fn element_types() {
                 };
                 assert!(!allowed, "{data}/{params}");
                 assert!(matches!(error, Error::ParamDType { .. }), "{error:?}");
-                let beside = format!("beside src of {data}, got {params}");
+                let beside = format!("for src of {data}, got {params}");
                 says(&error, &["gamma and beta: ", &beside]);
             }
         }
