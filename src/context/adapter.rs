@@ -170,7 +170,10 @@ impl ContextOptions {
         };
         let info = adapter.get_info();
         if name.is_none() && info.device_type == wgpu::DeviceType::Cpu {
-            log::warn!("no GPU found: {} is a software driver, which is correct but slow", info.name);
+            log::warn!(
+                "no GPU found: {} is a software driver, which is correct but slow",
+                info.name
+            );
         }
         Ok(adapter)
     }

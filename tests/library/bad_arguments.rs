@@ -300,7 +300,7 @@ fn a_plan_of_another_context() {
     let plan = planned(&narrow.subject);
     let buffers = Buffers::new(&narrow.subject, &problem, &plan, Room::Exact);
     let error = planned(&wide).bind(&narrow.subject.gpu, &buffers.ranges());
-    let what = "a plan made with another profile than gpu.profile()";
+    let what = "a plan made with a profile other than gpu.profile()";
     let want = limit(what, "max_compute_invocations_per_workgroup", 1024, 256);
     assert_eq!(error.map(|_| ()).unwrap_err(), want);
     still_works(&narrow.subject);
