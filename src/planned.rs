@@ -12,8 +12,8 @@ use crate::{
 /// 2. [`Plan::bind`], once for a set of buffers: checks everything, makes bind groups.
 /// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
 ///
-/// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes NaN or
-/// infinite.
+/// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes
+/// NaN or infinite.
 ///
 /// A compiled kernel depends on how buffers are bound: whether they are [padded](BufferUse::padded_bytes), whether one
 /// buffer holds several tensors, and whether diff_src overwrites diff_dst. A program that always binds in the same way

@@ -12,7 +12,7 @@ pub(super) fn read<T>(
     bytes: Range<u64>,
     read: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, String> {
-    // This call takes the lock itself, so it comes before it.
+    // This call takes the lock itself, so it must come before the lock is taken below.
     let view = buffer
         .get_mapped_range(bytes)
         .map_err(|error| error.to_string())?;

@@ -13,7 +13,7 @@ pub struct InstanceNormOptions {
 }
 
 impl Default for InstanceNormOptions {
-    /// The defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`]; both parameter gradients, no activation.
+    /// The defaults of PyTorch and ONNX, epsilon 1e-5 and [`DataFormat::Ncx`]; both parameter gradients, no activation.
     fn default() -> Self {
         Self {
             epsilon: 1e-5,

@@ -315,7 +315,8 @@ impl BatchNormalizationBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for a shift or a workspace that does not fit the flags, and those of [`Operation::run_into`].
+    /// [`Error::Argument`] for a shift or a workspace that the flags do not allow, and those of
+    /// [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,

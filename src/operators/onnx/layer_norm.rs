@@ -93,8 +93,8 @@ impl Default for LayerNormalization {
 }
 
 impl LayerNormalization {
-    /// The operator as an operation. Without `keep_statistics` Mean and InvStdDev, which the document calls optional, are
-    /// not computed.
+    /// The operator as an operation. Mean and InvStdDev, which the document calls optional, are computed only with
+    /// `keep_statistics`.
     ///
     /// # Errors
     ///

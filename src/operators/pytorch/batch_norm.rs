@@ -13,7 +13,7 @@ pub struct NativeBatchNormInputs<'a, T: Element, P> {
     pub weight: Option<&'a [P]>,
     /// Shift of each channel; `[C]`. If absent, bias is 0.
     pub bias: Option<&'a [P]>,
-    /// Running mean of each channel; `[C]`. Updated in place in training; given together with running_var or not at all.
+    /// Running mean of each channel; `[C]`. Updated in place in training; given if and only if running_var is.
     pub running_mean: Option<&'a mut [T::Sum]>,
     /// Running variance of each channel; `[C]`, likewise.
     pub running_var: Option<&'a mut [T::Sum]>,
@@ -324,7 +324,7 @@ impl NativeBatchNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for statistics that are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
+    /// [`Error::Argument`] if statistics are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
     /// those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,

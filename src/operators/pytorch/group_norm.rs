@@ -120,8 +120,8 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 
 /// PyTorch's `native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)`.
 ///
-/// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over the
-/// group:
+/// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over
+/// the group:
 ///
 /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
 /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the samples of a channel

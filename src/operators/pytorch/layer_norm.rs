@@ -102,7 +102,8 @@ impl NativeLayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and errors in the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape or for a bias without a weight, and errors in the
+    /// shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -160,7 +161,8 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
 
 /// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
 ///
-/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the row:
+/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the
+/// row:
 ///
 /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
 /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows; grad_weight only if weight is given,
