@@ -4,8 +4,8 @@ use std::fmt;
 
 /// A way to compute a gradient or a forward pass: which kernels walk the tensor, and how often.
 ///
-/// A plan takes the first one of [`ALL`](Self::ALL) that can do the problem and is profitable on the adapter;
-/// [`Profile::algorithm`](crate::Profile::algorithm) forces one. All give the same results up to rounding.
+/// A plan uses the first algorithm of [`ALL`](Self::ALL) that supports the operation and is profitable on the adapter;
+/// [`Profile::algorithm`](crate::Profile::algorithm) forces one. All algorithms give the same results up to rounding.
 ///
 /// ```
 /// use wgpu_norm::Algorithm;
@@ -18,15 +18,16 @@ use std::fmt;
 pub enum Algorithm {
     /// Layer or RMS norm in one reading: each row is held in registers.
     RowsInRegisters,
-    /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; forward, statistics, then dst.
+    /// Layer or RMS norm in two readings: sums of rows and columns, then diff_src; in a forward pass, statistics, then
+    /// dst.
     RowsReadTwice,
     /// Batch, group or instance norm in one dispatch over planes, the elements that a channel has at one index of N
     /// (`NCX`): a workgroup adds up its channels and reads them again from a cache.
     FusedChannelsFirst,
     /// Batch norm in one dispatch over small tensors whose channels are the last axis (`NXC`).
     FusedChannelsLast,
-    /// Batch norm over axes that do not fold to (outer, channels, inner), by a table of the axes; group or instance norm
-    /// of several samples whose channels are the last axis (`NXC`).
+    /// Batch norm over axes that do not fold to (outer, channels, inner), with a table of the axes. Also group or
+    /// instance norm of several samples whose channels are the last axis (`NXC`).
     General,
     /// Batch, group or instance norm over rows in which channels alternate (`NXC`, rank 2, short planes): sums or
     /// statistics, then diff_src or dst.
@@ -37,7 +38,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, in the order in which they are tried.
+    /// All algorithms, in the order in which plans try them.
     pub const ALL: [Self; 7] = [
         Self::RowsInRegisters,
         Self::RowsReadTwice,
@@ -48,7 +49,7 @@ impl Algorithm {
         Self::ChannelsFirst,
     ];
 
-    /// Its name, as the command takes it.
+    /// Its name, as the command accepts it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RowsInRegisters => "rows_in_registers",

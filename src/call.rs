@@ -12,13 +12,13 @@ pub(crate) struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// With the layer's input.
+    /// A call with the layer's input alone.
     pub fn new<T: Pod>(operation: Operation, src: &'a [T]) -> Self {
         let given = Vec::new();
         Self { operation, given }.with(Tensor::Src, src)
     }
 
-    /// The same with a tensor, if there is one.
+    /// Adds a tensor, if it is given.
     pub fn with<E: Pod>(mut self, tensor: Tensor, values: impl Into<Option<&'a [E]>>) -> Self {
         let values = values.into();
         let given = values.map(|values| (tensor, bytemuck::cast_slice(values)));
@@ -26,7 +26,7 @@ impl<'a> Call<'a> {
         self
     }
 
-    /// The same with gamma and beta, if they are there.
+    /// Adds gamma and beta, if they are given.
     pub fn params<P: Pod>(
         self,
         gamma: impl Into<Option<&'a [P]>>,
@@ -35,7 +35,7 @@ impl<'a> Call<'a> {
         self.with(Tensor::Gamma, gamma).with(Tensor::Beta, beta)
     }
 
-    /// The same with statistics, if they are there: the running ones in a forward pass.
+    /// Adds statistics, if they are given; in a forward pass, the running ones.
     pub fn statistics<S: Pod>(
         self,
         mean: impl Into<Option<&'a [S]>>,
@@ -48,7 +48,7 @@ impl<'a> Call<'a> {
         self.with(mean_name, mean).with(variance_name, variance)
     }
 
-    /// Runs it on tensors of the types T, P and S: of the data, of the parameters, and of the statistics.
+    /// Runs it with data of type T, parameters of type P and statistics of type S.
     pub async fn run<T: Element, P: Element, S: Element>(
         mut self,
         gpu: &GpuContext,
@@ -62,7 +62,7 @@ impl<'a> Call<'a> {
         Ok(results)
     }
 
-    /// Room for all results. A tensor that is read and written is one of them, and no longer given.
+    /// Allocates all results. A tensor that is both read and written moves from the given tensors to the results.
     pub fn take_results<T: Element, P: Element, S: Element>(
         &mut self,
         tensors: &[TensorUse],
@@ -100,19 +100,19 @@ impl<'a> Call<'a> {
 pub struct Grads<T, P> {
     /// Gradient with respect to src, of src's shape.
     pub diff_src: Vec<T>,
-    /// Gradient with respect to gamma, as long as gamma, with [`ParamGrads::Both`](crate::ParamGrads::Both); of layer and
-    /// RMS norm where gamma is given.
+    /// Gradient with respect to gamma, as long as gamma. Computed with [`ParamGrads::Both`](crate::ParamGrads::Both),
+    /// by layer and RMS norm only if gamma is given.
     pub diff_gamma: Option<Vec<P>>,
     /// Gradient with respect to beta, likewise; RMS norm has none.
     pub diff_beta: Option<Vec<P>>,
-    /// Gradient with respect to the residual that was added before an activation, where a mask was given. The gradient of a
-    /// residual without an activation is diff_dst.
+    /// Gradient with respect to the residual that was added before an activation, if a mask was given. The gradient of
+    /// a residual without an activation is diff_dst.
     pub diff_residual: Option<Vec<T>>,
 }
 
 type Named<E> = Vec<(Tensor, Vec<E>)>;
 
-/// What an operation computed.
+/// The results of an operation.
 pub(crate) struct Results<T, P, S> {
     data: Named<T>,
     params: Named<P>,
@@ -121,7 +121,7 @@ pub(crate) struct Results<T, P, S> {
 }
 
 impl<T: Pod, P: Pod, S: Pod> Results<T, P, S> {
-    /// The bytes of all of them.
+    /// The bytes of all results.
     pub fn slices(&mut self) -> Vec<(Tensor, &mut [u8])> {
         bytes(&mut self.data)
             .chain(bytes(&mut self.params))
@@ -137,17 +137,17 @@ impl<T, P, S> Results<T, P, S> {
         take(&mut self.data, Tensor::Dst).unwrap_or_default()
     }
 
-    /// src and a residual before the layer, added, if that is a result.
+    /// src + residual, if a residual was added before the layer.
     pub fn sum(&mut self) -> Option<Vec<T>> {
         take(&mut self.data, Tensor::Sum)
     }
 
-    /// A statistic, if there is one among the results.
+    /// A statistic, if it is a result.
     pub fn statistic(&mut self, tensor: Tensor) -> Option<Vec<S>> {
         take(&mut self.statistics, tensor)
     }
 
-    /// What passed an activation, if that is a result.
+    /// The activation mask, if it is a result.
     pub fn mask(&mut self) -> Option<Vec<u32>> {
         take(&mut self.masks, Tensor::Mask)
     }
@@ -163,7 +163,7 @@ impl<T, P, S> Results<T, P, S> {
     }
 }
 
-/// A result's elements before it is computed.
+/// Adds a result, with its elements before it is computed: the old ones, or zeros.
 fn add<E: Pod>(to: &mut Named<E>, used: &TensorUse, old: Option<&[u8]>) -> Result<(), Error> {
     let name = used.tensor.name();
     let values = match old {

@@ -1,4 +1,4 @@
-//! Element types, and the rule which parameter type goes with which data type.
+//! Element types, and which parameter types each data type allows.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
@@ -49,8 +49,8 @@ impl DType {
         }
     }
 
-    /// The values of elements in storage order, in the machine's byte order. Bytes of less than an element at the end are
-    /// left out.
+    /// The values of elements, given as bytes in storage order and in the machine's byte order. Bytes at the end that
+    /// do not make up an element are ignored.
     ///
     /// ```
     /// use wgpu_norm::{DType, bytemuck};
@@ -67,7 +67,7 @@ impl DType {
         })
     }
 
-    /// The bytes of the elements that are nearest to these numbers.
+    /// The bytes of the elements nearest to these numbers.
     ///
     /// ```
     /// use wgpu_norm::DType;
@@ -87,8 +87,8 @@ impl DType {
         }
     }
 
-    /// Whether parameters (gamma and beta) of type `params` go with data of this type:
-    /// f32 with f16, bf16 and f32 data, else the data's own type.
+    /// Whether data of this type allow parameters (gamma and beta) of type `params`: the data's own type, or f32 for
+    /// f16 and bf16 data.
     pub const fn accepts_params(self, params: Self) -> bool {
         match self {
             Self::F16 => matches!(params, Self::F16 | Self::F32),
@@ -110,37 +110,38 @@ impl DType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct DTypes {
-    /// Of src and all tensors of its shape.
+    /// The type of src and of all tensors of its shape.
     pub data: DType,
-    /// Of gamma, beta and their gradients.
+    /// The type of gamma, beta and their gradients.
     pub params: DType,
-    /// Of mean, variance, mean of squares and running statistics: f32 (f64 of f64 data), or the parameters' type where that
-    /// has 16 bits and is asked for. Such statistics hold less: of f16 a variance from 65,520 on, which is a deviation of 256,
-    /// is infinite, and one up to 3e-8 is 0; of bf16 a mean has three digits. A gradient by them is as wrong.
+    /// The type of the statistics (mean, variance, mean of squares, running statistics): f32 (f64 for f64 data), or on
+    /// request the parameters' type if that has 16 bits. Statistics of 16 bits are less exact, and so are gradients
+    /// computed from them: an f16 variance is infinite from 65,520 on, which is a standard deviation of 256, and 0 up
+    /// to 3e-8; a bf16 mean has three digits.
     pub statistics: DType,
 }
 
 impl DTypes {
-    /// The same with statistics of another type.
+    /// These types, but statistics of another type.
     #[must_use]
     pub const fn with_statistics(self, statistics: DType) -> Self {
         Self { statistics, ..self }
     }
 }
 
-/// Those of data, parameters and statistics.
+/// The types of data, parameters and statistics.
 pub(crate) fn types<T: Element, P: Element, S: Element>() -> DTypes {
     DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(S::DTYPE)
 }
 
-/// Of data and parameters alike.
+/// One type for data and parameters.
 impl From<DType> for DTypes {
     fn from(dtype: DType) -> Self {
         Self::from((dtype, dtype))
     }
 }
 
-/// Of the data, and of the parameters. Statistics have the type of sums.
+/// The types of the data and of the parameters. Statistics have the type of sums.
 impl From<(DType, DType)> for DTypes {
     fn from((data, params): (DType, DType)) -> Self {
         Self {
@@ -170,12 +171,12 @@ mod sealed {
     impl Sealed for f64 {}
 }
 
-/// A Rust type that tensors are made of: [`half::f16`], [`half::bf16`], `f32` or `f64`.
+/// A Rust type of tensor elements: [`half::f16`], [`half::bf16`], `f32` or `f64`.
 pub trait Element: Pod + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed {
-    /// The type that sums are kept in, and statistics unless another one is asked for: f64 for f64, else f32.
+    /// The type of sums, and of statistics unless another type is requested: f64 for f64, else f32.
     type Sum: ParamOf<Self>;
 
-    /// Its name as a value.
+    /// Its [`DType`].
     const DTYPE: DType;
 
     /// The value as an f64, exactly.
@@ -185,9 +186,9 @@ pub trait Element: Pod + PartialEq + Send + Sync + fmt::Debug + sealed::Sealed {
     fn from_f64(value: f64) -> Self;
 }
 
-/// Of the two numbers of f32 around a value that is none, the one whose last bit is set: rounding it again gives what
-/// rounding the value does. `half`'s own conversion drops the value's lower bits, and takes numbers right above a middle
-/// for the middle.
+/// The f32 that rounds to the same 16-bit number as the value does. If the value lies between two f32 numbers, that is
+/// the one whose last bit is set. `half`'s own conversion drops the value's lower bits, so it mistakes numbers just
+/// above a midpoint for the midpoint.
 fn rounded_to_odd(value: f64) -> f32 {
     let near = value as f32;
     let odd = near.to_bits() & 1 == 1;
@@ -242,7 +243,7 @@ impl Element for f64 {
     }
 }
 
-/// An element type that gamma and beta may have beside data of type `T`.
+/// An element type that gamma and beta may have for data of type `T`.
 ///
 /// ```compile_fail
 /// fn needs<T: wgpu_norm::Element, P: wgpu_norm::ParamOf<T>>() {}
@@ -263,7 +264,7 @@ mod tests {
 
     #[test]
     fn the_nearest_number_of_16_bits() {
-        // Right above the middle between 1 and the next number.
+        // Just above the midpoint between 1 and the next number.
         let (f16_step, bf16_step) = (1.0 / 1024.0, 1.0 / 128.0);
         for little in [1e-9, 1e-15] {
             let above = 1.0 + f16_step / 2.0 + little;
@@ -271,10 +272,10 @@ mod tests {
             let above = 1.0 + bf16_step / 2.0 + little;
             assert_eq!(<bf16 as Element>::from_f64(above).to_f64(), 1.0 + bf16_step);
         }
-        // The middle itself, to even.
+        // The midpoint itself rounds to even.
         let middle = 1.0 + f16_step / 2.0;
         assert_eq!(<f16 as Element>::from_f64(middle).to_f64(), 1.0);
-        // Subnormal numbers, and the ends.
+        // Subnormal numbers, and the ends of the range.
         let least = 2_f64.powi(-24);
         assert_eq!(
             <f16 as Element>::from_f64(least * 0.500_000_001).to_f64(),

@@ -1,8 +1,8 @@
-//! The one error type.
+//! The error type.
 
 use crate::{Algorithm, DType};
 
-/// What went wrong, with the values needed to mend the call.
+/// The reason why a call failed, with the values needed to fix the call.
 ///
 /// Every variant but [`Error::DeviceLost`] leaves the context usable.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -14,9 +14,9 @@ pub enum Error {
     Length {
         /// The argument.
         tensor: &'static str,
-        /// Elements that the shape asks for.
+        /// Number of elements that the shape requires.
         expected: usize,
-        /// Elements given.
+        /// Number of elements given.
         got: usize,
     },
     /// The rank of a shape is out of range.
@@ -32,8 +32,8 @@ pub enum Error {
         /// Rank given.
         got: usize,
     },
-    /// The parameters' element type does not go with the data's.
-    #[error("gamma and beta: expected {} beside src of {data}, got {params}", params_of(*.data))]
+    /// The element type of the parameters cannot be combined with that of the data.
+    #[error("gamma and beta: expected {} for src of {data}, got {params}", params_of(*.data))]
     #[non_exhaustive]
     ParamDType {
         /// Element type of src.
@@ -41,7 +41,7 @@ pub enum Error {
         /// Element type of the parameters.
         params: DType,
     },
-    /// The element type of mean, variance and running statistics is neither the parameters' nor f32 beside one of 16 bits.
+    /// The element type of the statistics is neither that of the parameters nor f32 beside parameters of 16 bits.
     #[error("statistics: expected {params}{}, got {statistics}", if params.size() == 2 { " or f32" } else { "" })]
     #[non_exhaustive]
     StatisticsDType {
@@ -50,8 +50,8 @@ pub enum Error {
         /// Element type of the statistics.
         statistics: DType,
     },
-    /// The adapter cannot run this element type, or its device was opened without what that takes.
-    #[error("{dtype} tensors: expected a device with {needs}, got one of {adapter} without it")]
+    /// The adapter does not support this element type, or its device was opened without the feature that it needs.
+    #[error("{dtype} tensors: expected a device with {needs}, got {adapter} without it")]
     #[non_exhaustive]
     UnsupportedDType {
         /// The element type.
@@ -61,91 +61,93 @@ pub enum Error {
         /// The adapter's name.
         adapter: String,
     },
-    /// epsilon is not finite, normal and positive once rounded to the type that it is used in.
+    /// epsilon is not finite, normal and positive after rounding to the type in which it is used.
     #[error("epsilon: expected a finite, normal number above 0, got {got:e}{}", as_used(*.got, *.used, *.dtype))]
     #[non_exhaustive]
     Epsilon {
-        /// As given.
+        /// epsilon as given.
         got: f64,
-        /// As used.
+        /// epsilon after rounding.
         used: f64,
-        /// The type that it is used in.
+        /// The type in which epsilon is used.
         dtype: DType,
     },
-    /// variance + epsilon is not above 0, or infinite, in a channel (of layer and RMS norm in a row, of group norm in a group).
+    /// variance + epsilon is infinite or not above 0 in a channel (in a row for layer and RMS norm, in a group for
+    /// group norm).
     #[error(
         "{argument}: expected {argument} + epsilon above 0 and finite, got {variance} + {epsilon} in {group} {channel}"
     )]
     #[non_exhaustive]
     Variance {
-        /// The argument: `variance`.
+        /// The argument: `variance` or `mean_square`.
         argument: &'static str,
-        /// What has a variance of its own: `channel`, `row` or `group`.
+        /// The unit that has a variance of its own: `channel`, `row` or `group`.
         group: &'static str,
-        /// The first such channel, row or group (for statistics of several axes, the flat index).
+        /// Index of the first such channel, row or group; a flat index if the statistics have several axes.
         channel: usize,
         /// Its variance.
         variance: f64,
         /// epsilon.
         epsilon: f64,
     },
-    /// A product of sizes does not fit.
+    /// The product of the sizes is too large.
     #[error("{what}: expected a size of at most {limit}, got the product of {shape:?}")]
     #[non_exhaustive]
     SizeOverflow {
-        /// What the sizes are of.
+        /// The argument.
         what: &'static str,
         /// The sizes.
         shape: Vec<usize>,
-        /// The bound.
+        /// The largest product allowed.
         limit: u64,
     },
-    /// Another argument is not as it must be.
+    /// Another argument is invalid.
     #[error("{argument}: expected {expected}, got {got}")]
     #[non_exhaustive]
     Argument {
         /// The argument.
         argument: &'static str,
-        /// What it must be.
+        /// The values allowed.
         expected: String,
-        /// What it was.
+        /// The value given.
         got: String,
     },
-    /// A tuning in text, as of the environment variable `WGPU_NORM_PROFILE`, makes no sense.
+    /// A [`Tuning`](crate::Tuning) given as text is invalid, for instance that of the environment variable
+    /// `WGPU_NORM_PROFILE`.
     #[error("profile: {key}: expected {expected}, got {got}")]
     #[non_exhaustive]
     Tuning {
         /// The field.
         key: String,
-        /// What it may be.
+        /// The values allowed.
         expected: String,
-        /// What it was.
+        /// The value given.
         got: String,
     },
-    /// The algorithm that the profile forces cannot do the problem.
-    #[error("algorithm: expected one that can do this, got {algorithm}: {reason}")]
+    /// The algorithm that the profile forces does not support the operation.
+    #[error("algorithm: expected one that supports this operation, got {algorithm}: {reason}")]
     #[non_exhaustive]
     Algorithm {
         /// The algorithm.
         algorithm: Algorithm,
-        /// Why it cannot.
+        /// The reason why it does not.
         reason: String,
     },
-    /// Something is larger than the device allows.
+    /// A limit of the device or of the profile is exceeded.
     #[error("{what}: needs {needed}, but {limit} is {available}")]
     #[non_exhaustive]
     Limit {
-        /// What is too large.
+        /// What exceeds it.
         what: String,
-        /// The device's limit.
+        /// The name of the limit.
         limit: &'static str,
-        /// What is needed.
+        /// The amount needed.
         needed: u64,
-        /// What is available.
+        /// The amount available.
         available: u64,
     },
-    /// A stream's memory budget is too small for any pieces that the tensors can be cut into, beside what has to stay in
-    /// memory.
+    /// A stream's memory budget is too small, whatever pieces the tensors are cut into. Some buffers stay in memory
+    /// beside the pieces.
     #[error("memory budget: expected at least {expected} bytes for these tensors, got {got}")]
     #[non_exhaustive]
     Budget {
@@ -154,28 +156,28 @@ pub enum Error {
         /// Bytes given.
         got: u64,
     },
-    /// Processes that work on one batch do not do the same.
+    /// The processes that share a batch do not make the same call.
     #[error("{what}: expected the same on all ranks, got {got}")]
     #[non_exhaustive]
     Ranks {
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
-        /// What each has, with the ranks' numbers.
+        /// Its value on each rank, with the rank numbers.
         got: String,
     },
-    /// A range reaches beyond its buffer.
+    /// A range extends beyond the end of its buffer.
     #[error(
-        "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from {offset} on"
+        "{tensor}: expected a range within the buffer's {buffer} bytes, got {size} bytes from offset {offset}"
     )]
     #[non_exhaustive]
     BufferRange {
         /// The argument.
         tensor: &'static str,
-        /// Where the range begins, in bytes.
+        /// Offset of the range, in bytes.
         offset: u64,
-        /// Its bytes.
+        /// Size of the range, in bytes.
         size: u64,
-        /// Bytes of the buffer.
+        /// Size of the buffer, in bytes.
         buffer: u64,
     },
     /// A buffer's range is smaller than its tensor.
@@ -186,10 +188,10 @@ pub enum Error {
         tensor: &'static str,
         /// Bytes needed.
         expected: u64,
-        /// Bytes there are.
+        /// Bytes available.
         got: u64,
     },
-    /// A buffer's offset does not have the adapter's alignment.
+    /// A buffer's offset is not aligned as the profile requires.
     #[error("{tensor}: expected a buffer offset that is a multiple of {alignment}, got {offset}")]
     #[non_exhaustive]
     BufferAlignment {
@@ -197,7 +199,7 @@ pub enum Error {
         tensor: &'static str,
         /// Offset given, in bytes.
         offset: u64,
-        /// The profile's: the device's `min_storage_buffer_offset_alignment`, 32 at least.
+        /// The profile's alignment: the device's `min_storage_buffer_offset_alignment`, but at least 32.
         alignment: u64,
     },
     /// A buffer lacks a usage.
@@ -206,7 +208,7 @@ pub enum Error {
     BufferUsage {
         /// The argument.
         tensor: &'static str,
-        /// Usage that is needed.
+        /// The usage that the buffer needs.
         expected: wgpu::BufferUsages,
         /// Usages that the buffer has.
         got: wgpu::BufferUsages,
@@ -217,10 +219,10 @@ pub enum Error {
     ForeignBuffer {
         /// The argument.
         tensor: &'static str,
-        /// What wgpu said.
+        /// wgpu's message.
         message: String,
     },
-    /// Two buffer ranges overlap where only diff_src exactly over diff_dst may.
+    /// Two buffer ranges overlap, and one of them is written. Only diff_src may lie over diff_dst, and only exactly.
     #[error("{first} and {second}: expected disjoint buffer ranges, got ranges that overlap")]
     #[non_exhaustive]
     Overlap {
@@ -229,7 +231,7 @@ pub enum Error {
         /// The other.
         second: &'static str,
     },
-    /// A buffer is missing, or given where there is no use for it.
+    /// A buffer is missing, or is given although the plan does not use it.
     #[error("{tensor}: expected {}, got {}",
         if *.expected { "a buffer" } else { "none" }, if *.expected { "none" } else { "a buffer" })]
     #[non_exhaustive]
@@ -243,60 +245,60 @@ pub enum Error {
     #[error("adapter: expected {requested}, got none ({message})")]
     #[non_exhaustive]
     NoAdapter {
-        /// What was asked for.
+        /// The request.
         requested: String,
-        /// What there is, or what wgpu said.
+        /// The reason why no adapter fits.
         message: String,
     },
-    /// The adapter would not give a device.
+    /// The adapter could not open a device.
     #[error("device: {adapter} refused to open: {message}")]
     #[non_exhaustive]
     RequestDevice {
         /// The adapter.
         adapter: String,
-        /// What wgpu said.
+        /// wgpu's message.
         message: String,
     },
     /// The device is lost; make a new context.
     #[error("the device is lost: {reason}")]
     #[non_exhaustive]
     DeviceLost {
-        /// What is known of the reason.
+        /// The reason, as far as it is known.
         reason: String,
     },
-    /// There was no memory for a buffer of the device.
+    /// The device ran out of memory for a buffer.
     #[error("{what}: out of memory for a buffer of {bytes} bytes")]
     #[non_exhaustive]
     OutOfMemory {
         /// What the buffer is for.
         what: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// There was no memory for a vector as large as a tensor.
+    /// The host ran out of memory for a vector of a tensor's size.
     #[error("{what}: expected {bytes} bytes of free memory, got less")]
     #[non_exhaustive]
     HostMemory {
         /// What the vector is for.
         what: &'static str,
-        /// Its size.
+        /// Its size in bytes.
         bytes: u64,
     },
-    /// wgpu refused something that should have been right, a bug of this crate or of a driver; or a callback
-    /// of the caller's panicked where this crate polls the device.
+    /// wgpu reported an error where there should be none, because of a bug in this crate or in a driver. Or a callback
+    /// of the caller panicked while this crate polled the device.
     #[error("{operation}: {message}")]
     #[non_exhaustive]
     Gpu {
-        /// What was being done.
+        /// The operation that failed.
         operation: String,
-        /// What wgpu said.
+        /// The message of wgpu or of the panic.
         message: String,
     },
 }
 
-/// For crates that stand on this one: errors of what they check themselves.
+/// Constructors for crates that build on this one and report errors of their own checks.
 impl Error {
-    /// [`Error::Argument`].
+    /// Makes an [`Error::Argument`].
     pub fn argument(
         argument: &'static str,
         expected: impl Into<String>,
@@ -309,17 +311,17 @@ impl Error {
         }
     }
 
-    /// [`Error::HostMemory`].
+    /// Makes an [`Error::HostMemory`].
     pub(crate) const fn host_memory(what: &'static str, bytes: u64) -> Self {
         Self::HostMemory { what, bytes }
     }
 
-    /// [`Error::OutOfMemory`].
+    /// Makes an [`Error::OutOfMemory`].
     pub const fn out_of_memory(what: &'static str, bytes: u64) -> Self {
         Self::OutOfMemory { what, bytes }
     }
 
-    /// [`Error::Gpu`].
+    /// Makes an [`Error::Gpu`].
     pub fn gpu(operation: impl Into<String>, message: impl std::fmt::Display) -> Self {
         Self::Gpu {
             operation: operation.into(),
@@ -327,10 +329,11 @@ impl Error {
         }
     }
 
-    /// [`Error::Limit`], where more of something is needed than the device's limit.
+    /// Checks that no more is needed than the limit allows.
+    ///
     /// # Errors
     ///
-    /// That one.
+    /// [`Error::Limit`] if more is needed.
     pub fn check_limit(
         what: impl std::fmt::Display,
         limit: &'static str,
@@ -357,14 +360,14 @@ fn ranks(min: usize, max: usize) -> String {
     }
 }
 
-/// The types that parameters may have beside data of one.
+/// The element types allowed for parameters beside data of this type.
 fn params_of(data: DType) -> String {
     let all = DType::ALL.iter();
     let names = all.filter(|&&params| data.accepts_params(params));
     names.map(DType::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-/// What rounding made of a number, if it is another.
+/// The value after rounding, if rounding changed it.
 fn as_used(got: f64, used: f64, dtype: DType) -> String {
     match got == used || got.is_nan() {
         true => String::new(),

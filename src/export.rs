@@ -1,8 +1,9 @@
-//! What a framework needs that compiles, binds and dispatches by itself.
+//! Plans and kernels for a framework that compiles, binds and dispatches by itself.
 //!
 //! Three steps, none of which touches a GPU:
 //!
-//! 1. A [`Profile`](crate::Profile) of the device: [`Profile::webgpu`](crate::Profile::webgpu), with what is known of it.
+//! 1. A [`Profile`](crate::Profile) of the device: [`Profile::webgpu`](crate::Profile::webgpu), completed with what is
+//!    known of the device.
 //! 2. A plan: [`Operation::plan`](crate::Operation::plan).
 //! 3. Its dispatches: [`Plan::dispatches`](crate::Plan::dispatches).
 //!
@@ -30,13 +31,14 @@ use crate::{Tensor, plan};
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Dispatch {
-    /// What is dispatched.
+    /// The kernel that is dispatched.
     pub kernel: Kernel,
     /// Workgroups along x and y; one along z.
     pub workgroups: [u32; 2],
-    /// The storage buffers of the text's bindings from 0 on, in group 0.
+    /// The storage buffers at the bindings from 0 on, in group 0.
     pub bindings: Vec<Binding>,
-    /// The contents of the uniform buffer at the binding after them, in group 0; a multiple of 16 bytes.
+    /// The contents of the uniform buffer, a multiple of 16 bytes. Its binding follows those of the storage buffers, in
+    /// group 0.
     pub uniforms: Vec<u8>,
 }
 
@@ -46,20 +48,20 @@ pub struct Dispatch {
 pub struct Binding {
     /// The tensor.
     pub tensor: Tensor,
-    /// Where the part begins, in bytes from the tensor's start: a multiple of the profile's alignment, which the tensor's own
-    /// start must be, too.
+    /// Offset of the part from the tensor's start, in bytes: a multiple of the profile's alignment. The tensor's own
+    /// start must be one too.
     pub offset: u64,
-    /// Its bytes, a multiple of 4. More may be bound.
+    /// Size of the part in bytes, a multiple of 4. More may be bound.
     pub size: u64,
     /// Whether the dispatch writes it.
     pub written: bool,
 }
 
-/// A kernel to compile: a key, to which one text belongs, so that it is compiled once.
+/// A kernel to compile. It serves as a key: equal kernels have the same text, so each is compiled once.
 ///
-/// Every binding is declared `read_write`, so that all of them may be parts of one buffer. It is safe to compile without bounds
-/// checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga takes it: where the profile has subgroups, f64 or
-/// 64-bit words, it uses them without `enable`.
+/// Every binding is declared `read_write`, so that all of them may be parts of one buffer. The kernel is safe to
+/// compile without bounds checks, loop bounds and zeroed workgroup memory. The text is WGSL as naga accepts it: if the
+/// profile has subgroups, f64 or 64-bit words, the text uses them without `enable`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Kernel {
     variant: Variant,
@@ -82,7 +84,7 @@ impl Kernel {
     }
 }
 
-/// A plan's dispatch, where so many bytes of each tensor may be bound.
+/// Exports a plan's dispatch. `room` returns the number of bytes that may be bound of a tensor.
 pub(crate) fn export(
     plan: &plan::Plan,
     dispatch: &plan::Dispatch,

@@ -1,9 +1,9 @@
-//! Shapes: what a layer takes, and every length.
+//! Checks of shapes and lengths.
 
 use crate::Error;
 use std::ops::RangeInclusive;
 
-/// Elements that a kernel's 32-bit indices reach, with room for the steps of its loops.
+/// The largest number of elements that a kernel's 32-bit indices reach, with room for the steps of its loops.
 pub(crate) const MAX_ELEMENTS: u64 = (1 << 32) - (1 << 20);
 
 /// The largest rank of a shape.
@@ -25,7 +25,7 @@ pub(crate) fn check_rank(
     }
 }
 
-/// An error if there is no tensor whose parameters have its rank, and size 1 along the axes that are reduced.
+/// An error unless the parameters' shape has src's rank and, along each axis, src's size or 1.
 pub(crate) fn check_broadcast(shape: &[usize], param_shape: &[usize]) -> Result<(), Error> {
     let rank = shape.len();
     check_rank("src", 1..=MAX_RANK, rank)?;
@@ -43,7 +43,7 @@ pub(crate) fn check_broadcast(shape: &[usize], param_shape: &[usize]) -> Result<
     Ok(())
 }
 
-/// Elements of a shape, checked.
+/// The number of elements of a shape; an error if it is too large.
 pub(crate) fn elements(what: &'static str, shape: &[usize]) -> Result<u64, Error> {
     let overflow = || Error::SizeOverflow {
         what,
@@ -51,7 +51,7 @@ pub(crate) fn elements(what: &'static str, shape: &[usize]) -> Result<u64, Error
         limit: MAX_ELEMENTS,
     };
     if shape.contains(&0) {
-        // Dimensions beside a 0 still become numbers that kernels and callers multiply.
+        // Kernels and callers multiply the other sizes even if one is 0.
         let rest: Vec<usize> = shape.iter().copied().filter(|&d| d != 0).collect();
         return elements(what, &rest).map(|_| 0).map_err(|_| overflow());
     }
@@ -64,29 +64,29 @@ pub(crate) fn elements(what: &'static str, shape: &[usize]) -> Result<u64, Error
     }
 }
 
-/// An error if a shape has no axis of channels.
+/// An error if a shape has no channel axis.
 pub(crate) fn check_channels(shape: &[usize]) -> Result<(), Error> {
     check_rank("src", 2..=MAX_RANK, shape.len())?;
     elements("src", shape).map(drop)
 }
 
-/// An error if so many groups do not divide a sample's channels, those of an axis.
+/// An error if the number of groups does not divide the channels, which are the size of `axis`.
 pub(crate) fn check_groups(shape: &[usize], axis: usize, groups: usize) -> Result<(), Error> {
     check_channels(shape)?;
     let size = |axis: usize| shape.get(axis).copied().unwrap_or(1);
     let (samples, channels) = (size(0), size(axis));
-    // No groups divide no channels.
+    // Zero groups divide zero channels.
     if !channels.is_multiple_of(groups) {
         return Err(Error::argument(
             "groups",
-            format!("a number from 1 on that divides the {channels} channels"),
+            format!("a positive number that divides the {channels} channels"),
             groups,
         ));
     }
     elements("src", &[samples, groups]).map(drop)
 }
 
-/// An error if a shape has no rows that begin at an axis.
+/// An error if rows of this shape cannot begin at this axis.
 pub(crate) fn check_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(), Error> {
     let rank = shape.len();
     check_rank("src", 1..=MAX_RANK, rank)?;
@@ -101,7 +101,7 @@ pub(crate) fn check_rows(shape: &[usize], begin_norm_axis: i64) -> Result<(), Er
     }
 }
 
-/// An axis that may be counted from the end, counted from the start; none if there is no such axis.
+/// Converts an axis that may count from the end to one that counts from the start; none if there is no such axis.
 pub(crate) fn first_row_axis(rank: usize, axis: i64) -> Option<usize> {
     let axis = match axis {
         axis if axis < 0 => axis.checked_add(rank as i64)?,
@@ -110,7 +110,7 @@ pub(crate) fn first_row_axis(rank: usize, axis: i64) -> Option<usize> {
     usize::try_from(axis).ok().filter(|&axis| axis < rank)
 }
 
-/// An argument's number of elements against what the shape asks for.
+/// An error if an argument does not have the number of elements that the shape requires.
 pub(crate) fn check_length(tensor: &'static str, expected: u64, got: usize) -> Result<(), Error> {
     match got as u64 == expected {
         true => Ok(()),

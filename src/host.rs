@@ -8,8 +8,8 @@ use crate::{
     memory,
 };
 
-/// variance + epsilon must be above 0 and finite in every channel (or row), as the kernels add them. NaN passes: it
-/// stays in its channel. By an infinite variance gradients would be 0, as if there were nothing to learn.
+/// An error unless variance + epsilon, as the kernels add them, is above 0 and finite in every channel (or row). NaN
+/// passes: it stays in its channel. With an infinite variance gradients would be 0, as if there were nothing to learn.
 fn check_variances<P: Element>(
     tensor: Tensor,
     group: &'static str,
@@ -34,7 +34,7 @@ fn check_variances<P: Element>(
     Ok(())
 }
 
-/// The one slice that is named for a tensor.
+/// The slice given for a tensor; an error if there are two.
 fn find_slice<'s>(
     mut named: impl Iterator<Item = (Tensor, &'s [u8])>,
     tensor: Tensor,
@@ -46,7 +46,7 @@ fn find_slice<'s>(
     }
 }
 
-/// An error if a slice has another length than its tensor.
+/// An error if a slice's length is not that of its tensor.
 fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
     let size = used.element_size();
     match (bytes.len() as u64).is_multiple_of(size) {
@@ -64,14 +64,15 @@ fn check_bytes(used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
 }
 
 impl Operation {
-    /// Checks, uploads, runs, and reads results into the slices given, with no copy beside the transfers. Tensors that are
-    /// read and written, running statistics, stand in `outputs`, whose contents are read first. A result that is not named is
-    /// not read back.
+    /// Checks the arguments, uploads the inputs, runs, and reads the results into the given slices, with no copy beside
+    /// the transfers. Running statistics, which are read and written, belong in `outputs`; their contents are read
+    /// first. A result without a slice is not read back.
     ///
-    /// Bytes are those of elements in storage order, in the machine's byte order.
+    /// Slices hold elements in storage order, in the machine's byte order.
     ///
-    /// The first poll uploads, and compiles what no call has needed before, which takes up to seconds on a software driver;
-    /// the wait for the GPU that follows does not block the executor; the last poll copies the results out.
+    /// The first poll uploads, and compiles the kernels that no earlier call has needed, which can take seconds on a
+    /// software driver. The wait for the GPU that follows does not block the executor. The last poll copies the results
+    /// out.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -92,9 +93,9 @@ impl Operation {
     ///
     /// # Errors
     ///
-    /// Those of [`plan`](Self::plan); slices that are missing, named twice, given in vain or of another length; variance +
-    /// epsilon not above 0 or infinite, naming the channel, group or row; memory or device lost. Nothing is uploaded before
-    /// all arguments are checked.
+    /// Those of [`plan`](Self::plan); slices that are missing, given twice, not used or of the wrong length;
+    /// variance + epsilon that is infinite or not above 0, with its channel, group or row; out of memory; device lost.
+    /// All arguments are checked before anything is uploaded.
     pub async fn run_into(
         &self,
         gpu: &GpuContext,
@@ -127,8 +128,8 @@ impl Operation {
         .await
     }
 
-    /// An error if slices are missing, named twice, given in vain or of another length, or given statistics are none. Gives
-    /// what is read before it is written: some numbers of each channel.
+    /// An error if slices are missing, given twice, not used or of the wrong length, or if given statistics are
+    /// invalid. Returns copies of the tensors that are read before they are written: a few numbers for each channel.
     pub(crate) fn check_slices(
         &self,
         tensors: &[TensorUse],
@@ -144,17 +145,14 @@ impl Operation {
         for used in tensors {
             let input = find_slice(inputs.iter().map(|(t, bytes)| (*t, *bytes)), used.tensor)?;
             let output = find_slice(outputs.iter().map(|(t, bytes)| (*t, &**bytes)), used.tensor)?;
-            let (slice, other, role) = match used.access {
-                Access::In => (input, output, "a slice among the inputs"),
-                Access::Out | Access::InOut => (output, input, "a slice among the outputs"),
+            let (read, written) = ("a slice among the inputs", "a slice among the outputs");
+            let (slice, other, role, misplaced) = match used.access {
+                Access::In => (input, output, read, written),
+                Access::Out | Access::InOut => (output, input, written, read),
             };
             match (slice, other) {
                 (_, Some(_)) => {
-                    return Err(Error::argument(
-                        used.tensor.name(),
-                        role,
-                        "one among the others",
-                    ));
+                    return Err(Error::argument(used.tensor.name(), role, misplaced));
                 }
                 (None, None) if used.access.reads() => {
                     return Err(Error::argument(used.tensor.name(), role, "none"));
@@ -175,7 +173,7 @@ impl Operation {
         Ok(in_place)
     }
 
-    /// An error if given statistics hold a variance, or a mean of squares, by which there is no result.
+    /// An error if a given variance, or mean of squares, is invalid.
     fn check_statistic(&self, used: &TensorUse, bytes: &[u8]) -> Result<(), Error> {
         let is_variance = [Tensor::Variance, Tensor::MeanSquare].contains(&used.tensor);
         if !is_variance {
@@ -204,7 +202,7 @@ impl Operation {
 pub(crate) struct Halves<'a>(OnDevice<'a>);
 
 impl<'a> Halves<'a> {
-    /// Runs the first half on inputs that were checked; `take` is given the sums.
+    /// Runs the first half on checked inputs, and passes the sums to `take`.
     pub async fn first(
         gpu: &'a GpuContext,
         plan: &'a Plan,
@@ -225,7 +223,7 @@ impl<'a> Halves<'a> {
         Ok(Self(whole))
     }
 
-    /// Runs the second half from these sums on, and hands over the tensors of src's shape that it writes.
+    /// Runs the second half with these sums, and passes the tensors of src's shape that it writes to `take`.
     pub async fn second(
         &self,
         sums: &[u8],
@@ -259,7 +257,7 @@ struct OnDevice<'a> {
 }
 
 impl<'a> OnDevice<'a> {
-    /// Binds a plan; with the buffer `sums` where there are to be two halves.
+    /// Binds a plan, with the buffer `sums` if the two halves are to be recorded.
     fn new(gpu: &'a GpuContext, plan: &'a Plan, with_sums: bool) -> Result<Self, Error> {
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_DST
@@ -317,13 +315,13 @@ impl<'a> OnDevice<'a> {
     }
 }
 
-/// Looks out for what wgpu says of a plan's buffers.
+/// Watches for wgpu's errors about a plan's buffers.
 fn watch(gpu: &GpuContext, plan: &Plan) -> Watch {
     let tensors = plan.tensors.iter().map(|r| r.padded_bytes());
     gpu.watch(tensors.fold(plan.workspace_bytes, u64::saturating_add))
 }
 
-/// The buffer that a tensor lies in: diff_src lies over diff_dst.
+/// The buffer that holds a tensor. diff_src shares that of diff_dst.
 fn find(buffers: &[(Tensor, wgpu::Buffer)], tensor: Tensor) -> Option<&wgpu::Buffer> {
     let stored = match tensor {
         Tensor::DiffSrc => Tensor::DiffDst,

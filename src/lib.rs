@@ -21,23 +21,23 @@
 //! # Ok::<(), Error>(()) }).unwrap();
 //! ```
 //!
-//! # What there is
+//! # Overview
 //!
 //! | | |
 //! |---|---|
-//! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists what there is, [`unfit`] says why one cannot be used |
-//! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], each with its options; `forward` takes [`ForwardArgs`] and gives [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and gives [`Grads`] |
-//! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], shape and [`DTypes`]; [`Operation::tensors`] says what it reads and writes, [`Operation::run_into`] runs it on bytes |
+//! | a GPU | [`GpuContext`], chosen by [`ContextOptions`] or made from a caller's device with [`DeviceOptions`]; [`adapters`] lists the adapters, [`unfit`] says why one cannot be used |
+//! | layers on host memory | [`GpuBatchNorm`], [`GpuGroupNorm`], [`GpuInstanceNorm`], [`GpuLayerNorm`], [`GpuRmsNorm`], each with its options; `forward` takes [`ForwardArgs`] and returns [`Output`], `infer` takes [`InferenceArgs`], `backward` takes [`BackwardArgs`] and returns [`Grads`] |
+//! | any layer and pass as a value | [`Operation`]: a [`Norm`], a [`Pass`], a shape and [`DTypes`]; [`Operation::tensors`] lists the tensors that it reads and writes, [`Operation::run_into`] runs it on bytes |
 //! | your own buffers | [`Operation::plan`], [`Plan::bind`], [`Bound::record`]: see below |
-//! | your operator | [`operators`]: those of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
-//! | a batch spread over processes | [`synchronized`]: batch norm by the statistics of all of them |
-//! | a batch spread over devices | the two halves of [`Bound`], between them [`SumsLayout::merge`]; [`Shards`] |
+//! | your operator | [`operators`]: the operators of oneDNN Graph, DirectML, nGraph, PyTorch and ONNX under their own names |
+//! | a batch spread over processes | [`synchronized`]: batch norm with statistics over all processes |
+//! | a batch spread over devices | the two halves of [`Bound`], with [`SumsLayout::merge`] between them; [`Shards`] |
 //! | tensors larger than memory | [`stream`]: an operation over pieces that a caller reads and writes |
 //! | element types | [`Element`] and [`ParamOf`] for Rust's types, [`DType`] as a value, [`DTypes`] for data, parameters and statistics |
-//! | tuning | [`Profile`]: what plans know of an adapter, with its [`Tuning`]; [`Algorithm`]: what a plan chose, or is forced to take |
+//! | tuning | [`Profile`]: the limits and sizes that plans assume for an adapter, with its [`Tuning`]; [`Algorithm`]: the algorithm that a plan chose or was forced to use |
 //! | another framework's launcher | [`export`]: plans without a GPU, and their dispatches as WGSL text, bindings and uniforms |
-//! | checking | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): the same in float64 on the CPU, and cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
-//! | errors | [`Error`], whose variants carry what is needed to mend the call |
+//! | checking | the crate [`wgpu-norm-verify`](https://docs.rs/wgpu-norm-verify): a float64 reference on the CPU and test cases of every kind, for the command `wgpu-norm verify`, tests, and other libraries |
+//! | errors | [`Error`], whose variants carry the values needed to fix the call |
 //!
 //! # Your operator
 //!
@@ -72,19 +72,21 @@
 //!
 //! # On device buffers
 //!
-//! Three stages. [`Operation::plan`] is pure and needed once for an operation; [`Plan::bind`] checks a set of buffers and makes
-//! all wgpu objects; [`Bound::record`] writes commands into the caller's encoder, creates nothing, submits nothing and reads
-//! nothing back, and [`Bound::record_in`] writes them into a compute pass. [`Bound::record_reduce`] and
-//! [`Bound::record_apply`] are its two halves, for a batch that is spread over several devices: [`Plan::sums`] says what passes
-//! between them, and [`SumsLayout::merge`] merges what the devices have.
+//! There are three stages. [`Operation::plan`] is pure and needed once for an operation. [`Plan::bind`] checks a set of
+//! buffers and creates all wgpu objects. [`Bound::record`] writes commands into the caller's encoder, and
+//! [`Bound::record_in`] writes them into a compute pass; neither creates resources, submits or reads back.
+//!
+//! For a batch that is spread over several devices, [`Bound::record_reduce`] and [`Bound::record_apply`] record the two
+//! halves. [`Plan::sums`] describes the buffer that passes between them, and [`SumsLayout::merge`] merges the buffers
+//! of the devices.
 //!
 //! # Features
 //!
 //! * `native` (default): the wgpu backends Vulkan, Metal, DX12 and GL.
 //! * `web`: the backend WebGPU.
 //!
-//! Without a backend for the target there are no adapters; a crate that wants fewer of them leaves `native` out
-//! and names wgpu's own features.
+//! Without a backend for the target there are no adapters. To compile fewer backends, disable `native` and enable
+//! wgpu's own features instead.
 
 // The README's example is compiled like any other.
 #[cfg(doctest)]
@@ -132,6 +134,6 @@ pub use sums::SumsLayout;
 pub use tensor::{Access, Format, Need, Ranks, Slot, Tensor, TensorUse};
 pub use tuning::Tuning;
 
-/// The crates whose types stand in signatures here, in the versions that these use.
+/// The crates whose types appear in this crate's signatures, in the versions used there.
 #[doc(no_inline)]
 pub use {bytemuck, half, wgpu};

@@ -1,8 +1,8 @@
-//! Vectors as large as tensors: where memory ends they are an error, and not the end of the process.
+//! Vectors as large as tensors. Running out of memory is an error and does not end the process.
 
 use crate::Error;
 
-/// An empty vector with room for so many elements. `what` names it in an error.
+/// An empty vector with room for this many elements. `what` names it in an error.
 ///
 /// # Errors
 ///
@@ -18,7 +18,7 @@ pub fn room<T>(what: &'static str, elements: usize) -> Result<Vec<T>, Error> {
     }
 }
 
-/// The elements of an iterator that knows their number.
+/// Collects an iterator of known length.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn collect<T>(
     Ok(values)
 }
 
-/// The same value so many times.
+/// A vector of this many copies of a value.
 ///
 /// # Errors
 ///

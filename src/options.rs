@@ -1,10 +1,10 @@
-//! The choices that an operator's caller makes.
+//! The options that an operation's caller chooses.
 
 use crate::{DType, DTypes, Error};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// Where the channel axis stands.
+/// The position of the channel axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DataFormat {
     /// `(N, C, …)`: axis 1 is the channel.
@@ -23,7 +23,7 @@ impl fmt::Display for DataFormat {
     }
 }
 
-/// What mean and variance are to the gradient. No forward pass depends on it.
+/// Whether the gradient flows through mean and variance. No forward pass depends on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Through {
     /// They were computed from `src`, so the gradient flows through them (training).
@@ -33,7 +33,7 @@ pub enum Through {
     Constant,
 }
 
-/// Which parameter gradients are computed, and whether gamma counts in `diff_src`. No forward pass depends on it: a given
+/// Which parameter gradients are computed, and whether gamma scales `diff_src`. No forward pass depends on it: a given
 /// gamma always scales dst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -41,36 +41,35 @@ pub enum ParamGrads {
     /// `diff_gamma` and `diff_beta`; gamma scales `diff_src`.
     #[default]
     Both,
-    /// No parameter gradients, and diff_src **ignores a given gamma**: oneDNN Graph's rule for a call of batch norm that asks for
-    /// neither output. An activation's argument still depends on gamma. Its layer norm has no such rule: take
-    /// [`Frozen`](Self::Frozen).
+    /// No parameter gradients, and diff_src **ignores a given gamma**: oneDNN Graph's rule for batch norm if neither
+    /// output is requested. An activation's argument still depends on gamma. oneDNN Graph's layer norm has no such
+    /// rule: use [`Frozen`](Self::Frozen) there.
     Neither,
-    /// No parameter gradients, but gamma still scales `diff_src`: a frozen layer, as other
-    /// frameworks treat it.
+    /// No parameter gradients, but gamma still scales `diff_src`: a frozen layer, as other frameworks treat it.
     Frozen,
 }
 
-/// What follows a layer and is computed with it.
+/// The activation that follows a layer and is computed with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Activation {
-    /// Nothing.
+    /// No activation.
     #[default]
     None,
-    /// max(y, 0). The gradient passes where y is not at most 0, as PyTorch has it: NaN passes both ways.
+    /// max(y, 0). The gradient passes unless y is at most 0, as in PyTorch, so NaN passes in both directions.
     Relu,
-    /// y / (1 + exp(−y)), which diffusion networks have behind group norm. Not of f64, for which WGSL has no exponential,
-    /// and not with a residual.
+    /// y / (1 + exp(−y)), which diffusion networks use after group norm. Not for f64, for which WGSL has no
+    /// exponential, and not after a residual.
     Silu,
-    /// y · Φ(y), with the normal distribution's Φ: PyTorch's `gelu`. Not of f64 and not with a residual.
+    /// y · Φ(y), with the normal distribution's Φ: PyTorch's `gelu`. Not for f64, and not after a residual.
     Gelu,
-    /// y · (1 + tanh(√(2/π) · (y + 0.044715 · y³))) / 2: PyTorch's `gelu` with `approximate="tanh"`. Not of f64 and not with a
-    /// residual.
+    /// y · (1 + tanh(√(2/π) · (y + 0.044715 · y³))) / 2: PyTorch's `gelu` with `approximate="tanh"`. Not for f64, and
+    /// not after a residual.
     GeluTanh,
 }
 
 impl Activation {
-    /// All of them, by their names.
+    /// All activations, with their names.
     pub const NAMES: &[(&'static str, Self)] = &[
         ("none", Self::None),
         ("relu", Self::Relu),
@@ -86,7 +85,7 @@ impl Activation {
             .map_or("", |(name, _)| name)
     }
 
-    /// An error where it cannot be computed: of these data, or behind a residual.
+    /// An error if it cannot be computed for this data type, or after a residual.
     pub(crate) fn check(self, data: DType, residual: bool) -> Result<(), Error> {
         let expected = match self {
             Self::None | Self::Relu => return Ok(()),
@@ -104,7 +103,7 @@ impl fmt::Display for Activation {
     }
 }
 
-/// An error if element types do not go together.
+/// An error if these element types cannot be combined.
 pub(crate) fn check_types(types: DTypes) -> Result<(), Error> {
     let DTypes {
         data,
@@ -120,9 +119,9 @@ pub(crate) fn check_types(types: DTypes) -> Result<(), Error> {
     Ok(())
 }
 
-/// epsilon, checked in the type that it is used in.
+/// An error if epsilon is invalid in the type in which it is used.
 pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
-    // An adapter may take a subnormal for 0.
+    // An adapter may treat a subnormal number as 0.
     let (used, normal) = match data.accumulator() {
         DType::F64 => (epsilon, epsilon.is_normal()),
         _ => (f64::from(epsilon as f32), (epsilon as f32).is_normal()),
@@ -138,26 +137,26 @@ pub(crate) fn check_epsilon(epsilon: f64, data: DType) -> Result<(), Error> {
     }
 }
 
-/// Which variance of a batch goes into the running variance. Documents differ: PyTorch, candle and cuDNN take the unbiased
-/// one, ONNX, oneDNN and Burn the biased one. dst and the gradient take the biased one in any case.
+/// Which variance of a batch updates the running variance. Frameworks differ: PyTorch, candle and cuDNN use the
+/// unbiased one; ONNX, oneDNN and Burn use the biased one. dst and the gradient always use the biased one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RunningVariance {
     /// Σ(src − mean)² / m.
     #[default]
     Biased,
-    /// Σ(src − mean)² / (m − 1). A channel must have two elements at least.
+    /// Σ(src − mean)² / (m − 1). A channel must have at least two elements.
     Unbiased,
 }
 
-/// How running statistics take in those of a batch: (1 − weight) · old + weight · batch.
+/// How a batch updates running statistics: (1 − weight) · old + weight · batch.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct RunningUpdate {
-    /// The batch's weight, from 0 to 1: PyTorch's `momentum`, 1 − ONNX's and oneDNN's. For PyTorch's cumulative average
-    /// (`momentum=None`) it is 1 / (number of batches so far, this one included); each weight is an operation, and a plan, of
-    /// its own.
+    /// The weight of the batch, from 0 to 1: PyTorch's `momentum`, or 1 − `momentum` for ONNX and oneDNN. For PyTorch's
+    /// cumulative average (`momentum=None`) it is 1 / (number of batches so far, including this one). Each weight needs
+    /// an operation and a plan of its own.
     pub weight: f64,
-    /// Which variance of the batch.
+    /// Which variance of the batch is used.
     pub variance: RunningVariance,
 }
 
@@ -176,12 +175,12 @@ impl Hash for RunningUpdate {
 }
 
 impl RunningUpdate {
-    /// With the batch's weight, and which variance of the batch.
+    /// An update with this weight of the batch and this variance.
     pub const fn new(weight: f64, variance: RunningVariance) -> Self {
         Self { weight, variance }
     }
 
-    /// An error if it cannot be, of channels with so many elements, if that is known.
+    /// An error if it is invalid for channels of `count` elements, if that number is known.
     pub(crate) fn check(&self, count: Option<u64>) -> Result<(), Error> {
         if !(0.0..=1.0).contains(&self.weight) {
             return Err(Error::argument(
@@ -201,8 +200,8 @@ impl RunningUpdate {
     }
 }
 
-/// A batch that is spread over several devices, each with a part of the samples: how many parts there are, and which one
-/// a plan is for.
+/// The number of parts of a batch that is spread over several devices, and the part that a plan is for. Each part has
+/// some of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Shards {
     pub(crate) count: u32,
@@ -210,7 +209,7 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Part `index` of `count`, below which it is.
+    /// Part `index` of `count` parts; `index` is below `count`.
     pub const fn new(count: u32, index: u32) -> Self {
         Self { count, index }
     }

@@ -1,4 +1,4 @@
-//! An operation's plan: what to bind, and what to dispatch.
+//! An operation's plan: its buffers and its dispatches.
 
 use crate::export::{self, Dispatch};
 use crate::{
@@ -6,18 +6,18 @@ use crate::{
     Tensor, bound, plan,
 };
 
-/// What to dispatch for an operation on an adapter: the first of three stages.
+/// The dispatches of an operation on an adapter, which is the first of three stages.
 ///
 /// 1. [`Operation::plan`], once for an operation: pure, no GPU object is made.
 /// 2. [`Plan::bind`], once for a set of buffers: checks everything, makes bind groups.
 /// 3. [`Bound::record`], every step: writes commands into the caller's encoder, nothing else.
 ///
-/// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes NaN or
-/// infinite.
+/// Nothing is read back, so variance + epsilon is not checked: a channel, group or row where it is not above 0 becomes
+/// NaN or infinite.
 ///
-/// How buffers are bound is part of a compiled kernel: whether they are [padded](BufferUse::padded_bytes), whether one buffer
-/// holds several tensors, and whether diff_src takes diff_dst's place. A program that always does the same compiles each plan
-/// once.
+/// A compiled kernel depends on how buffers are bound: whether they are [padded](BufferUse::padded_bytes), whether one
+/// buffer holds several tensors, and whether diff_src overwrites diff_dst. A program that always binds in the same way
+/// compiles each plan once.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -52,21 +52,21 @@ pub struct Plan {
     plan: plan::Plan,
 }
 
-/// A buffer that a plan takes.
+/// A buffer that a plan uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferUse {
-    /// The tensor that is in it, or [`Tensor::Workspace`]: scratch memory, whose contents need not outlast a recording, nor the
-    /// first of two halves. What the halves exchange, [`Tensor::Sums`], is [`Plan::sums`]'.
+    /// The tensor in it, or [`Tensor::Workspace`]: scratch memory, whose contents may be discarded after a recording,
+    /// and between the two halves. [`Plan::sums`] describes [`Tensor::Sums`], which the halves exchange.
     pub tensor: Tensor,
     /// How it is used.
     pub access: Access,
-    /// Bytes that it must have: the tensor's own, up to the next multiple of 4. Where an odd number of f16 or bf16 elements
-    /// does not fill the last 4, the rest of them is written as 0.
+    /// Bytes that it must have: those of the tensor, rounded up to a multiple of 4. If an odd number of f16 or bf16
+    /// elements does not fill the last 4 bytes, 0 is written to the rest.
     pub bytes: u64,
-    /// Bytes that it had best have: those of the elements up to the next multiple of four. Kernels load four elements at a
-    /// time to the end then; without the padding they do so more slowly. What is beyond [`bytes`](Self::bytes) is not changed
-    /// and does not count.
+    /// Bytes that it should have: those of the elements, rounded up to a multiple of four elements. Kernels can then
+    /// load four elements at a time to the end; without the padding they are slower there. Bytes beyond
+    /// [`bytes`](Self::bytes) do not change and have no effect.
     pub padded_bytes: u64,
 }
 
@@ -76,7 +76,7 @@ impl Plan {
         &self.operation
     }
 
-    /// The algorithm of one recording of the whole operation.
+    /// The algorithm of a recording of the whole operation.
     pub fn algorithm(&self) -> Algorithm {
         self.plan.algorithm
     }
@@ -113,21 +113,22 @@ impl Plan {
         self.plan.workspace_bytes
     }
 
-    /// The buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`]; none where
-    /// there are no halves: of other layers than batch norm, of inference, and where there are so many channels that a plan has
-    /// no room for halves.
+    /// The buffer [`Tensor::Sums`] between the two halves, [`Bound::record_reduce`] and [`Bound::record_apply`]. None
+    /// if there are no halves: for layers other than batch norm, for inference, and for more channels than a plan with
+    /// halves has room for.
     pub fn sums(&self) -> Option<SumsLayout> {
         let sums = self.plan.requirement(Tensor::Sums);
         sums.map(|_| SumsLayout::new(&self.operation))
     }
 
-    /// The dispatches of the whole operation, in order. `room` says how many bytes may be bound of a tensor's buffer from
-    /// the tensor's start on, none if it has no buffer: kernels load four elements at once to the end where there is room
+    /// The dispatches of the whole operation, in order. `room` returns how many bytes may be bound from a tensor's
+    /// start on, or none if the tensor has no buffer. Kernels load four elements at once to the end if there is room
     /// for the last four.
     ///
     /// # Errors
     ///
-    /// [`Error::BufferPresence`] and [`Error::BufferSize`], naming a tensor without a buffer, or with too small a one.
+    /// [`Error::BufferPresence`] for a tensor without a buffer, [`Error::BufferSize`] for one whose buffer is too
+    /// small.
     pub fn dispatches(&self, room: impl Fn(Tensor) -> Option<u64>) -> Result<Vec<Dispatch>, Error> {
         for BufferUse { tensor, bytes, .. } in self.buffers() {
             let got = room(tensor).ok_or(Error::BufferPresence {
@@ -149,17 +150,18 @@ impl Plan {
             .collect())
     }
 
-    /// Binds buffers: checks them, compiles what is missing, makes bind groups and uniforms. A workspace that is not given
-    /// is made. With [`Tensor::Sums`] the two halves can be recorded, too.
+    /// Binds buffers: checks them, compiles missing pipelines, and creates bind groups and uniforms. If no workspace is
+    /// given, it creates one. If [`Tensor::Sums`] is given, the two halves can be recorded too.
     ///
-    /// Disjoint ranges of one buffer are fine. Ranges must not overlap where one of them is written, with one exception:
-    /// diff_src may be exactly diff_dst.
+    /// Disjoint ranges of one buffer are fine. Ranges must not overlap if one of them is written, with one exception:
+    /// diff_src may have exactly the range of diff_dst.
     ///
     /// # Errors
     ///
-    /// A buffer too small, misaligned, without the usage STORAGE, of another device or destroyed, overlapping another,
-    /// missing, named twice, or given without use; memory or device lost. In a browser what the device itself finds wrong
-    /// (its memory, another device's buffer) comes later, to the device's handler of uncaptured errors.
+    /// A buffer that is too small, misaligned, without the usage STORAGE, of another device, destroyed, overlapping
+    /// another, missing, given twice or not used; out of memory; device lost. In a browser, errors that the device
+    /// itself finds (out of memory, a buffer of another device) come later, to the device's handler of uncaptured
+    /// errors.
     pub fn bind(
         &self,
         gpu: &GpuContext,
@@ -181,12 +183,12 @@ impl Plan {
 }
 
 impl Operation {
-    /// What to dispatch on an adapter of a profile. Pure: no GPU is touched.
+    /// Plans the operation for an adapter with this profile. Pure: no GPU is touched.
     ///
     /// # Errors
     ///
-    /// What is wrong with shape, types or options; [`Error::Limit`], [`Error::UnsupportedDType`] and [`Error::Algorithm`]
-    /// for what the adapter cannot do.
+    /// Errors in shape, types or options; [`Error::Limit`], [`Error::UnsupportedDType`] and [`Error::Algorithm`] if the
+    /// adapter does not support the operation.
     pub fn plan(&self, profile: &Profile) -> Result<Plan, Error> {
         Ok(Plan {
             operation: self.clone(),

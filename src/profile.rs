@@ -1,4 +1,4 @@
-//! What the plan knows of an adapter: limits, abilities, and the sizes that suit it.
+//! An adapter as plans see it: limits, abilities, and the sizes that suit it.
 
 use crate::options::check_types;
 use crate::tuning::SMALLEST_WORKGROUP;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The environment variable that overrides an adapter's tuning.
 const VARIABLE: &str = "WGPU_NORM_PROFILE";
 
-/// Storage buffers that every plan can do with, and none with fewer.
+/// The number of storage buffers that every plan can manage with, and without which there is none.
 pub(crate) const STORAGE_BUFFERS: u32 = 4;
 
 /// The limit [`Profile::max_window`], as errors name it.
@@ -20,7 +20,7 @@ pub(crate) const MAX_BINDING: &str = "max_storage_buffer_binding_size";
 /// 32 MiB of f32.
 const WINDOW_UNIT: u32 = 1 << 23;
 
-/// An adapter as the plan sees it: plain data, so that making a plan touches no GPU.
+/// An adapter as plans see it: plain data, so that making a plan touches no GPU.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -44,42 +44,43 @@ pub struct Profile {
     pub max_binding: u64,
     /// Largest buffer, in bytes.
     pub max_buffer: u64,
-    /// Bytes of a tensor of src's shape that a dispatch binds at most, where the tensor can be cut; without effect from
-    /// `max_binding` on. Lower, it makes more dispatches of smaller windows, which add the same elements in the same order:
-    /// [`Stream`](crate::stream::Stream) sets it by its budget.
+    /// The most bytes that a dispatch binds of a tensor of src's shape, if the tensor can be cut. It has no effect from
+    /// `max_binding` on. A lower value makes more dispatches of smaller windows, which add the same elements in the
+    /// same order; [`Stream`](crate::stream::Stream) sets it from its budget.
     pub max_window: u64,
     /// Alignment of a storage binding's offset, in bytes.
     pub alignment: u64,
-    /// Most workgroups along one dimension of a dispatch; 65535 at most.
+    /// Largest number of workgroups along one dimension of a dispatch, at most 65535.
     pub max_workgroups: u32,
     /// Largest number of invocations in a workgroup.
     pub max_invocations: u32,
-    /// Storage buffers that a kernel may bind.
+    /// Largest number of storage buffers that a kernel may bind.
     pub max_storage_buffers: u32,
     /// Bytes of memory that a workgroup may share.
     pub max_workgroup_storage: u32,
-    /// Invocations of every subgroup, where all have as many and shaders can use them; else 0.
+    /// Number of invocations in a subgroup, if it is the same for all subgroups and shaders can use them; else 0.
     pub subgroup_size: u32,
     /// Whether shaders can unpack f16.
     pub f16: bool,
     /// Whether shaders can use f64.
     pub f64: bool,
-    /// Whether tensors and the workspace are read and written by integers of 64 bits, for a driver that moves words one
-    /// by one; else by words of 32 bits, several to a load.
+    /// Whether tensors and the workspace are read and written as integers of 64 bits, for a driver that moves words one
+    /// by one; else as words of 32 bits, several to a load.
     pub long_words: bool,
-    /// Elements between two neighbouring places where a tensor may be cut into windows, at most, as far as geometry has
-    /// a choice; 256 to 2²⁴. Far fewer than a binding holds. For tests with small tensors.
+    /// The largest distance, in elements, between neighbouring places where a tensor may be cut into windows, as far as
+    /// the geometry leaves a choice; 256 to 2²⁴. Far less than a binding holds. For tests with small tensors.
     pub window_unit: u32,
     /// Sizes that suit this kind of adapter.
     pub tuning: Tuning,
-    /// The algorithm that every plan has to take, whether or not it is fast; an error
-    /// ([`Error::Algorithm`]) where it cannot do the problem. For tests and measurements.
+    /// The algorithm that every plan must use, whether or not it is fast. If it does not support the operation,
+    /// planning fails with [`Error::Algorithm`]. For tests and measurements.
     pub algorithm: Option<Algorithm>,
 }
 
 impl Profile {
-    /// A GPU of which nothing is known but its name: the limits that every WebGPU device has, no optional feature,
-    /// [`Tuning::GPU`]. For a framework that plans by itself ([`export`](crate::export)) and fills in what it knows:
+    /// The profile of a GPU of which only the name is known: the limits that every WebGPU device has, no optional
+    /// feature, [`Tuning::GPU`]. For a framework that plans by itself ([`export`](crate::export)) and fills in what it
+    /// knows:
     ///
     /// ```
     /// use wgpu_norm::{Backward, DType, DataFormat, Norm, Operation, Profile};
@@ -117,8 +118,8 @@ impl Profile {
         Self::from_parts(device.adapter_info(), device.limits(), device.features())
     }
 
-    /// The profile of a device that has all that the adapter allows, as those of
-    /// [`GpuContext::new`](crate::GpuContext::new) have.
+    /// The profile of a device that is opened with everything that the adapter allows, as
+    /// [`GpuContext::new`](crate::GpuContext::new) opens it.
     pub fn for_adapter(adapter: &wgpu::Adapter) -> Self {
         let flags = adapter.get_downlevel_capabilities().flags;
         Self {
@@ -128,7 +129,7 @@ impl Profile {
     }
 
     fn from_parts(info: wgpu::AdapterInfo, limits: wgpu::Limits, features: wgpu::Features) -> Self {
-        // A browser's compiler wants a line for subgroups that naga refuses.
+        // For subgroups, a browser's compiler requires a line that naga rejects.
         let subgroups = features.contains(wgpu::Features::SUBGROUP)
             && info.subgroup_min_size == info.subgroup_max_size
             && info.backend != wgpu::Backend::BrowserWebGpu;
@@ -146,7 +147,7 @@ impl Profile {
                 .min(limits.max_compute_workgroup_size_x),
             max_storage_buffers: limits.max_storage_buffers_per_shader_stage,
             max_workgroup_storage: limits.max_compute_workgroup_storage_size,
-            // A device does not tell: wgpu finds out when it compiles a kernel.
+            // A device does not report this; wgpu finds out when it compiles a kernel.
             f16: true,
             f64: features.contains(wgpu::Features::SHADER_F64),
             // Only a driver for the CPU moves words one by one.
@@ -159,7 +160,7 @@ impl Profile {
         .within_bounds()
     }
 
-    /// Bytes of a tensor that can be cut that a dispatch may bind, and the limit that says so.
+    /// The limit on the bytes that a dispatch may bind of a tensor that can be cut: its name and its value.
     pub(crate) fn window_limit(&self) -> (&'static str, u64) {
         match self.max_window < self.max_binding {
             true => (MAX_WINDOW, self.max_window),
@@ -175,7 +176,7 @@ impl Profile {
             // Vec4s of f64 and vectors of f32 take 32 bytes; WebGPU's smallest alignment is no less. 64 KiB are more
             // than any adapter needs.
             alignment: self.alignment.clamp(32, 1 << 16).next_power_of_two(),
-            // Folded into rows of more, the last row's surplus might wrap in 32 bits.
+            // If workgroups were folded into longer rows, the surplus of the last row could wrap in 32 bits.
             max_workgroups: self.max_workgroups.clamp(1, 65535),
             subgroup_size: match self.subgroup_size.is_power_of_two() {
                 true => self.subgroup_size,
@@ -187,7 +188,7 @@ impl Profile {
         }
     }
 
-    /// This profile within what the device allows, which kernels without checks rely on.
+    /// This profile lowered to what the device allows, which kernels without checks rely on.
     pub(crate) fn within(self, device: &wgpu::Device) -> Self {
         let allowed = Self::new(device);
         Self {
@@ -216,7 +217,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// [`Error::Tuning`], naming what is wrong with the variable.
+    /// [`Error::Tuning`] if the variable is invalid.
     pub fn with_env(mut self) -> Result<Self, Error> {
         match std::env::var(VARIABLE) {
             Ok(text) => {
@@ -267,7 +268,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Bits of the words that kernels read and write data by.
+    /// Bits of the words in which kernels read and write data.
     pub(crate) fn word_bits(&self) -> u32 {
         match self.long_words {
             true => 64,
@@ -275,10 +276,10 @@ impl Profile {
         }
     }
 
-    /// A workgroup size of the tuning, within the adapter's limits, for kernels with so many reals of workgroup memory for
-    /// each invocation.
+    /// A workgroup size of the tuning, within the adapter's limits, for kernels that use `shared_reals` numbers of
+    /// workgroup memory for each invocation.
     pub(crate) fn workgroup(&self, size: u32, shared_reals: u64) -> u32 {
-        // Of any type's kernels, so that workgroups are alike whatever the type.
+        // Counts numbers as f64, so that the workgroup size does not depend on the type.
         let shared = u64::from(self.max_workgroup_storage) / (shared_reals * DType::F64.size());
         let limit = u64::from(self.max_invocations)
             .min(shared)
@@ -290,7 +291,7 @@ impl Profile {
     }
 }
 
-/// By its name, as a profile forces it.
+/// Parses an algorithm's name.
 impl FromStr for Algorithm {
     type Err = Error;
 

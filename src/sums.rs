@@ -1,20 +1,21 @@
-//! What the two halves of a pass of batch norm meet at, and how that of several devices merges.
+//! The sums that pass between the two halves of batch norm, and how the sums of several devices are merged.
 
 use crate::{DType, Error, Operation, Pass, memory};
 use bytemuck::Pod;
 use std::ops::{Add, Div, Mul, Range, Sub};
 
-/// What is in the buffer [`Tensor::Sums`](crate::Tensor::Sums) between the two halves of a pass of batch norm.
+/// The layout of the buffer [`Tensor::Sums`](crate::Tensor::Sums) between the two halves of batch norm.
 ///
-/// [`Bound::record_reduce`](crate::Bound::record_reduce) writes what it has of this device's part of a batch.
-/// [`merge`](Self::merge) makes of those of all parts what the whole batch has, from which
-/// [`Bound::record_apply`](crate::Bound::record_apply) goes on, on every device. What the bytes mean is not specified.
+/// [`Bound::record_reduce`](crate::Bound::record_reduce) writes the sums of this device's part of a batch.
+/// [`merge`](Self::merge) merges those of all parts into the sums of the whole batch, which
+/// [`Bound::record_apply`](crate::Bound::record_apply) reads on every device. The meaning of the bytes is not
+/// specified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SumsLayout {
     kind: Kind,
     is_f64: bool,
     channels: usize,
-    /// Parts that have a place in the buffer, and which of them is this device's.
+    /// The number of parts in the buffer; `index` is this device's part.
     parts: u64,
     index: u64,
 }
@@ -28,7 +29,7 @@ enum Kind {
 }
 
 impl SumsLayout {
-    /// That of an operation with halves.
+    /// The layout of an operation with halves.
     pub(crate) fn new(operation: &Operation) -> Self {
         let shape = operation.norm.params_shape(&operation.shape);
         let (kind, parts, index) = match &operation.pass {
@@ -47,13 +48,13 @@ impl SumsLayout {
         }
     }
 
-    /// Bytes of the buffer: one part's, or in a forward pass those of as many parts as its
-    /// [`Shards`](crate::Shards) say, one after another. The second half merges these.
+    /// Bytes of the buffer. It holds one part, or in a forward pass as many parts as its [`Shards`](crate::Shards) say,
+    /// one after another, which the second half merges.
     pub fn bytes(&self) -> u64 {
         self.parts.saturating_mul(self.part_bytes())
     }
 
-    /// Where this device's part lies in the buffer.
+    /// The range of this device's part in the buffer.
     pub fn part(&self) -> Range<u64> {
         let start = self.index.saturating_mul(self.part_bytes());
         start..start.saturating_add(self.part_bytes())
@@ -69,7 +70,8 @@ impl SumsLayout {
         reals.saturating_mul(if self.is_f64 { 8 } else { 4 })
     }
 
-    /// Merges parts, in this order. The result is the same to the bit on every machine. Zeros are a part without elements.
+    /// Merges parts, in this order. The result is the same to the bit on every machine. A part of zeros has no
+    /// elements.
     ///
     /// # Errors
     ///
@@ -117,7 +119,7 @@ impl SumsLayout {
         }
     }
 
-    /// Of what is merged, two numbers of each channel: mean and variance, or Σ diff_dst and Σ diff_dst · x̂.
+    /// Two numbers for each channel, from the merged sums: mean and variance, or Σ diff_dst and Σ diff_dst · x̂.
     pub(crate) fn of_channels(&self, merged: &[u8]) -> Result<[Vec<f64>; 2], Error> {
         match self.is_f64 {
             true => self.reals_of_channels::<f64>(merged),
@@ -143,14 +145,14 @@ impl SumsLayout {
     }
 }
 
-/// Values that may lie anywhere.
+/// Values that need not be aligned.
 fn values<V: Pod>(bytes: &[u8]) -> impl ExactSizeIterator<Item = V> {
     bytes
         .chunks_exact(size_of::<V>())
         .map(bytemuck::pod_read_unaligned)
 }
 
-/// A number as kernels have it: f32 or f64.
+/// A number type of kernels: f32 or f64.
 trait Real:
     Pod
     + PartialOrd
@@ -175,13 +177,14 @@ impl Real for f64 {
     }
 }
 
-/// Statistics of a channel over a part of a batch, as kernels have them: the number of elements, which may be 0; a shift, a
-/// number near the mean; the mean less that; and Σ (src − mean)².
+/// Statistics of a channel over a part of a batch, as kernels represent them: the number of elements, which may be 0; a
+/// shift, which is a number near the mean; the mean minus the shift; and Σ (src − mean)².
 ///
-/// The mean is in two parts, since one f32 does not hold it exactly enough where it is large beside the standard deviation.
+/// The mean is split in two because one f32 is not exact enough if the mean is large compared with the standard
+/// deviation.
 type Channel<R> = [R; 4];
 
-/// The statistics of both parts, by Chan's formula, as the kernels merge them.
+/// Merges the statistics of two parts by Chan's formula, as the kernels do.
 fn merge<R: Real>(one: Channel<R>, other: Channel<R>) -> Channel<R> {
     let [count, shift, delta, m2] = one;
     let [other_count, other_shift, other_delta, other_m2] = other;
@@ -190,7 +193,7 @@ fn merge<R: Real>(one: Channel<R>, other: Channel<R>) -> Channel<R> {
     let from_one = delta + step * (other_count / total);
     let from_other = other_delta - step * (count / total);
     let weight = count * (other_count / total);
-    // The shift that is nearer to the mean.
+    // Keeps the shift that is nearer to the mean.
     let is_nearer = from_other.into().abs() < from_one.into().abs() && other_count > R::zeroed();
     let (shift, delta) = match count == R::zeroed() || is_nearer {
         true => (other_shift, from_other),
@@ -200,7 +203,7 @@ fn merge<R: Real>(one: Channel<R>, other: Channel<R>) -> Channel<R> {
     [count + other_count, shift, delta, m2]
 }
 
-/// 0 without elements.
+/// The mean; 0 without elements.
 fn mean<R: Real>([_, shift, delta, _]: Channel<R>) -> R {
     shift + delta
 }

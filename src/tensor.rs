@@ -10,19 +10,19 @@ pub enum Tensor {
     Src,
     /// Gradient with respect to the layer's output.
     DiffDst,
-    /// Mean of what is normalized together.
+    /// Mean of the elements that are normalized together.
     Mean,
-    /// Biased variance of it.
+    /// Their biased variance.
     Variance,
-    /// Mean of its squares: RMS norm's statistic.
+    /// Mean of their squares: RMS norm's statistic.
     MeanSquare,
-    /// Added to src, before layer and RMS norm; or to the output of the others.
+    /// Added to src before layer and RMS norm, or to the output of the other layers.
     Residual,
     /// Scale.
     Gamma,
     /// Shift.
     Beta,
-    /// One bit for each element: whether an activation let it pass.
+    /// The activation mask: one bit for each element, set if the activation let it pass.
     Mask,
     /// Running mean, read and written.
     RunningMean,
@@ -38,9 +38,9 @@ pub enum Tensor {
     DiffBeta,
     /// The layer's output.
     Dst,
-    /// src and residual added, before layer and RMS norm.
+    /// src + residual, before layer and RMS norm.
     Sum,
-    /// What devices exchange between the two halves of batch norm.
+    /// The sums that devices exchange between the two halves of batch norm.
     Sums,
     /// Scratch memory.
     Workspace,
@@ -69,7 +69,7 @@ impl Tensor {
         Self::Workspace,
     ];
 
-    /// Its name, as buffers and the command have it.
+    /// Its name in buffers' labels, in errors and in the command.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Src => "src",
@@ -108,7 +108,7 @@ impl Tensor {
         )
     }
 
-    /// Whether it is none of the caller's operands.
+    /// Whether it is scratch memory and not an operand.
     pub(crate) const fn is_scratch(self) -> bool {
         matches!(self, Self::Sums | Self::Workspace)
     }
@@ -121,12 +121,12 @@ impl Tensor {
         )
     }
 
-    /// Whether there is one of it for each group of elements that are normalized together.
+    /// Whether it has one number for each set of elements that are normalized together.
     pub(crate) const fn is_statistic(self) -> bool {
         matches!(self, Self::Mean | Self::Variance | Self::MeanSquare) || self.is_running()
     }
 
-    /// Whether it is read and written in its place.
+    /// Whether it is read and updated in place.
     pub(crate) const fn is_running(self) -> bool {
         matches!(self, Self::RunningMean | Self::RunningVariance)
     }
@@ -162,29 +162,29 @@ pub enum Need {
     Always,
     /// If the layer has it: gamma, beta, a residual.
     Given,
-    /// By the operation's options, such as which gradients are wanted.
+    /// If the operation's options require it, such as which gradients are computed.
     Options,
 }
 
-/// What a tensor's elements are.
+/// The kind of a tensor's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// Numbers.
     Elements(DType),
-    /// A mask's bits, in words of 32: bit i of word w is of element 32 · w + i in storage order.
+    /// A mask's bits, in words of 32: bit i of word w belongs to element 32 · w + i in storage order.
     Bits,
 }
 
-/// How the ranks of a process group share a tensor, each with some of the samples.
+/// How the ranks of a process group share a tensor. Each rank has some of the samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ranks {
-    /// By samples: each has its own part.
+    /// Each rank has the part of its own samples.
     Split,
-    /// Each has all of it, the same everywhere.
+    /// Each rank has the whole tensor, the same everywhere.
     Same,
-    /// Each computes the sum over its samples; the sums are added up.
+    /// Each rank computes the sum over its samples; the sums are added up.
     Added,
-    /// Each computes statistics of its samples, which merge to those of all.
+    /// Each rank computes the statistics of its samples; they are merged into those of all samples.
     Merged,
 }
 
@@ -192,11 +192,11 @@ pub enum Ranks {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Slot {
-    /// Which one.
+    /// The tensor.
     pub tensor: Tensor,
     /// How it is used.
     pub access: Access,
-    /// When it is there.
+    /// When the operation has it.
     pub need: Need,
 }
 
@@ -204,22 +204,22 @@ pub struct Slot {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TensorUse {
-    /// Which one.
+    /// The tensor.
     pub tensor: Tensor,
     /// How it is used.
     pub access: Access,
-    /// What its elements are.
+    /// The kind of its elements.
     pub format: Format,
-    /// Its sizes; of a mask those of the tensor whose elements its bits are of. A single number has none.
+    /// Its sizes; for a mask, those of the tensor that it is a mask of. A single number has none.
     pub shape: Vec<usize>,
     /// How processes share it.
     pub ranks: Ranks,
 }
 
 impl TensorUse {
-    /// How many numbers it has; of a mask, how many words.
+    /// Its number of elements; for a mask, of words.
     pub fn elements(&self) -> u64 {
-        // Operations are made of shapes whose products fit.
+        // The product of an operation's sizes was checked to fit.
         let sizes = self.shape.iter().map(|&size| size as u64);
         let elements = sizes.fold(1_u64, u64::saturating_mul);
         match self.format {
@@ -228,7 +228,7 @@ impl TensorUse {
         }
     }
 
-    /// Bytes of a number, or of a word.
+    /// Bytes of an element, or of a mask's word.
     pub fn element_size(&self) -> u64 {
         match self.format {
             Format::Elements(dtype) => dtype.size(),

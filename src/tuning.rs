@@ -4,18 +4,20 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Invocations of a workgroup that every kernel can do with.
+/// The smallest workgroup. Every kernel works with it.
 pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 
-/// Vec4s of a row that an invocation holds in registers, at most.
+/// The most vec4s of a row that an invocation holds in registers.
 pub(crate) const MOST_ROW_VEC4S: u32 = 32;
 
-/// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
-/// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
-/// [`overridden`](Self::overridden), which the next version is likely to take too and which names a field's bounds
-/// where a value is out of them. What is said of layer norm holds for RMS norm too.
+/// Sizes that make the kernels fast on one kind of adapter. Results agree up to rounding for all sizes. What is said of
+/// layer norm holds for RMS norm too.
 ///
-/// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
+/// Fields come and go with the kernels. So make a tuning from a constant (`..Tuning::GPU`), or with
+/// [`overridden`](Self::overridden): the next version is likely to accept the same text, and its errors name the bounds
+/// of a field.
+///
+/// As text, a tuning is a list of `key=value` pairs with the fields' names, separated by commas or line ends:
 ///
 /// ```
 /// use wgpu_norm::Tuning;
@@ -28,50 +30,50 @@ pub(crate) const MOST_ROW_VEC4S: u32 = 32;
 pub struct Tuning {
     /// Invocations of a workgroup. A power of two.
     pub workgroup: u32,
-    /// The same of a fused kernel, which computes the whole gradient in one dispatch: channels first, and rows that
-    /// the registers of `workgroup` invocations do not hold. A power of two.
+    /// Invocations of a workgroup of a fused kernel, which computes the whole gradient in one dispatch: channels first,
+    /// and rows that do not fit in the registers of `workgroup` invocations. A power of two.
     pub fused_workgroup: u32,
-    /// 1 where a barrier costs little, as on a GPU: invocations add up their sums before they write them, and a fused
-    /// kernel takes a block of channels in turns. 0 where it does not: a driver for the CPU keeps every register of a
-    /// workgroup in memory across a barrier, and takes up to minutes to compile one.
+    /// 1 if a barrier costs little, as on a GPU: invocations add up their sums before they write them, and a fused
+    /// kernel processes a block of channels in turns. 0 if it is expensive: a driver for the CPU keeps every register
+    /// of a workgroup in memory across a barrier, and can take minutes to compile one.
     pub cheap_barriers: u32,
-    /// Channels last: invocations of a workgroup that stand side by side in a row. A power of two.
+    /// Channels last: invocations of a workgroup that are side by side in a row. A power of two.
     pub channels_last_threads: u32,
-    /// Channels last: vec4s of a row that an invocation owns, at most, 1 to 16; but no less than one load moves.
+    /// Channels last: the most vec4s of a row that an invocation owns, 1 to 16; but at least as many as one load moves.
     pub channels_last_vec4s: u32,
-    /// Channels first: vec4s of a plane that an invocation takes, at least: only a longer plane is shared by more
-    /// invocations. The same of partial sums, four of which count as a vec4.
+    /// Channels first: the fewest vec4s of a plane for one invocation. Only a longer plane is shared by more
+    /// invocations. The same holds for partial sums, four of which count as a vec4.
     pub channels_first_vec4s: u32,
-    /// Layer norm: vec4s of a row in registers that an invocation takes, at least: only a longer row is shared by more
-    /// invocations. A row that a subgroup can hold is shared by no more than a subgroup.
+    /// Layer norm: the fewest vec4s of a row in registers for one invocation. Only a longer row is shared by more
+    /// invocations. A row that fits in a subgroup is not shared by more than a subgroup.
     pub least_row_vec4s: u32,
-    /// Layer norm: vec4s of a row that an invocation of the gradient holds in registers, at most; up to 32. A forward pass
-    /// holds twice as many. Of rows that registers do not hold an invocation takes up to 8 at a time.
+    /// Layer norm: the most vec4s of a row that an invocation of the gradient holds in registers, up to 32. A forward
+    /// pass holds twice as many. If a row does not fit in registers, an invocation processes up to 8 at a time.
     pub row_vec4s: u32,
-    /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `prefetched_pages`
-    /// allow. Each walk writes a partial sum for each column.
+    /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or `prefetched_pages`
+    /// allows. Each walk writes a partial sum for each column.
     pub row_walk: u32,
-    /// Workgroups that keep the adapter busy: reductions are split until there are so many; channels last, half as many, of
-    /// 16 bits a quarter, but never fewer than 64 for that.
+    /// The number of workgroups that keeps the adapter busy: reductions are split until there are as many. Channels
+    /// last needs half as many for f32 and a quarter for 16 bits, but at least 64 unless `busy_workgroups` itself is
+    /// lower.
     pub busy_workgroups: u32,
-    /// Elements of a workgroup's tile in an elementwise kernel; in a reduction, the elements of a workgroup below which
-    /// splitting further does not pay.
+    /// Elements of a workgroup's tile in an elementwise kernel. In a reduction, the number of elements of a workgroup
+    /// below which further splitting is not worthwhile.
     pub tile: u32,
-    /// Pieces of a channel or of rows, a page of memory or more apart, which a workgroup takes one after another, at
-    /// most: a processor prefetches from so many pages of each tensor at a time. Goes before `tile` and `row_walk`. Batch
-    /// norm's channels-last reduction walks more.
+    /// The most pieces of a channel or of rows, a page of memory or more apart, that a workgroup processes one after
+    /// another: a processor prefetches from this many pages of each tensor at a time. Takes precedence over `tile` and
+    /// `row_walk`. Batch norm's channels-last reduction walks more.
     pub prefetched_pages: u32,
-    /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
-    /// is best.
+    /// The most elements of a small tensor. Most of its time is spent on dispatches, so a single one is best.
     pub small_tensor: u32,
-    /// Elements of a workgroup's channels up to which a fused kernel takes them: its second reading is expected to
-    /// come from a cache.
+    /// The most elements of a workgroup's channels in a fused kernel: its second reading is expected to come from a
+    /// cache.
     pub fused_block: u32,
-    /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. The
-    /// channels-last one then has fewer invocations side by side, and so more workgroups.
+    /// The fewest workgroups of a fused kernel: with fewer it would leave the adapter idle. Small tensors use it all
+    /// the same; the channels-last kernel then has fewer invocations side by side, and so more workgroups.
     pub fused_blocks: u32,
-    /// The most vec4s that an invocation of the fused channels-first kernel adds in a row; up to
-    /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
+    /// The most vec4s that an invocation of the fused channels-first kernel adds one after another, up to 256. If loads
+    /// are slow to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }
 
@@ -96,8 +98,8 @@ impl Tuning {
         fused_adds: 256,
     };
 
-    /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, and compared with others on one GPU,
-    /// an NVIDIA H200. `wgpu-norm bench --tune` searches for better ones on yours.
+    /// For GPUs: wide workgroups, enough of them to fill every compute unit. The values are reasoned, and were compared
+    /// with others on one GPU, an NVIDIA H200. `wgpu-norm bench --tune` searches for better ones on yours.
     pub const GPU: Self = Self {
         workgroup: 256,
         fused_workgroup: 512,
@@ -117,12 +119,12 @@ impl Tuning {
         fused_adds: 16,
     };
 
-    /// For a driver that runs shaders on this machine's CPU: [`SOFTWARE`](Self::SOFTWARE), with more of a row for an
-    /// invocation where the CPU has AVX-512.
+    /// For a driver that runs shaders on this machine's CPU: [`SOFTWARE`](Self::SOFTWARE), with more of a row for each
+    /// invocation if the CPU has AVX-512.
     pub fn for_cpu() -> Self {
         match has_avx512() {
-            // Kernels that own more of a row took 0.6 to 1.0 of the time on a Xeon; without AVX-512 up to 1.5 times as
-            // long, on an EPYC.
+            // Kernels that own more of a row took 0.6 to 1.0 times as long on a Xeon with AVX-512, and up to 1.5 times
+            // as long on an EPYC without.
             true => Self {
                 channels_last_vec4s: 8,
                 ..Self::SOFTWARE
@@ -140,7 +142,7 @@ impl Tuning {
     }
 }
 
-/// What a field of [`Tuning`] may be.
+/// The values that a field of [`Tuning`] may have.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     min: u32,
@@ -184,10 +186,10 @@ impl fmt::Display for Bounds {
 type Field<'a> = (&'static str, Bounds, &'a mut u32);
 
 impl Tuning {
-    /// All fields, so that reading, checking and printing cannot disagree.
+    /// All fields in one place, so that reading, checking and printing cannot disagree.
     fn fields(&mut self) -> [Field<'_>; 16] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
-        // Wide bounds: what is slow is the user's to find out, what overflows is not.
+        // The bounds are wide: they prevent overflow, not slowness.
         let many = Bounds::any(1, 1 << 24);
         let all = Bounds::any(0, u32::MAX);
         [
@@ -230,7 +232,7 @@ impl Tuning {
         ]
     }
 
-    /// This tuning with every field in its bounds: kernels rely on them.
+    /// This tuning with every field in its bounds, which kernels rely on.
     pub(crate) fn within_bounds(mut self) -> Self {
         for (_, bounds, value) in self.fields() {
             *value = (*value).clamp(bounds.min, bounds.max);
@@ -241,7 +243,7 @@ impl Tuning {
         self
     }
 
-    /// This tuning with some fields set as the text says.
+    /// This tuning with some fields set by the text.
     ///
     /// # Errors
     ///
@@ -252,7 +254,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// Sets fields and gives their names.
+    /// Sets fields and returns their names.
     fn set(&mut self, text: &str) -> Result<Vec<&'static str>, Error> {
         let mut set = Vec::new();
         let pairs = text.split([',', '\n']).map(str::trim);
@@ -273,7 +275,7 @@ impl Tuning {
                 return Err(refused(key, format!("one of {}", names.join(" ")), key));
             };
             if set.contains(name) {
-                return Err(refused(key, "a key once".to_owned(), "it again"));
+                return Err(refused(key, "each key once".to_owned(), "it again"));
             }
             match value.parse() {
                 Ok(number) if bounds.allow(number) => **field = number,
@@ -296,7 +298,7 @@ impl fmt::Display for Tuning {
     }
 }
 
-/// From a text that sets every field that this version has.
+/// Parses a text that sets every field of this version.
 impl FromStr for Tuning {
     type Err = Error;
 
@@ -319,7 +321,7 @@ impl FromStr for Tuning {
     }
 }
 
-/// Whether this processor, which a software adapter runs shaders on, has AVX-512.
+/// Whether this processor, on which a software adapter runs shaders, has AVX-512.
 fn has_avx512() -> bool {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     return std::arch::is_x86_feature_detected!("avx512f");
@@ -329,8 +331,8 @@ fn has_avx512() -> bool {
 
 #[cfg(test)]
 impl Tuning {
-    /// This tuning with about a third of its fields changed to anything that they may be; `below` gives random numbers
-    /// below its argument.
+    /// This tuning with about half of its fields changed to any allowed value; `below` returns random numbers below its
+    /// argument.
     pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
         for (_, bounds, value) in self.fields() {
             let span = u64::from(bounds.max - bounds.min);

@@ -1,4 +1,4 @@
-//! From a plan and buffers to bind groups that can be recorded again and again.
+//! Binds a plan to buffers: bind groups that can be recorded again and again.
 
 mod ranges;
 mod steps;
@@ -11,8 +11,8 @@ use crate::{Error, GpuContext, Tensor};
 use ranges::{BoundRange, BoundRanges, Given, find};
 use steps::{Binder, Step, UniformBuffer};
 
-/// A plan bound to buffers: everything is checked and created, so that recording it only writes
-/// commands. It can be recorded any number of times.
+/// A plan bound to buffers. Everything is checked and created, so recording only writes commands. It can be recorded
+/// any number of times.
 #[derive(Debug)]
 #[must_use = "nothing is computed until it is recorded and submitted"]
 pub struct Bound {
@@ -20,35 +20,34 @@ pub struct Bound {
     halves: Halves,
 }
 
-/// What there is of the two halves.
+/// Whether the two halves can be recorded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Halves {
     /// Both are bound.
     Bound,
-    /// They have no buffer `sums` to meet at.
+    /// They are not bound: there is no buffer `sums` between them.
     WithoutSums,
-    /// The operation has none: layer and RMS norm's sums are taken over rows and over columns.
+    /// The operation has no halves: for example, layer and RMS norm's sums are taken over rows and over columns.
     None,
 }
 
-/// Recording into an encoder makes a compute pass for the call. The functions whose names end with `_in` record
-/// into a pass of the caller's, with the same results to the bit: for many layers in one pass, or a pass with
-/// `timestamp_writes`.
+/// Recording into an encoder begins a compute pass for each call. The functions whose names end with `_in` record into
+/// the caller's pass instead, with the same results to the bit. Use them for many layers in one pass, or for a pass
+/// with `timestamp_writes`.
 impl Bound {
-    /// Records the whole operation. No wgpu object but the compute pass is created, nothing is submitted.
+    /// Records the whole operation. It creates no wgpu object except the compute pass, and submits nothing.
     ///
-    /// What it leaves in a bound buffer [`Tensor::Sums`] is not specified. Its results agree with those of the two
-    /// halves within rounding, to the bit only where the whole is not fused into one dispatch.
+    /// The contents that it leaves in a bound buffer [`Tensor::Sums`] are not specified. Its results agree with those
+    /// of the two halves within rounding, and to the bit only if the whole is not fused into one dispatch.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder) {
         self.record_in(&mut begin_pass(encoder));
     }
 
     /// Records the whole operation into a compute pass, beside whatever else is in it.
     ///
-    /// wgpu orders dispatches of one pass by the buffers that they share, as it orders passes: what a
-    /// dispatch writes the next ones see, so that one layer may feed another and layers may share a
-    /// workspace. The pass is left with a pipeline and a bind group 0 of this crate's: a dispatch of the
-    /// caller's after it sets its own again.
+    /// wgpu orders the dispatches of one pass by the buffers that they share, as it orders passes. So the next
+    /// dispatches see what a dispatch writes, one layer may feed another, and layers may share a workspace. The pass is
+    /// left with a pipeline and a bind group 0 of this crate: a later dispatch of the caller must set its own again.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -96,9 +95,9 @@ impl Bound {
         self.dispatch(pass, Phases::WHOLE);
     }
 
-    /// Records the first half: of a gradient the sums, of a forward pass the statistics of this device's part of the batch, into
-    /// its range of the buffer [`Tensor::Sums`]. Only batch norm has halves; [`Plan::sums`](crate::Plan::sums) says what is
-    /// there.
+    /// Records the first half. A gradient writes the sums, and a forward pass the statistics, of this device's part of
+    /// the batch into its range of the buffer [`Tensor::Sums`]. Only batch norm has halves;
+    /// [`Plan::sums`](crate::Plan::sums) describes the buffer.
     ///
     /// # Errors
     ///
@@ -119,8 +118,8 @@ impl Bound {
         Ok(())
     }
 
-    /// Records the second half: the results, by what is in [`Tensor::Sums`] by then. diff_gamma, diff_beta and the statistics
-    /// are those of the whole batch on every device: do not add them up again.
+    /// Records the second half: the results, from the contents of [`Tensor::Sums`]. diff_gamma, diff_beta and the
+    /// statistics are those of the whole batch on every device: do not add them up again.
     ///
     /// # Errors
     ///
@@ -150,9 +149,9 @@ impl Bound {
             }),
             Halves::None => Err(Error::argument(
                 "record_reduce, record_apply",
-                "a bound plan of batch norm, in training or of its gradient",
+                "a bound plan with halves: of batch norm in training, or of its gradient",
                 "one without halves (Plan::sums is None): of layer norm, RMS norm, group norm or instance norm, of \
-                      inference, or of more channels than a workgroup has room for",
+                 inference, or with more channels than there is room for sums",
             )),
         }
     }
@@ -212,11 +211,12 @@ pub(crate) fn bind(gpu: &GpuContext, plan: &Plan, given: &Given<'_>) -> Result<B
     Ok(Bound { steps, halves })
 }
 
-/// Dispatches of a plan over pieces of its tensors that lie in buffers of ours, of which the uniforms are made once.
+/// Binds dispatches of a plan over pieces of its tensors, which lie in buffers of this crate. The uniforms are made
+/// once.
 #[derive(Debug)]
 pub(crate) struct PieceBinder {
     uniforms: UniformBuffer,
-    /// Lets go of the buffer last.
+    /// Drops the buffer last.
     _kept: Held<Vec<wgpu::Buffer>>,
 }
 
@@ -232,7 +232,8 @@ impl PieceBinder {
         })
     }
 
-    /// Binds dispatches of the whole operator, by their indices. Each buffer holds a tensor from this byte of it on.
+    /// Binds dispatches of the whole operation, given by their indices. Each buffer holds a tensor from the given byte
+    /// on.
     pub fn bind(
         &self,
         gpu: &GpuContext,
@@ -265,9 +266,9 @@ impl PieceBinder {
     }
 }
 
-/// A plan may have been made for another context, whose adapter allows more.
+/// Checks that a plan fits this context: it may have been made for another one, whose adapter allows more.
 fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
-    let what = "a plan made with another profile than gpu.profile()";
+    let what = "a plan made with a profile other than gpu.profile()";
     let profile = gpu.profile();
     profile.check_dtypes(plan.types)?;
     for (_, dispatch) in &plan.dispatches {
@@ -297,7 +298,7 @@ fn check_plan(gpu: &GpuContext, plan: &Plan) -> Result<(), Error> {
             width.max(height),
             profile.max_workgroups,
         )?;
-        // The invocations of a row that add up have to be of one subgroup.
+        // The invocations that add up a row together must be in one subgroup.
         let subgroup = u64::from(profile.subgroup_size);
         let together = dispatch.in_a_subgroup;
         let fits = together <= subgroup && workgroup.is_multiple_of(subgroup);

@@ -1,24 +1,24 @@
-//! A caller's buffers, checked against what a plan needs of them.
+//! A caller's buffers, checked against a plan's requirements.
 
 use crate::plan::Plan;
 use crate::{Error, GpuContext, Tensor};
 
 /// A caller's buffer, or a part of one.
 ///
-/// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32.
-/// Where the buffer has room for it, a range is best followed by padding up to a multiple of four
-/// elements, as [`BufferUse::padded_bytes`](crate::BufferUse::padded_bytes) has it: it keeps its
-/// bytes, and lets the kernels load four elements at a time to the end.
+/// The offset must be a multiple of the device's `min_storage_buffer_offset_alignment`, and of 32. If the buffer has
+/// room, let padding up to a multiple of four elements follow the range, see
+/// [`BufferUse::padded_bytes`](crate::BufferUse::padded_bytes): the padding keeps its bytes, and kernels can load four
+/// elements at a time to the end.
 ///
-/// A whole buffer, or a slice of one, is a range: `(&buffer).into()`, `buffer.slice(256..1024).into()`.
+/// A whole buffer or a slice of one can be converted: `(&buffer).into()`, `buffer.slice(256..1024).into()`.
 #[derive(Clone, Copy, Debug)]
 pub struct BufferRange<'a> {
-    /// The buffer, with the usage STORAGE.
+    /// The buffer, which needs the usage STORAGE.
     pub buffer: &'a wgpu::Buffer,
-    /// Where the tensor begins, in bytes.
+    /// Offset of the tensor, in bytes.
     pub offset: u64,
-    /// Bytes that may hold the tensor; by default all from the offset on. Kernels may read what follows in the buffer, up to
-    /// the next multiple of four elements, but never write it.
+    /// Bytes available for the tensor; by default all from the offset on. Kernels may read the bytes that follow in the
+    /// buffer, up to the next multiple of four elements, but never write them.
     pub size: Option<u64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct BoundRange<'a> {
     pub tensor: Tensor,
     pub buffer: &'a wgpu::Buffer,
     offset: u64,
-    /// The tensor's byte that lies at the offset: 0 unless the buffer holds a piece of it.
+    /// The tensor's byte at the offset: 0 unless the buffer holds a piece of the tensor.
     origin: u64,
     /// The tensor's own bytes.
     bytes: u64,
@@ -56,7 +56,7 @@ pub(super) struct BoundRange<'a> {
 }
 
 impl<'a> BoundRange<'a> {
-    /// A piece of a tensor, from this byte of it on, that lies at the start of a buffer of ours.
+    /// A piece of a tensor, from the given byte on, at the start of a buffer of this crate.
     pub fn piece(tensor: Tensor, buffer: &'a wgpu::Buffer, origin: u64) -> Self {
         let bytes = buffer.size();
         Self {
@@ -87,10 +87,10 @@ impl<'a> BoundRange<'a> {
     }
 }
 
-/// The tensors and the buffers that are given for them.
+/// The tensors, each with the buffer given for it.
 pub(crate) type Given<'a> = [(Tensor, Option<BufferRange<'a>>)];
 
-/// The range that is given for a tensor.
+/// The range given for a tensor.
 pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<'a>> {
     given
         .iter()
@@ -102,7 +102,7 @@ pub(super) fn find<'a>(given: &Given<'a>, tensor: Tensor) -> Option<BufferRange<
 pub(super) struct BoundRanges<'a>(Vec<BoundRange<'a>>);
 
 impl<'a> BoundRanges<'a> {
-    /// Checks every buffer against what the plan needs of it, and that none overlaps another.
+    /// Checks every buffer against the plan's requirements, and that buffers do not overlap.
     pub fn new(
         gpu: &GpuContext,
         plan: &Plan,
@@ -142,7 +142,7 @@ impl<'a> BoundRanges<'a> {
         Ok(Self(ranges))
     }
 
-    /// Buffers of ours, which need no checks.
+    /// Buffers of this crate, which need no checks.
     pub fn ours(ranges: Vec<BoundRange<'a>>) -> Self {
         Self(ranges)
     }
@@ -216,7 +216,7 @@ fn check<'a>(
     })
 }
 
-/// Nothing that is written may overlap anything else, but for diff_src exactly over diff_dst.
+/// An error if a range that is written overlaps another. diff_src may overlap diff_dst, but only exactly.
 fn check_overlaps(plan: &Plan, ranges: &[BoundRange<'_>]) -> Result<(), Error> {
     for (i, first) in ranges.iter().enumerate() {
         for second in ranges.iter().skip(i + 1) {

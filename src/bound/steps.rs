@@ -13,7 +13,7 @@ pub(super) struct UniformBuffer {
 }
 
 impl UniformBuffer {
-    /// `kept` holds the buffer too, and lets go of it last.
+    /// `kept` also holds the buffer, and drops it last.
     pub fn create(
         gpu: &GpuContext,
         plan: &Plan,
@@ -90,7 +90,7 @@ impl Binder<'_> {
             }
             bound.push((binding, range));
         }
-        // A plan may have been made for another context, whose adapter has longer words.
+        // A plan may have been made for another context, whose adapter supports 64-bit words.
         let access = match self.plan.access() {
             Access::LongWords if !self.gpu.profile().long_words => Access::Vec4,
             access => access,
@@ -147,8 +147,8 @@ impl Binder<'_> {
         })
     }
 
-    /// Finds the buffer that wgpu refuses: everything that we know to ask of one is right by now, so
-    /// it belongs to another device or is destroyed.
+    /// Finds the buffer that wgpu rejects. All other requirements have been checked, so it belongs to another device or
+    /// is destroyed.
     fn blame(&self, error: Error, bound: &[(&Binding, &BoundRange<'_>)]) -> Error {
         if !matches!(error, Error::Gpu { .. }) {
             return error;

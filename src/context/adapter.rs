@@ -1,9 +1,9 @@
-//! Which adapter.
+//! The choice of an adapter.
 
 use super::{DeviceOptions, GpuContext};
 use crate::{Error, profile};
 
-/// Which adapter a context is made on, and how.
+/// The choice of an adapter for a context, and how its device is used.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContextOptions {
     backends: Option<wgpu::Backends>,
@@ -12,8 +12,8 @@ pub struct ContextOptions {
 }
 
 impl ContextOptions {
-    /// Sets the backends to look at; by default those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with commas), if
-    /// it is set and not empty, else all.
+    /// Sets the backends to look at. By default they are those of `WGPU_BACKEND` (`vulkan`, `gl`, `metal`, `dx12`, with
+    /// commas) if it is set and not empty, else all.
     #[must_use]
     pub fn backends(self, backends: wgpu::Backends) -> Self {
         Self {
@@ -22,7 +22,7 @@ impl ContextOptions {
         }
     }
 
-    /// Sets a part of the adapter's name, in any case; by default that of `WGPU_ADAPTER_NAME`, else any.
+    /// Sets a part of the adapter's name, in upper or lower case; by default that of `WGPU_ADAPTER_NAME`, else any.
     #[must_use]
     pub fn adapter_name(self, name: impl Into<String>) -> Self {
         Self {
@@ -44,9 +44,9 @@ const BACKEND: &str = "WGPU_BACKEND";
 /// The environment variable that names an adapter.
 const ADAPTER: &str = "WGPU_ADAPTER_NAME";
 
-/// The adapters of these backends, those that cannot run the kernels included.
+/// The adapters of these backends, including those that cannot run the kernels.
 pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
-    // wgpu panics where it was built without a backend for this machine.
+    // wgpu panics if it was built without a backend for this machine.
     if wgpu::Instance::enabled_backend_features().is_empty() {
         return Vec::new();
     }
@@ -74,7 +74,7 @@ pub async fn adapters(backends: wgpu::Backends) -> Vec<wgpu::Adapter> {
         .await
 }
 
-/// What keeps an adapter from running the kernels, if anything does.
+/// The reason why an adapter cannot run the kernels, if there is one.
 pub fn unfit(adapter: &wgpu::Adapter) -> Option<&'static str> {
     let downlevel = adapter.get_downlevel_capabilities();
     if !downlevel
@@ -94,7 +94,7 @@ impl ContextOptions {
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if `WGPU_BACKEND` names none.
+    /// [`Error::Argument`] if `WGPU_BACKEND` names no backend.
     pub fn chosen_backends(&self) -> Result<wgpu::Backends, Error> {
         let variable = || std::env::var(BACKEND).ok().filter(|text| !text.is_empty());
         match (self.backends, variable()) {
@@ -103,7 +103,7 @@ impl ContextOptions {
             (None, Some(text)) => match wgpu::Backends::from_comma_list(&text) {
                 backends if backends.is_empty() => Err(Error::argument(
                     BACKEND,
-                    "vulkan, gl, metal or dx12, or several with commas",
+                    "vulkan, gl, metal or dx12, or several separated by commas",
                     text,
                 )),
                 backends => Ok(backends),
@@ -111,8 +111,8 @@ impl ContextOptions {
         }
     }
 
-    /// The adapter that [`GpuContext::with_options`] makes a context on, for instance to adapt its
-    /// [`Profile`](crate::Profile) first and go on with [`GpuContext::from_adapter`].
+    /// The adapter on which [`GpuContext::with_options`] makes a context. Use it for instance to change the adapter's
+    /// [`Profile`](crate::Profile) before [`GpuContext::from_adapter`].
     ///
     /// # Errors
     ///
@@ -170,13 +170,16 @@ impl ContextOptions {
         };
         let info = adapter.get_info();
         if name.is_none() && info.device_type == wgpu::DeviceType::Cpu {
-            log::warn!("no GPU found: {} is software, right but slow", info.name);
+            log::warn!(
+                "no GPU found: {} is a software driver, which is correct but slow",
+                info.name
+            );
         }
         Ok(adapter)
     }
 }
 
-/// Backends for people.
+/// The backends' names, for messages.
 fn names(backends: wgpu::Backends) -> String {
     if backends == wgpu::Backends::all() {
         return "any backend".to_owned();
@@ -185,7 +188,7 @@ fn names(backends: wgpu::Backends) -> String {
     names.collect::<Vec<_>>().join(" or ")
 }
 
-/// Smaller is better: the kind of device first, then native interfaces before GL.
+/// Smaller is better. The kind of device counts first; then native interfaces come before GL.
 fn rank(info: &wgpu::AdapterInfo) -> u8 {
     let kind = match info.device_type {
         wgpu::DeviceType::DiscreteGpu => 0,
@@ -197,7 +200,7 @@ fn rank(info: &wgpu::AdapterInfo) -> u8 {
     2 * kind + u8::from(info.backend == wgpu::Backend::Gl)
 }
 
-/// A device with all that the adapter allows.
+/// Opens a device with all useful features and all limits of the adapter.
 pub(super) async fn open(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu::Queue), Error> {
     let name = || adapter.get_info().name;
     if let Some(reason) = unfit(adapter) {
@@ -214,7 +217,7 @@ pub(super) async fn open(adapter: &wgpu::Adapter) -> Result<(wgpu::Device, wgpu:
         required_features: adapter.features() & useful,
         required_limits: adapter.limits(),
         memory_hints: match adapter.get_info().device_type {
-            // Its memory is the process's own, and all of a block that wgpu allocates is in use.
+            // A CPU's memory is the process's own, and a block that wgpu allocates counts as used in full.
             wgpu::DeviceType::Cpu => wgpu::MemoryHints::MemoryUsage,
             _ => wgpu::MemoryHints::Performance,
         },

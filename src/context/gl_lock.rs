@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// wgpu's GL backend panics in a thread that waits a few seconds for the one GL context of the process
-/// while another thread's work holds it. So our threads wait for each other here, without a limit.
+/// wgpu's GL backend has one GL context for the process. A thread that waits a few seconds for it while another
+/// thread's work holds it panics. So the threads of this crate wait for each other here, without a time limit.
 static GL: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Whether this thread holds the lock: callbacks run under it, and may let go of a [`Held`].
+    /// Whether this thread holds the lock. Callbacks run under it, and may drop a [`Held`].
     static LOCKED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -29,7 +29,7 @@ pub(super) fn holds_gl_lock() -> bool {
     LOCKED.get()
 }
 
-/// Held around calls that may need the GL context; nothing on other backends and under the lock.
+/// The lock around calls that may need the GL context; none on other backends, or if this thread holds it already.
 pub(super) fn lock_gl(device: &wgpu::Device) -> Option<GlLock> {
     if device.adapter_info().backend != wgpu::Backend::Gl || LOCKED.get() {
         return None;
@@ -39,11 +39,11 @@ pub(super) fn lock_gl(device: &wgpu::Device) -> Option<GlLock> {
     Some(GlLock { _guard: guard })
 }
 
-/// Owns wgpu objects and lets go of them under the lock, for freeing them needs the GL context: also where a
-/// future is dropped while it waits, or a function returns early.
+/// Owns wgpu objects and drops them under the lock, because freeing them needs the GL context. This also covers a
+/// future that is dropped while it waits, and a function that returns early.
 #[derive(Debug)]
 pub(crate) struct Held<T: Default> {
-    /// Taken when dropped: it may be the device's last owner.
+    /// Taken on drop: this may be the device's last owner.
     device: Option<wgpu::Device>,
     objects: T,
 }
@@ -90,7 +90,7 @@ mod tests {
     use std::sync::Arc;
     use std::task::{Context, Waker};
 
-    /// Notes whether it is dropped under the lock.
+    /// Records whether it is dropped under the lock.
     struct Probe(Arc<Mutex<Vec<bool>>>);
 
     impl Drop for Probe {
@@ -99,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Polled once: it waits with what it holds.
+    /// When polled, waits forever with the objects that it holds.
     async fn waits(device: wgpu::Device, seen: Arc<Mutex<Vec<bool>>>) {
         let mut held = Held::<Vec<_>>::new(&device);
         held.push(Probe(seen));
@@ -119,7 +119,7 @@ mod tests {
             let mut context = Context::from_waker(Waker::noop());
             assert!(future.as_mut().poll(&mut context).is_pending());
             drop(future);
-            // And under the lock, as in a callback, without waiting for itself.
+            // Also drops under the lock, as in a callback, without waiting for itself.
             let lock = lock_gl(&device);
             let mut held = Held::<Vec<_>>::new(&device);
             held.push(Probe(Arc::clone(&seen)));

@@ -1,19 +1,18 @@
-//! The bytes of a mapped buffer, kept until they are read.
+//! Access to the bytes of a mapped buffer, which are kept until they are read.
 
 use std::ops::Range;
 
-/// Gives some bytes of a mapped buffer to `read`, or says why there are none.
+/// Passes some bytes of a mapped buffer to `read`, or returns the reason why there are none.
 ///
-/// wgpu frees them once its device is destroyed and then polled, by whichever thread, and does not look whether
-/// they are being read (<https://github.com/gfx-rs/wgpu/issues/10256>). So they are read under wgpu's own lock
-/// against destruction.
+/// wgpu frees the bytes when its device is destroyed and then polled by any thread, even while they are being read
+/// (<https://github.com/gfx-rs/wgpu/issues/10256>). So they are read under wgpu's own lock against destruction.
 pub(super) fn read<T>(
     device: &wgpu::Device,
     buffer: &wgpu::Buffer,
     bytes: Range<u64>,
     read: impl FnOnce(&[u8]) -> T,
 ) -> Result<T, String> {
-    // Before the lock, which this call takes itself.
+    // This call takes the lock itself, so it must come before the lock is taken below.
     let view = buffer
         .get_mapped_range(bytes)
         .map_err(|error| error.to_string())?;
@@ -43,16 +42,16 @@ pub(super) fn read<T>(
         wgpu::Backend::Metal => while_alive::<wgpu::hal::api::Metal, _>(buffer, read),
         #[cfg(all(feature = "native", windows))]
         wgpu::Backend::Dx12 => while_alive::<wgpu::hal::api::Dx12, _>(buffer, read),
-        // In a browser the bytes are a copy already. Of other backends nothing is known here.
+        // In a browser the bytes are already a copy. Nothing is known here of other backends.
         _ => Some(read()),
     };
     bytes.ok_or_else(|| "the buffer was destroyed".to_owned())
 }
 
-/// Calls `read` while the buffer cannot be destroyed; none if it was before.
+/// Calls `read` while the buffer cannot be destroyed; returns none if it was destroyed before.
 #[cfg(all(feature = "native", not(target_arch = "wasm32")))]
 fn while_alive<A: wgpu::hal::Api, T>(buffer: &wgpu::Buffer, read: impl FnOnce() -> T) -> Option<T> {
-    // SAFETY: what is asked for is the guard. The backend's buffer behind it is neither used nor destroyed here.
+    // SAFETY: only the guard is used. The backend's buffer behind it is neither used nor destroyed here.
     let guard = unsafe { buffer.as_hal::<A>() }?;
     let result = read();
     drop(guard);

@@ -1,4 +1,4 @@
-//! A device to run on: chosen by us or given by the caller.
+//! A device to run on: chosen by this crate or given by the caller.
 
 mod adapter;
 mod gl_lock;
@@ -24,9 +24,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A GPU to run on: a device, its queue, and the pipelines compiled for it so far.
 ///
-/// Cloning is cheap and shares everything. A context may be used from several threads at once and
-/// from any executor. Dropping the last clone waits for GPU work of calls whose futures were dropped before
-/// it was done.
+/// Cloning is cheap and shares everything. A context may be used from several threads at once and from any executor.
+/// Dropping the last clone waits for the unfinished GPU work of calls whose futures were dropped.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), wgpu_norm::Error> {
@@ -49,15 +48,15 @@ struct Inner {
     pipelines: Pipelines,
     poller: Poller,
     lost: LostFlag,
-    /// Dropped last, so that a device of our own ends under the lock of GL.
+    /// Dropped last, so that a device of this crate's own is freed under the lock of GL.
     _owners: Held<Option<(wgpu::Device, wgpu::Queue)>>,
 }
 
-/// Set by the device-lost callback, where the device is ours.
+/// The reason of the device's loss, set by its callback if this crate made the device.
 type LostFlag = Arc<Mutex<Option<String>>>;
 
-/// How a context uses a device. What that means for the callbacks of a caller's device:
-/// [`GpuContext::from_device`].
+/// How a context uses a device. [`GpuContext::from_device`] says what that means for the callbacks of a caller's
+/// device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DeviceOptions {
     shader_checks: bool,
@@ -65,7 +64,7 @@ pub struct DeviceOptions {
 }
 
 impl DeviceOptions {
-    /// Sets whether kernels are compiled with wgpu's bounds checks, which they do not need.
+    /// Sets whether kernels are compiled with wgpu's bounds checks, although they do not need them.
     #[must_use]
     pub fn shader_checks(self, shader_checks: bool) -> Self {
         Self {
@@ -74,8 +73,8 @@ impl DeviceOptions {
         }
     }
 
-    /// Sets the profile, in place of the one that the device suggests, whatever `WGPU_NORM_PROFILE` says. Limits above the
-    /// device's are lowered to it, sizes of the tuning out of range are moved into it.
+    /// Sets the profile that replaces the device's own; `WGPU_NORM_PROFILE` is then ignored. Limits above those of the
+    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it.
     #[must_use]
     pub fn profile(self, profile: Profile) -> Self {
         Self {
@@ -86,27 +85,27 @@ impl DeviceOptions {
 }
 
 impl GpuContext {
-    /// The features of wgpu that the kernels use where a device has them: f64 for f64 data, which need it, and
-    /// for speed sums over subgroups, and 64-bit words, by which software drivers move data. A device of yours
-    /// may be opened with `adapter.features() & GpuContext::USEFUL_FEATURES`. Its limits count too:
-    /// `adapter.limits()` are best, `Limits::default()` allow all kernels in workgroups of 256, and the four storage
-    /// buffers of `Limits::downlevel_defaults()` leave the fused kernels out.
+    /// The features of wgpu that the kernels use if a device has them: f64, which f64 data need, and for speed sums
+    /// over subgroups and 64-bit words, with which software drivers move data. A device of yours may be opened with
+    /// `adapter.features() & GpuContext::USEFUL_FEATURES`.
+    ///
+    /// The device's limits matter too: `adapter.limits()` are best, `Limits::default()` allow all kernels in workgroups
+    /// of 256, and the four storage buffers of `Limits::downlevel_defaults()` rule out the fused kernels.
     pub const USEFUL_FEATURES: wgpu::Features = wgpu::Features::SHADER_F64
         .union(wgpu::Features::SHADER_INT64)
         .union(wgpu::Features::SUBGROUP);
 
-    /// A context on the best adapter there is: a discrete GPU before an integrated one before a
-    /// software driver (which is logged as a warning).
+    /// A context on the best adapter: a discrete GPU, else an integrated one, else a software driver (which is logged
+    /// as a warning).
     ///
-    /// The environment variables `WGPU_BACKEND` (`vulkan`, `metal`, `dx12`, `gl`) and
-    /// `WGPU_ADAPTER_NAME` (a part of the name, in any case) narrow the choice; `WGPU_NORM_PROFILE`
-    /// overrides the adapter's [`Tuning`](crate::Tuning) in part or whole, for instance
-    /// `workgroup=128,busy_workgroups=512`.
+    /// The environment variables `WGPU_BACKEND` (`vulkan`, `metal`, `dx12`, `gl`) and `WGPU_ADAPTER_NAME` (a part of
+    /// the name, in upper or lower case) narrow the choice. `WGPU_NORM_PROFILE` overrides the adapter's
+    /// [`Tuning`](crate::Tuning) in part or whole, for instance `workgroup=128,busy_workgroups=512`.
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`], [`Error::RequestDevice`]; [`Error::Argument`] and [`Error::Tuning`] where a variable
-    /// makes no sense.
+    /// [`Error::NoAdapter`], [`Error::RequestDevice`]; [`Error::Argument`] and [`Error::Tuning`] for an invalid
+    /// variable.
     pub async fn new() -> Result<Self, Error> {
         Self::with_options(ContextOptions::default()).await
     }
@@ -115,18 +114,18 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// As those of [`new`](Self::new).
+    /// Those of [`new`](Self::new).
     pub async fn with_options(options: ContextOptions) -> Result<Self, Error> {
         let adapter = options.adapter().await?;
         Self::from_adapter(&adapter, options.device).await
     }
 
-    /// A context on a device of its own, of the given adapter.
+    /// A context on the given adapter, with a device of its own.
     ///
     /// # Errors
     ///
-    /// [`Error::NoAdapter`] where the adapter cannot run the kernels, [`Error::RequestDevice`],
-    /// [`Error::Tuning`] where `WGPU_NORM_PROFILE` makes no sense.
+    /// [`Error::NoAdapter`] if the adapter cannot run the kernels, [`Error::RequestDevice`], [`Error::Tuning`] if
+    /// `WGPU_NORM_PROFILE` is invalid.
     pub async fn from_adapter(
         adapter: &wgpu::Adapter,
         options: DeviceOptions,
@@ -155,24 +154,22 @@ impl GpuContext {
         Ok(Self::assemble(device, queue, options, lost))
     }
 
-    /// A context on a caller's device, whose callbacks it leaves alone. The device must allow four
-    /// storage buffers a shader stage, as wgpu's `Limits::default()` and `Limits::downlevel_defaults()` do;
-    /// otherwise planning is an [`Error::Limit`]. Eight allow the fused kernels, and
-    /// [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) faster ones. `WGPU_NORM_PROFILE` is not looked at;
-    /// [`Profile::with_env`] gives a profile that follows it.
+    /// A context on a caller's device, whose callbacks are left alone. The device must allow four storage buffers in a
+    /// shader stage, as wgpu's `Limits::default()` and `Limits::downlevel_defaults()` do; otherwise planning fails with
+    /// [`Error::Limit`]. Eight allow the fused kernels, and [`USEFUL_FEATURES`](Self::USEFUL_FEATURES) allow faster
+    /// ones. `WGPU_NORM_PROFILE` is ignored; [`Profile::with_env`] makes a profile that follows it.
     ///
-    /// Buffers that are bound later must belong to this very device; those of another device are an
-    /// error, but wgpu cannot tell apart the devices of two instances: that they are not mixed is up
-    /// to the caller.
+    /// Buffers that are bound later must belong to this very device. A buffer of another device is an error, but wgpu
+    /// cannot tell apart the devices of two instances: the caller must not mix them.
     ///
-    /// wgpu runs the callbacks of a device (of `map_async`, `on_submitted_work_done`, the device's loss)
-    /// wherever the device is polled or submitted to, so yours may run inside of this crate's calls and on the
-    /// thread that it polls on. One that panics inside of a call unwinds through that call; on the polling
-    /// thread it makes the waiting calls fail with [`Error::Gpu`]. A callback must not wait for a call of this
-    /// crate: that deadlocks.
+    /// wgpu runs the callbacks of a device (`map_async`, `on_submitted_work_done`, the device's loss) whenever the
+    /// device is polled or submitted to. So your callbacks may run inside this crate's calls and on its polling thread.
+    /// A panic inside a call unwinds through that call; a panic on the polling thread makes the waiting calls fail with
+    /// [`Error::Gpu`]. A callback must not wait for a call of this crate: that deadlocks.
     ///
     /// The device may be destroyed at any time: calls in flight then end with [`Error::DeviceLost`]. Without this
-    /// crate's feature `native` it must not be destroyed while one runs, for wgpu may free what is being read back.
+    /// crate's feature `native` it must not be destroyed during a call, since wgpu may free memory that is being read
+    /// back.
     pub fn from_device(device: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Self {
         Self::assemble(device, queue, options, LostFlag::default())
     }
@@ -204,8 +201,8 @@ impl GpuContext {
         }
     }
 
-    /// This context under another profile: it shares the device and all compiled pipelines. Limits above the
-    /// device's are lowered to it, sizes of the tuning out of range are moved into it.
+    /// This context with another profile; it shares the device and all compiled pipelines. Limits above those of the
+    /// device are lowered to them, and sizes of the tuning that are out of range are moved into it.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -244,23 +241,23 @@ impl GpuContext {
         &self.inner.queue
     }
 
-    /// What plans know of the adapter.
+    /// The profile that plans use.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }
 
-    /// Whether tensors of this element type can be computed here.
+    /// Whether tensors of this element type are supported here.
     pub fn supports(&self, dtype: DType) -> bool {
         self.profile.supports(dtype)
     }
 
-    /// A buffer with these bytes, up to the next multiple of 4, and the usages STORAGE, COPY_DST and COPY_SRC. It is named
-    /// `label`, in errors as well.
+    /// Makes a buffer with these bytes, padded to a multiple of 4, and the usages STORAGE, COPY_DST and COPY_SRC.
+    /// `label` names it, also in errors.
     ///
     /// # Errors
     ///
-    /// [`Error::Limit`] for more than a buffer may have, [`Error::OutOfMemory`], [`Error::DeviceLost`]. In a browser what
-    /// the device itself finds wrong comes later, to its handler of uncaptured errors.
+    /// [`Error::Limit`] if the buffer is too large, [`Error::OutOfMemory`], [`Error::DeviceLost`]. In a browser, errors
+    /// that the device itself finds come later, to its handler of uncaptured errors.
     pub fn upload(&self, label: &'static str, bytes: &[u8]) -> Result<wgpu::Buffer, Error> {
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_DST
@@ -271,8 +268,8 @@ impl GpuContext {
         Ok(buffer)
     }
 
-    /// Submits what `record` records, and reads whole buffers, which need the usage COPY_SRC and sizes that are multiples
-    /// of 4.
+    /// Submits the commands that `record` records, and reads whole buffers. These need the usage COPY_SRC and sizes
+    /// that are multiples of 4.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -290,8 +287,8 @@ impl GpuContext {
     ///
     /// # Errors
     ///
-    /// [`Error::HostMemory`], [`Error::OutOfMemory`], [`Error::DeviceLost`], and [`Error::Gpu`] for what wgpu finds wrong with
-    /// the commands.
+    /// [`Error::HostMemory`], [`Error::OutOfMemory`], [`Error::DeviceLost`], and [`Error::Gpu`] if wgpu rejects the
+    /// commands.
     pub async fn submit_and_read(
         &self,
         record: impl FnOnce(&mut wgpu::CommandEncoder),
@@ -328,10 +325,10 @@ impl GpuContext {
         }
     }
 
-    /// What wgpu complains of on a lost device is the loss: creating an object there gives an invalid
-    /// one in silence, and the complaint comes from its first use.
+    /// Turns an error on a lost device into the loss. There, creating an object silently gives an invalid one, and wgpu
+    /// reports an error at its first use.
     fn or_lost(&self, error: Error) -> Error {
-        // wgpu gives a device up when memory ends in the midst of an upload.
+        // If memory runs out during an upload, wgpu gives up the device.
         if !matches!(error, Error::Gpu { .. } | Error::OutOfMemory { .. }) {
             return error;
         }
@@ -370,7 +367,7 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error))
     }
 
-    /// A buffer with room for at least so many bytes, or a typed error.
+    /// A buffer with room for at least this many bytes, or a typed error.
     pub(crate) fn create_buffer(
         &self,
         what: &'static str,
@@ -435,7 +432,7 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error.typed(what, bytes.len() as u64)))
     }
 
-    /// Runs `create` and returns its result, or wgpu's first complaint.
+    /// Runs `create` and returns its result, or wgpu's first error.
     pub(crate) fn scoped<T>(
         &self,
         operation: &str,
@@ -446,26 +443,26 @@ impl GpuContext {
             .map_err(|error| self.or_lost(error.in_operation(operation)))
     }
 
-    /// A place for wgpu objects.
+    /// A place that frees wgpu objects under the lock of GL.
     pub(crate) fn held<T: Default>(&self) -> Held<T> {
         Held::new(&self.inner.device)
     }
 
-    /// Looks out for wgpu's complaints until the work is submitted, which needs so many bytes.
+    /// Watches for wgpu's errors until the work is submitted, which needs this many bytes.
     pub(crate) fn watch(&self, bytes: u64) -> Watch {
         Watch::begin(&self.inner.device, bytes)
     }
 
-    /// Lets go of all compiled pipelines; what is needed again is compiled again. Bound plans keep theirs.
+    /// Drops all compiled pipelines; those that are needed again are compiled again. Bound plans keep theirs.
     ///
-    /// A context compiles a pipeline for each kernel, element types and handful of facts about a shape (does a
-    /// plane begin at a vec4, how long is a register array, …) and keeps it: dozens for a network, some hundred
-    /// where shapes, types and options are all over the place. On a software driver each takes a megabyte or two.
+    /// A context compiles and keeps a pipeline for each combination of kernel, element types and a handful of facts
+    /// about a shape (does a plane begin at a vec4, how long is a register array, …): dozens for a network, some
+    /// hundred if shapes, types and options vary widely. On a software driver each takes one or two megabytes.
     pub fn forget_pipelines(&self) {
         self.inner.pipelines.forget(&self.inner.device);
     }
 
-    /// Has wgpu let go of what was written for work that will not be submitted.
+    /// Makes wgpu free the data written for work that will not be submitted.
     fn flush(&self) {
         let submitted = self.scoped("flushing", || self.inner.queue.submit([]));
         if let Ok(submission) = submitted {
@@ -474,7 +471,7 @@ impl GpuContext {
         }
     }
 
-    /// Submits what `record` records, and has these buffers mapped once that is done.
+    /// Submits the commands that `record` records, and has the buffers `staging` mapped when they are done.
     pub(crate) fn submit(
         &self,
         staging: &[(Tensor, wgpu::Buffer)],
@@ -483,7 +480,7 @@ impl GpuContext {
         readback::submit(self, staging, record)
     }
 
-    /// Ends when what was submitted is done, and its buffers are mapped.
+    /// Ends when the submitted work is done and its buffers are mapped.
     pub(crate) fn done(
         &self,
         watch: Watch,
@@ -492,7 +489,7 @@ impl GpuContext {
         readback::done(self, watch, submitted)
     }
 
-    /// Gives some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
+    /// Passes some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
     pub(crate) fn read_mapped<T>(
         &self,
         tensor: Tensor,
@@ -503,7 +500,7 @@ impl GpuContext {
         readback::read_mapped(self, tensor, buffer, bytes, take)
     }
 
-    /// Uploads, submits what `record` records, and gives the bytes of each download to `take`.
+    /// Uploads, submits the commands that `record` records, and passes the bytes of each download to `take`.
     pub(crate) async fn transfer(
         &self,
         watch: Watch,

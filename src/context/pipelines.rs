@@ -14,7 +14,7 @@ pub(crate) struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
 }
 
-/// A variant's pipeline, once it is compiled. Who compiles it holds the lock.
+/// A variant's pipeline, once it is compiled. The thread that compiles it holds the lock.
 type Slot = Arc<Mutex<Option<Pipeline>>>;
 
 /// All pipelines of a context.
@@ -30,7 +30,7 @@ impl Pipelines {
         }
     }
 
-    /// Compiled once: threads that need the same one wait, those that need others do not.
+    /// Returns a pipeline, compiled once: threads that need the same one wait, others do not.
     pub fn get(
         &self,
         device: &wgpu::Device,
@@ -43,7 +43,7 @@ impl Pipelines {
                 complaint.in_operation(&format!("compiling {}", variant.kernel.entry().name))
             })
         };
-        // A callback that runs under the lock must not wait for a thread that needs it to compile.
+        // A callback that runs under the lock of GL must not wait for a thread that needs it to compile.
         let mut compiled = match holds_gl_lock() {
             false => lock(&slot),
             true => match slot.try_lock() {
@@ -60,7 +60,7 @@ impl Pipelines {
         Ok(pipeline)
     }
 
-    /// Has all compiled anew.
+    /// Drops all pipelines, so that they are compiled again.
     pub fn forget(&self, device: &wgpu::Device) {
         let _lock = lock_gl(device);
         lock(&self.slots).clear();
@@ -81,8 +81,8 @@ fn compile(device: &wgpu::Device, variant: &Variant, shader_checks: bool) -> Pip
     let module = if shader_checks {
         device.create_shader_module(source)
     } else {
-        // SAFETY: the text is this crate's own, its indices stay in bounds and its loops end; the
-        // argument is at the top of the module `kernels`, and tests compare checked and unchecked runs.
+        // SAFETY: the text is this crate's own, its indices stay in bounds and its loops end. The argument is at the
+        // top of the module `kernels`, and tests compare checked and unchecked runs.
         unsafe {
             device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
         }

@@ -1,5 +1,5 @@
-//! Drives the device while a read-back waits: on native a thread that polls for one submission after the
-//! other, started with the first; in a browser nothing, for the browser does it.
+//! Drives the device while a read-back waits. On native, a thread polls for one submission after the other; it starts
+//! with the first. A browser drives the device itself.
 
 #[cfg(not(target_arch = "wasm32"))]
 pub(super) use native::Poller;
@@ -64,7 +64,7 @@ mod native {
             }
         }
 
-        /// Has the device polled until a submission is done. What the future waits for goes on without it.
+        /// Has the device polled until a submission is done, even if the future is not polled or is dropped.
         pub fn poll_for(
             &self,
             submission: wgpu::SubmissionIndex,
@@ -93,7 +93,7 @@ mod native {
                 None => &running.insert(self.start()?).requests,
             };
             let (answer, receiver) = oneshot_channel();
-            // A request that nobody takes is dropped, and with it its sender: the receiver learns of that.
+            // If nobody takes the request, it is dropped together with its sender, and the receiver is told.
             let _ = requests.send(Request { submission, answer });
             Ok(receiver)
         }
@@ -104,9 +104,8 @@ mod native {
             // The thread ends when the sender is dropped.
             let poll = move || {
                 for Request { submission, answer } in receiver {
-                    // wgpu panics where the device is lost, and callbacks of the caller run here too. Going
-                    // on is sound: wgpu holds no lock of its own around either, and nothing of ours is changed
-                    // in between.
+                    // wgpu panics if the device is lost, and the caller's callbacks run here too. Going on is sound:
+                    // wgpu holds no lock of its own around either, and no data of this crate changes in between.
                     let waited = catch_unwind(AssertUnwindSafe(|| wait_for(&device, submission)));
                     let panicked = |panic| Err(format!("polling panicked: {}", text_of(panic)));
                     // The receiver is gone if the caller dropped the future.
@@ -124,16 +123,16 @@ mod native {
         }
     }
 
-    /// Waits for the thread, which would else let go of the device at any later time: while the process
-    /// ends, for example, when drivers have already torn down what that needs.
+    /// Waits for the thread. Otherwise it might drop the device at any later time, for example while the process ends,
+    /// when drivers have already torn down what the device needs.
     impl Drop for Poller {
         fn drop(&mut self) {
             let running = self.running.get_mut();
             let running = running.unwrap_or_else(PoisonError::into_inner).take();
             if let Some(Running { requests, thread }) = running {
                 drop(requests);
-                // A callback may hold the last context: its thread cannot wait for itself, and under the lock
-                // not for one that may wait for it.
+                // A callback may hold the last context. Its thread cannot wait for itself. Under the lock of GL it must
+                // not wait for a thread that may wait for the lock.
                 if thread.thread().id() != thread::current().id() && !holds_gl_lock() {
                     let _ = thread.join();
                 }
@@ -141,8 +140,8 @@ mod native {
         }
     }
 
-    /// Polls until a submission is done. On GL a poll holds the context that other threads need, so there
-    /// it waits for the lock a short time at once.
+    /// Polls until a submission is done. On GL a poll holds the context that other threads need, so it holds the lock
+    /// only for a short time at once.
     fn wait_for(device: &wgpu::Device, submission: wgpu::SubmissionIndex) -> Result<(), String> {
         loop {
             let lock = lock_gl(device);
@@ -158,7 +157,7 @@ mod native {
         }
     }
 
-    /// What a panic said.
+    /// The message of a panic.
     fn text_of(panic: Box<dyn Any + Send>) -> String {
         match panic.downcast::<String>() {
             Ok(text) => *text,

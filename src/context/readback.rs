@@ -1,4 +1,4 @@
-//! Results back to the host, without blocking the executor.
+//! Reads results back to the host without blocking the executor.
 
 use super::scope::Watch;
 use super::{GpuContext, mapped};
@@ -7,38 +7,39 @@ use futures_intrusive::channel::shared::{OneshotReceiver, oneshot_channel};
 use std::future::Future;
 use std::ops::Range;
 
-/// What to write into a buffer before work is submitted, and what to read of one after it.
+/// Data to write into buffers before work is submitted, and buffers to read after it.
 pub(crate) struct Transfers<'a> {
     pub uploads: Vec<(Tensor, &'a wgpu::Buffer, &'a [u8])>,
-    /// With the bytes to read.
+    /// Each with the number of bytes to read.
     pub downloads: Vec<(Tensor, &'a wgpu::Buffer, u64)>,
 }
 
 type Receiver = OneshotReceiver<Result<(), wgpu::BufferAsyncError>>;
 
-/// Asks for a buffer's bytes. The receiver learns when they are there.
+/// Requests a buffer's bytes. The receiver is told when they are there.
 fn map(buffer: &wgpu::Buffer) -> Receiver {
     let (sender, receiver) = oneshot_channel();
     buffer.map_async(wgpu::MapMode::Read, .., move |result| {
-        // The receiver is gone if the caller dropped the future: nobody wants the result.
+        // The receiver is gone if the caller dropped the future. Nobody wants the result then.
         let _ = sender.send(result);
     });
     receiver
 }
 
-/// What was submitted, and buffers that will be mapped after it.
+/// Submitted work, and the buffers that will be mapped after it.
 pub(crate) struct Submitted {
     submission: wgpu::SubmissionIndex,
     receivers: Vec<(Tensor, Receiver)>,
 }
 
-/// Submits what `record` records, then maps buffers.
+/// Submits the commands that `record` records, then maps buffers.
 pub(super) fn submit(
     gpu: &GpuContext,
     staging: &[(Tensor, wgpu::Buffer)],
     record: impl FnOnce(&mut wgpu::CommandEncoder),
 ) -> Result<Submitted, Error> {
-    // In scopes to the last call: the device may end at any time, and all that is created after that is invalid.
+    // All calls are inside the error scopes: the device may end at any time, and whatever is created after that is
+    // invalid.
     gpu.scoped("submitting", || {
         let descriptor = wgpu::CommandEncoderDescriptor {
             label: Some("wgpu-norm"),
@@ -55,7 +56,7 @@ pub(super) fn submit(
     })
 }
 
-/// Ends when what was submitted is done, and its buffers are mapped.
+/// Ends when the submitted work is done and its buffers are mapped.
 pub(super) fn done(
     gpu: &GpuContext,
     watch: Watch,
@@ -70,7 +71,7 @@ pub(super) fn done(
     let gpu = gpu.clone();
     async move {
         if let Err(error) = verdict.await {
-            // What was compiled meanwhile may be what is wrong.
+            // A pipeline that was compiled meanwhile may be the invalid object.
             gpu.forget_pipelines();
             return Err(error);
         }
@@ -80,7 +81,7 @@ pub(super) fn done(
             match receiver.receive().await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => return Err(lost(&gpu, format!("reading {what}: {error}"))),
-                // Whoever polled did not get as far: a callback before ours panicked.
+                // The poll did not get as far: an earlier callback panicked.
                 None => {
                     return Err(gpu.or_lost(Error::gpu(
                         format!("reading {what}"),
@@ -93,7 +94,7 @@ pub(super) fn done(
     }
 }
 
-/// Gives some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
+/// Passes some bytes of a mapped buffer, from a multiple of 8 on, to `take`.
 pub(super) fn read_mapped<T>(
     gpu: &GpuContext,
     tensor: Tensor,
@@ -103,10 +104,10 @@ pub(super) fn read_mapped<T>(
 ) -> Result<T, Error> {
     let size = bytes.end.saturating_sub(bytes.start);
     let size = usize::try_from(size).unwrap_or(usize::MAX);
-    // Whole words are mapped; buffers end with one.
+    // Whole words are mapped, and buffers end with a whole word.
     let words = bytes.start..bytes.end.next_multiple_of(4);
     gpu.scoped("reading", || {
-        // Nobody else has the buffer, so only the device's end can take it away.
+        // No other code has the buffer, so only the device's end can take it away.
         let taken = mapped::read(gpu.device(), buffer, words, |all| {
             take(all.get(..size).unwrap_or(all))
         });
@@ -114,7 +115,7 @@ pub(super) fn read_mapped<T>(
     })?
 }
 
-/// The device's loss, whose reason may be known.
+/// The device's loss, with the known reason if there is one.
 fn lost(gpu: &GpuContext, reason: String) -> Error {
     match gpu.check_alive() {
         Err(known) => known,
@@ -122,7 +123,7 @@ fn lost(gpu: &GpuContext, reason: String) -> Error {
     }
 }
 
-/// Uploads, submits what `record` records, and gives what was read to `take`.
+/// Uploads, submits the commands that `record` records, and passes the bytes that were read to `take`.
 pub(super) async fn submit_and_read(
     gpu: &GpuContext,
     watch: Watch,
@@ -137,7 +138,7 @@ pub(super) async fn submit_and_read(
         let buffer = gpu.create_buffer(tensor.name(), bytes, usage)?;
         staging.push((tensor, buffer));
     }
-    // Last, since what is written is kept until something is submitted.
+    // Uploads come last, since written data is kept until something is submitted.
     for &(tensor, buffer, bytes) in &transfers.uploads {
         if let Err(error) = gpu.write_buffer(tensor.name(), buffer, bytes) {
             gpu.flush();

@@ -1,4 +1,4 @@
-//! Error scopes: around synchronous calls that create objects, and in a browser around async ones.
+//! Error scopes: around synchronous calls that create objects, and in a browser around async calls.
 
 use super::gl_lock::lock_gl;
 use crate::Error;
@@ -6,7 +6,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-/// What wgpu complained of.
+/// An error that wgpu reported.
 pub(super) struct Complaint(wgpu::Error);
 
 impl Complaint {
@@ -28,11 +28,10 @@ const FILTERS: [wgpu::ErrorFilter; 3] = [
     wgpu::ErrorFilter::OutOfMemory,
 ];
 
-/// Runs `create` inside of error scopes. The scopes belong to this thread and are closed before
-/// returning.
+/// Runs `create` inside error scopes. The scopes belong to this thread and are closed before the function returns.
 ///
-/// In a browser verdicts come later, so there are no scopes here: complaints go to the [`Watch`] around
-/// the call or, where a caller binds buffers of its own, to the device's handler of uncaptured errors.
+/// In a browser, errors are known only later, so there are no scopes here. Errors go to the [`Watch`] around the call
+/// or, if a caller binds buffers of its own, to the device's handler of uncaptured errors.
 pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Result<T, Complaint> {
     let _lock = lock_gl(device);
     if cfg!(target_arch = "wasm32") {
@@ -52,7 +51,7 @@ pub(super) fn scoped<T>(device: &wgpu::Device, create: impl FnOnce() -> T) -> Re
     }
 }
 
-/// A scope's verdict, which on native is there at once.
+/// A scope's result, which on native is there at once.
 fn now(verdict: impl Future<Output = Option<wgpu::Error>>) -> Option<wgpu::Error> {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(verdict).poll(&mut context) {
@@ -61,8 +60,8 @@ fn now(verdict: impl Future<Output = Option<wgpu::Error>>) -> Option<wgpu::Error
     }
 }
 
-/// Error scopes around what an async call does before it first waits: in a browser, where [`scoped`] cannot
-/// tell. Elsewhere nothing.
+/// Error scopes around the part of an async call before its first wait: in a browser, where [`scoped`] sees no errors.
+/// Elsewhere it does nothing.
 pub(crate) struct Watch {
     #[cfg(target_arch = "wasm32")]
     scopes: Vec<wgpu::ErrorScopeGuard>,
@@ -83,7 +82,7 @@ impl Watch {
 
 #[cfg(target_arch = "wasm32")]
 impl Watch {
-    /// For a call that needs so many bytes of the device.
+    /// Begins the scopes of a call that needs this many bytes of the device.
     pub fn begin(device: &wgpu::Device, bytes: u64) -> Self {
         let scopes = FILTERS.map(|filter| device.push_error_scope(filter));
         Self {
@@ -92,7 +91,7 @@ impl Watch {
         }
     }
 
-    /// Closes the scopes now; the verdict is for later.
+    /// Closes the scopes now. The result comes later.
     pub fn end(mut self) -> impl Future<Output = Result<(), Error>> {
         let bytes = self.bytes;
         let mut verdicts = Vec::new();
@@ -110,7 +109,7 @@ impl Watch {
     }
 }
 
-/// The innermost scope has to go first.
+/// The innermost scope must be popped first.
 #[cfg(target_arch = "wasm32")]
 impl Drop for Watch {
     fn drop(&mut self) {

@@ -1,4 +1,4 @@
-//! What layers take and give, in host memory: the same types for all of them.
+//! The arguments and results of layers in host memory: the same types for all layers.
 
 use crate::call::Results;
 use crate::{Element, RunningUpdate, Tensor};
@@ -25,8 +25,8 @@ pub struct ForwardArgs<'a, T: Element, P = T> {
 }
 
 impl<'a, T: Element> ForwardArgs<'a, T> {
-    /// The layer's input, of rank 1 to 8, and nothing else. Parameters have src's type until [`params`](Self::params) sets
-    /// another.
+    /// Arguments with the layer's input alone, of rank 1 to 8. Parameters have src's element type until
+    /// [`params`](Self::params) sets another.
     pub const fn new(shape: &'a [usize], src: &'a [T]) -> Self {
         Self {
             shape,
@@ -41,8 +41,8 @@ impl<'a, T: Element> ForwardArgs<'a, T> {
 }
 
 impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
-    /// Sets gamma and beta, with as many elements as the layer's parameters have. Without gamma it is 1, without beta that is
-    /// 0. RMS norm has no beta, and layer norm none without gamma.
+    /// Sets gamma and beta, each as long as the layer's parameters. A missing gamma is 1, a missing beta is 0. RMS norm
+    /// has no beta, and layer norm has beta only with gamma.
     #[must_use]
     pub fn params<Q>(self, gamma: Option<&'a [Q]>, beta: Option<&'a [Q]>) -> ForwardArgs<'a, T, Q> {
         ForwardArgs {
@@ -56,14 +56,14 @@ impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
         }
     }
 
-    /// Sets a residual of src's shape. Layer and RMS norm add it to src, as in a transformer's block, and
-    /// [`Output::sum`] is a result then. The other layers add it to their output, before the activation.
+    /// Sets a residual of src's shape. Layer and RMS norm add it to src, as transformer blocks do, and return the sum
+    /// as [`Output::sum`]. The other layers add it to their output, before the activation.
     #[must_use]
     pub fn residual(self, residual: Option<&'a [T]>) -> Self {
         Self { residual, ..self }
     }
 
-    /// Leaves the statistics out of the results. Only layer and RMS norm can; only the gradient needs them.
+    /// Leaves out the statistics, which only the gradient needs. Only layer and RMS norm allow this.
     #[must_use]
     pub fn without_statistics(self) -> Self {
         Self {
@@ -72,7 +72,7 @@ impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
         }
     }
 
-    /// Sets running statistics, which batch norm updates.
+    /// Sets running statistics for batch norm to update.
     #[must_use]
     pub fn running(self, running: RunningStatistics<'a, T::Sum>) -> Self {
         Self {
@@ -82,8 +82,8 @@ impl<'a, T: Element, P> ForwardArgs<'a, T, P> {
     }
 }
 
-/// The running statistics of each channel, and how they take in those of the batch. Channels without elements leave them as
-/// they are.
+/// The running statistics of each channel, and how a batch updates them. They do not change if channels have no
+/// elements.
 #[derive(Debug)]
 pub struct RunningStatistics<'a, S> {
     pub(crate) mean: &'a mut [S],
@@ -92,7 +92,7 @@ pub struct RunningStatistics<'a, S> {
 }
 
 impl<'a, S> RunningStatistics<'a, S> {
-    /// Running mean and variance of each channel.
+    /// The running mean and variance of each channel, and how a batch updates them.
     pub const fn new(mean: &'a mut [S], variance: &'a mut [S], update: RunningUpdate) -> Self {
         Self {
             mean,
@@ -102,15 +102,16 @@ impl<'a, S> RunningStatistics<'a, S> {
     }
 }
 
-/// What a forward pass computes.
+/// The results of a forward pass.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Output<T, S> {
     /// The layer's output, of src's shape.
     pub dst: Vec<T>,
-    /// src + residual, where a residual is added before the layer: the gradient's src. Its diff_src is the gradient of both.
+    /// src + residual, if a residual is added before the layer. It is the src of the gradient, whose diff_src is the
+    /// gradient of both.
     pub sum: Option<Vec<T>>,
-    /// What the gradient needs beside src, diff_dst, gamma and beta.
+    /// The tensors that the gradient needs beside src, diff_dst, gamma and beta.
     pub saved: Saved<S>,
 }
 
@@ -121,7 +122,7 @@ impl<T: Element> Output<T, T::Sum> {
     ) -> Self {
         let mut statistic = |tensor| results.statistic(tensor).unwrap_or_default();
         if let Some(running) = running {
-            // As many as were given, which was checked.
+            // The lengths are equal: they were checked.
             let replace = |old: &mut [T::Sum], new: Vec<T::Sum>| {
                 old.iter_mut().zip(new).for_each(|(old, new)| *old = new);
             };
@@ -142,8 +143,8 @@ impl<T: Element> Output<T, T::Sum> {
     }
 }
 
-/// What a forward pass saves for the gradient. Each statistic has a number for each set of elements that is normalized
-/// together; a statistic that the layer does not have, or that was left out, is empty.
+/// The tensors that a forward pass saves for the gradient. Each statistic has one number for each set of elements that
+/// are normalized together. It is empty if the layer does not have it or it was left out.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Saved<S> {
@@ -151,17 +152,18 @@ pub struct Saved<S> {
     pub mean: Vec<S>,
     /// The biased variance, Σ (x − mean)² / m.
     pub variance: Vec<S>,
-    /// The mean of squares, Σ x² / m, of RMS norm alone.
+    /// The mean of squares, Σ x² / m; RMS norm's only statistic.
     pub mean_square: Vec<S>,
-    /// Which elements passed the activation, where a residual was added before it: bit i of word w is of element 32 · w + i, in
-    /// storage order.
+    /// A bit for each element, if a residual was added before the activation: whether the element passed it. Bit i of
+    /// word w belongs to element 32 · w + i, in storage order.
     pub mask: Option<Vec<u32>>,
 }
 
-/// What a gradient reads of a forward pass: `&output.saved`; or mean and variance as a pair, `(&mean, &variance)`; or RMS norm's
-/// mean_square. These have no mask: see [`BackwardArgs::mask`].
+/// The results of a forward pass that a gradient reads: `&output.saved`; or mean and variance as a pair,
+/// `(&mean, &variance)`; or RMS norm's mean_square. The latter two have no mask: see [`BackwardArgs::mask`].
 ///
-/// From a saved invstd = 1/√(variance + epsilon), or rstd of RMS norm, variance or mean_square is 1/invstd² − epsilon.
+/// If a forward pass saved invstd = 1/√(variance + epsilon), or rstd for RMS norm, then variance or mean_square is
+/// 1/invstd² − epsilon.
 #[derive(Clone, Copy, Debug)]
 pub struct SavedRef<'a, S> {
     mean: &'a [S],
@@ -229,7 +231,7 @@ impl<'a, S> From<&'a [S]> for SavedRef<'a, S> {
     }
 }
 
-/// The tensors of a forward pass by given statistics.
+/// The tensors of a forward pass with given statistics.
 ///
 /// ```
 /// use wgpu_norm::InferenceArgs;
@@ -250,7 +252,7 @@ pub struct InferenceArgs<'a, T: Element, P = T> {
 }
 
 impl<'a, T: Element> InferenceArgs<'a, T> {
-    /// The layer's input, and mean and variance: batch norm's running ones.
+    /// Arguments with the layer's input, mean and variance; for batch norm, the running mean and variance.
     pub const fn new(
         shape: &'a [usize],
         src: &'a [T],
@@ -270,7 +272,7 @@ impl<'a, T: Element> InferenceArgs<'a, T> {
 }
 
 impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
-    /// Sets gamma and beta. Without gamma it is 1, without beta that is 0.
+    /// Sets gamma and beta. A missing gamma is 1, a missing beta is 0.
     #[must_use]
     pub fn params<Q>(
         self,
@@ -288,7 +290,7 @@ impl<'a, T: Element, P> InferenceArgs<'a, T, P> {
         }
     }
 
-    /// Sets a residual of src's shape, which is added to the layer's output, before the activation.
+    /// Sets a residual of src's shape. It is added to the layer's output, before the activation.
     #[must_use]
     pub fn residual(self, residual: Option<&'a [T]>) -> Self {
         Self { residual, ..self }
@@ -315,9 +317,9 @@ pub struct BackwardArgs<'a, T: Element, P = T> {
 }
 
 impl<'a, T: Element> BackwardArgs<'a, T> {
-    /// The layer's input, the gradient of the loss by its output, and what the forward pass saved, `&output.saved`. Where a
-    /// residual was added before the layer, its input is [`Output::sum`]. With an axis of size 0 there are no elements, and
-    /// parameter gradients are 0.
+    /// Arguments with the layer's input, the gradient of the loss with respect to its output, and the tensors that the
+    /// forward pass saved, `&output.saved`. If a residual was added before the layer, src is [`Output::sum`]. If an
+    /// axis has size 0 there are no elements, and the gradients of the parameters are 0.
     pub fn new(
         shape: &'a [usize],
         src: &'a [T],
@@ -336,7 +338,7 @@ impl<'a, T: Element> BackwardArgs<'a, T> {
 }
 
 impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
-    /// Sets gamma and beta, those of the forward pass: both of them, as the gradient of an activation depends on beta.
+    /// Sets the gamma and beta of the forward pass. Give both: the gradient of an activation depends on beta.
     #[must_use]
     pub fn params<Q>(
         self,
@@ -353,11 +355,11 @@ impl<'a, T: Element, P> BackwardArgs<'a, T, P> {
         }
     }
 
-    /// Sets the forward pass's [`Saved::mask`], where `&output.saved` has not set it.
-    /// [`Grads::diff_residual`](crate::Grads::diff_residual) is a result then.
+    /// Sets the forward pass's [`Saved::mask`], if `&output.saved` has not set it. The results then include
+    /// [`Grads::diff_residual`](crate::Grads::diff_residual).
     ///
-    /// The gradient of a residual and an activation is wrong without the mask: it computes the activation's argument once more,
-    /// and knows of no residual.
+    /// If a residual was added before the activation, the gradient is wrong without the mask: it recomputes the
+    /// activation's argument without the residual.
     #[must_use]
     pub fn mask(mut self, mask: Option<&'a [u32]>) -> Self {
         self.saved.mask = mask;

@@ -3,7 +3,7 @@
 use super::layer::{Layer, layer, setters};
 use crate::{Activation, Backward, Channels, DataFormat, Norm, ParamGrads, Through};
 
-/// What a [`GpuBatchNorm`] computes.
+/// The options of a [`GpuBatchNorm`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct BatchNormOptions {
     epsilon: f64,
@@ -14,8 +14,8 @@ pub struct BatchNormOptions {
 }
 
 impl BatchNormOptions {
-    /// Channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`]. epsilon is 1e-5, statistics are the batch's, and
-    /// the gradients of both parameters are computed; no activation follows.
+    /// Options with channels along one axis: PyTorch's `(N, C, H, W)` is [`DataFormat::Ncx`]. By default epsilon is
+    /// 1e-5, the statistics are the batch's, the gradients of both parameters are computed, and no activation follows.
     pub const fn new(format: DataFormat) -> Self {
         Self::of(Channels::Axis(format))
     }
@@ -30,8 +30,8 @@ impl BatchNormOptions {
         }
     }
 
-    /// Channels along any set of axes, by the shape of the parameters, which has src's rank, as DirectML has them: parameters
-    /// vary along the axes where it has src's size, and the axes where it has 1 are reduced. Any rank from 1 to 8.
+    /// Options with channels along any set of axes, as in DirectML. The parameters' shape has src's rank, from 1 to 8.
+    /// Parameters vary along the axes where it has src's size; the axes where it has size 1 are reduced.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -68,41 +68,44 @@ impl BatchNormOptions {
 
 setters! {
     BatchNormOptions:
-    /// Sets epsilon, which is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
+    /// are f64.
     epsilon: f64,
-    /// Sets what mean and variance are to the gradient.
+    /// Sets whether the gradient flows through mean and variance.
     through: Through,
-    /// Sets which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
+    /// Sets which parameter gradients are computed. To compute neither, use [`ParamGrads::Frozen`]: with
     /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
     param_grads: ParamGrads,
-    /// Sets what follows the layer, in both directions.
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
 
 layer! {
-    /// Batch normalization: [`forward`](Self::forward) in training, [`infer`](Self::infer) by given statistics, and the
-    /// gradient, [`backward`](Self::backward), as oneDNN Graph's documents define them.
+    /// Batch normalization as oneDNN Graph's documents define it: [`forward`](Self::forward) in training,
+    /// [`infer`](Self::infer) with given statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// src has rank 2 to 8, statistics and parameters are `[C]`; with [`broadcast`](BatchNormOptions::broadcast) parameters from
-    /// rank 1 on, and of their shape. With m elements in a channel, r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the
-    /// forward pass is
+    /// src has rank 2 to 8, and statistics and parameters have shape `[C]`. With
+    /// [`broadcast`](BatchNormOptions::broadcast) parameters src has rank 1 to 8, and the statistics have the shape of
+    /// the parameters. With m elements in a channel, r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward
+    /// pass is
     ///
     /// * mean = Σ src / m and variance = Σ (src − mean)² / m in training, else the given ones
     /// * dst = gamma · x̂ + beta
     /// * running ← (1 − weight) · running + weight · batch, for mean and variance, where running statistics are given
     ///
-    /// and the gradient, with gamma = 1 where it is not given (or ignored: [`ParamGrads::Neither`])
+    /// and the gradient, with gamma = 1 if gamma is not given or is ignored ([`ParamGrads::Neither`]), is
     ///
     /// * diff_beta = Σ diff_dst
     /// * diff_gamma = Σ diff_dst · x̂
     /// * diff_src = gamma · r · (diff_dst − diff_beta/m − x̂ · diff_gamma/m), or with
     ///   [`Through::Constant`] gamma · r · diff_dst
     ///
-    /// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is optional,
-    /// and in the gradient diff_dst · activation′ stands for diff_dst. The gradient computes the activation's argument
-    /// gamma · x̂ + beta once more: give it the forward pass's gamma and beta, and statistics that were not rounded to 16 bits,
-    /// which would move what is near 0 to the other side. Where a residual was added, the forward pass saves a mask instead, a
-    /// bit for each element, and the residual's gradient is diff_dst where the mask is set:
+    /// With an [`Activation`] the forward pass is dst = activation(gamma · x̂ + beta + residual), where the residual is
+    /// optional, and the gradient uses diff_dst · activation′ in place of diff_dst. It recomputes the activation's
+    /// argument, gamma · x̂ + beta: give it the gamma and beta of the forward pass, and statistics that were not
+    /// rounded to 16 bits, since rounding can change the sign of an argument near 0. If a residual was added, the
+    /// forward pass saves a mask instead, with a bit for each element, and the gradient of the residual is diff_dst
+    /// where the mask is set:
     ///
     /// ```
     /// use wgpu_norm::{Activation, BackwardArgs, BatchNormOptions, DataFormat, Error, ForwardArgs, GpuBatchNorm, GpuContext};
@@ -123,13 +126,13 @@ layer! {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
-    /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to
-    /// the bit whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
+    /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit
+    /// whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile).
     ///
-    /// Statistics are taken in one reading by blocks of 16 to 32 elements, each with a shift of its own, whose sums are merged:
-    /// the relative error of the variance is below 1e-5 (in f32) whatever the mean is, up to a million standard
-    /// deviations, and the variance of equal elements is 0. The gradient takes mean and variance (biased) as given, and never
-    /// recomputes them. NaN and infinities in a channel stay in that channel.
+    /// The relative error of the variance is below 1e-5 (in f32) for means of up to a million standard deviations, and
+    /// the variance of equal elements is 0. To that end the statistics, which take one reading of src, are computed for
+    /// blocks of 16 to 32 elements, each with its own shift, and merged. The gradient uses mean and (biased) variance
+    /// as given and never recomputes them. NaN and infinities stay in their channel.
     ///
     /// ```
     /// # pollster::block_on(async {
@@ -163,6 +166,7 @@ layer! {
     /// # Ok::<(), Error>(()) }).unwrap();
     /// ```
     ///
-    /// Running statistics need a weight from 0 to 1, and for the unbiased variance two elements in a channel.
+    /// The weight of running statistics must be from 0 to 1. The unbiased variance needs at least two elements in a
+    /// channel.
     GpuBatchNorm, BatchNormOptions, infer
 }

@@ -3,7 +3,7 @@
 use super::layer::{Layer, layer, setters};
 use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
-/// What a [`GpuGroupNorm`] computes.
+/// The options of a [`GpuGroupNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormOptions {
     groups: usize,
@@ -14,8 +14,9 @@ pub struct GroupNormOptions {
 }
 
 impl GroupNormOptions {
-    /// With groups of a sample's channels, each of channels side by side; they divide the channels. All else has the
-    /// defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`]; both parameter gradients, no activation.
+    /// Options with a number of groups, which must divide the channels. A group consists of adjacent channels of one
+    /// sample. All else has the defaults of PyTorch and ONNX: epsilon 1e-5 and [`DataFormat::Ncx`]; both parameter
+    /// gradients, no activation.
     pub const fn new(groups: usize) -> Self {
         Self {
             groups,
@@ -41,40 +42,43 @@ impl GroupNormOptions {
 
 setters! {
     GroupNormOptions:
-    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
+    /// are f64.
     epsilon: f64,
-    /// Sets where the channel axis stands. Axis 0 is that of the samples in both formats.
+    /// Sets where the channel axis is. Axis 0 is the sample axis in both formats.
     data_format: DataFormat,
-    /// Sets which parameter gradients are computed. For none of them take [`ParamGrads::Frozen`]: with
+    /// Sets which parameter gradients are computed. To compute neither, use [`ParamGrads::Frozen`]: with
     /// [`ParamGrads::Neither`] the gradient ignores a given gamma.
     param_grads: ParamGrads,
-    /// Sets what follows the layer, in both directions.
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
 
 layer! {
-    /// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) by given
+    /// Group normalization as PyTorch and ONNX define it: [`forward`](Self::forward), [`infer`](Self::infer) with given
     /// statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// The C channels of a sample are divided into G groups of C/G channels side by side; mean and biased variance, `[N, G]`,
-    /// are those of the elements of a group, gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r,
-    /// dst = gamma · x̂ + beta; an [`Activation`] and a residual follow as those of
+    /// The C channels of a sample are divided into G groups of C/G adjacent channels. Mean and biased variance,
+    /// `[N, G]`, are taken over the elements of a group; gamma and beta are `[C]`. With r = 1/√(variance + epsilon) and
+    /// x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. An [`Activation`] and a residual follow as in
     /// [`GpuBatchNorm`](crate::GpuBatchNorm). The gradient, with d = gamma · diff_dst (diff_dst without gamma, or with
-    /// [`ParamGrads::Neither`]) and means taken over the elements of a group:
+    /// [`ParamGrads::Neither`]) and means taken over the elements of a group, is
     ///
     /// * diff_src = r · ((d − mean(d)) − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over all samples of a channel
     ///
-    /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit whenever
-    /// the same input is given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
-    /// variance as given, and never recomputes them. NaN and infinities in a group stay in that group, but for the
+    /// Sums are kept in f32 (f64 for f64 data) whatever the element types are. The results are the same to the bit
+    /// whenever the same input is given to the same adapter under the same [`Profile`](crate::Profile). The gradient
+    /// uses mean and variance as given and never recomputes them. NaN and infinities stay in their group, except in the
     /// parameter gradients of its channels.
     ///
-    /// src has rank 2 to 8, and its channels are divided by the groups. Groups without elements have mean and variance 0. A model
-    /// that is evaluated takes `forward`, unless its statistics are fixed: group norm has no running statistics.
+    /// src has rank 2 to 8, and the number of groups divides its channels. Groups without elements have mean and
+    /// variance 0. Use `forward` for evaluation too, unless the statistics are fixed: group norm has no running
+    /// statistics.
     ///
-    /// A tensor of [`DataFormat::Nxc`] must fit one storage binding, and takes long, where the elements of a sample are no
-    /// multiple of 4 and there are several samples of several elements a channel; any other tensor may be larger.
+    /// One kind of tensor is slow and must fit one storage binding: [`DataFormat::Nxc`], with several samples, several
+    /// elements of a channel in each, and a number of elements of a sample that is no multiple of 4. Any other tensor
+    /// may be larger.
     ///
     /// ```
     /// # pollster::block_on(async {

@@ -3,7 +3,7 @@
 use super::layer::{Layer, layer, setters};
 use crate::{Activation, Backward, DataFormat, Norm, ParamGrads};
 
-/// What a [`GpuInstanceNorm`] computes.
+/// The options of a [`GpuInstanceNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InstanceNormOptions {
     epsilon: f64,
@@ -13,7 +13,7 @@ pub struct InstanceNormOptions {
 }
 
 impl Default for InstanceNormOptions {
-    /// The defaults of PyTorch and ONNX: epsilon 1e-5, and [`DataFormat::Ncx`]; both parameter gradients, no activation.
+    /// The defaults of PyTorch and ONNX, epsilon 1e-5 and [`DataFormat::Ncx`]; both parameter gradients, no activation.
     fn default() -> Self {
         Self {
             epsilon: 1e-5,
@@ -39,23 +39,24 @@ impl InstanceNormOptions {
 
 setters! {
     InstanceNormOptions:
-    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
+    /// are f64.
     epsilon: f64,
-    /// Sets where the channel axis stands. Axis 0 is that of the samples in both formats.
+    /// Sets where the channel axis is. Axis 0 is the sample axis in both formats.
     data_format: DataFormat,
-    /// Sets which parameter gradients are computed, as
+    /// Sets which parameter gradients are computed, like
     /// [`GroupNormOptions::param_grads`](crate::GroupNormOptions::param_grads).
     param_grads: ParamGrads,
-    /// Sets what follows the layer, in both directions.
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
 
 layer! {
     /// Instance normalization as PyTorch and ONNX define it, without running statistics: [`forward`](Self::forward),
-    /// [`infer`](Self::infer) by given statistics, and the gradient, [`backward`](Self::backward).
+    /// [`infer`](Self::infer) with given statistics, and the gradient, [`backward`](Self::backward).
     ///
-    /// It is group norm with a group for each channel: mean and variance are `[N, C]`. See [`GpuGroupNorm`](crate::GpuGroupNorm)
-    /// for formulas and limits.
+    /// It is group norm with one group for each channel: mean and variance are `[N, C]`. See
+    /// [`GpuGroupNorm`](crate::GpuGroupNorm) for formulas and limits.
     ///
     /// ```
     /// # pollster::block_on(async {

@@ -1,4 +1,4 @@
-//! What all layers have in common.
+//! The code that all layers share.
 
 use super::{BackwardArgs, ForwardArgs, InferenceArgs, Output};
 use crate::call::Call;
@@ -9,7 +9,7 @@ use crate::{
     Operation, ParamOf, Pass, Residual, Tensor, geometry,
 };
 
-/// What the options of a layer say, whichever layer it is.
+/// The options of any layer.
 pub(crate) struct Layer {
     pub norm: Norm,
     pub epsilon: f64,
@@ -18,7 +18,7 @@ pub(crate) struct Layer {
 }
 
 impl Layer {
-    /// An error where no element type can do with epsilon.
+    /// An error if epsilon is invalid for every element type.
     pub fn check(&self) -> Result<(), Error> {
         check_epsilon(self.epsilon, DType::F64)
     }
@@ -79,7 +79,7 @@ impl Layer {
             .statistics(Some(args.mean), Some(args.variance))
     }
 
-    /// A beta on which no result depends must be as long as it would have to be.
+    /// Also checks the length of a beta on which no result depends.
     pub fn backward_call<'a, T: Element, P: ParamOf<T>>(
         &self,
         args: &BackwardArgs<'a, T, P>,
@@ -139,7 +139,7 @@ impl Layer {
     }
 }
 
-/// Methods that set an option each.
+/// Defines a setter for each option.
 macro_rules! setters {
     ($Options:ident: $($(#[$doc:meta])* $option:ident: $Type:ty,)*) => {
         impl $Options {
@@ -155,7 +155,7 @@ macro_rules! setters {
 }
 pub(super) use setters;
 
-/// A layer on a GPU, with `infer` if it can go by given statistics.
+/// Defines a layer on a GPU, with `infer` if it supports given statistics.
 macro_rules! layer {
     ($(#[$doc:meta])* $Layer:ident, $Options:ident $(, $infer:ident)?) => {
         $(#[$doc])*
@@ -165,23 +165,23 @@ macro_rules! layer {
             options: $Options,
         }
 
-        /// Each call uploads, runs and reads back. The first poll uploads, and compiles what no call has needed before, which
-        /// takes up to seconds on a software driver; the wait for the GPU that follows does not block the executor; the last
-        /// poll copies the results out.
+        /// Each call uploads, runs and reads back. The first poll uploads, and compiles the kernels that no earlier
+        /// call has needed, which can take seconds on a software driver. The wait for the GPU that follows does not
+        /// block the executor. The last poll copies the results out.
         ///
         /// # Errors
         ///
-        /// Each call checks all arguments before it uploads anything: lengths and ranks that do not fit the shape, what the
-        /// options refuse of it, sizes that overflow or exceed the adapter's limits, an element type that the adapter cannot
-        /// run, given statistics whose variance + epsilon is not above 0 or infinite. Then there may be no memory, or the
-        /// device is lost.
+        /// Each call checks all arguments before it uploads anything. Errors are: lengths and ranks that do not fit the
+        /// shape, a shape that the options do not allow, sizes that overflow or exceed the adapter's limits, an element
+        /// type that the adapter does not support, and given statistics whose variance + epsilon is infinite or not
+        /// above 0. After that, memory can run out and the device can be lost.
         impl $Layer {
-            /// The layer on a context.
+            /// Makes the layer on a context.
             ///
             /// # Errors
             ///
-            /// [`Error::Epsilon`](crate::Error::Epsilon) if epsilon is not finite, normal and above 0. Tighter bounds of f32
-            /// are checked when the element type is known.
+            /// [`Error::Epsilon`](crate::Error::Epsilon) if epsilon is not finite, normal and above 0. The tighter
+            /// bounds for f32 are checked when the element type is known.
             pub fn new(
                 gpu: &$crate::GpuContext,
                 options: $Options,
@@ -197,7 +197,7 @@ macro_rules! layer {
             ///
             /// # Errors
             ///
-            /// Those of all calls.
+            /// The errors of all calls.
             pub async fn forward<T: $crate::Element, P: $crate::ParamOf<T>>(
                 &self,
                 args: $crate::ForwardArgs<'_, T, P>,
@@ -206,11 +206,11 @@ macro_rules! layer {
             }
 
             $(
-                /// Computes the layer's output by given statistics.
+                /// Computes the layer's output from given statistics.
                 ///
                 /// # Errors
                 ///
-                /// Those of all calls.
+                /// The errors of all calls.
                 pub async fn $infer<T: $crate::Element, P: $crate::ParamOf<T>>(
                     &self,
                     args: $crate::InferenceArgs<'_, T, P>,
@@ -223,7 +223,7 @@ macro_rules! layer {
             ///
             /// # Errors
             ///
-            /// Those of all calls.
+            /// The errors of all calls.
             pub async fn backward<T: $crate::Element, P: $crate::ParamOf<T>>(
                 &self,
                 args: $crate::BackwardArgs<'_, T, P>,

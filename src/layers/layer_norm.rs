@@ -3,7 +3,7 @@
 use super::layer::{Layer, layer, setters};
 use crate::{Activation, Backward, Norm, ParamGrads};
 
-/// What a [`GpuLayerNorm`] computes.
+/// The options of a [`GpuLayerNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LayerNormOptions {
     begin_norm_axis: i64,
@@ -13,7 +13,8 @@ pub struct LayerNormOptions {
 }
 
 impl Default for LayerNormOptions {
-    /// The defaults of oneDNN Graph's document, the last axis and epsilon 1e-5, with both parameter gradients.
+    /// The defaults of oneDNN Graph's document, the last axis and epsilon 1e-5; both parameter gradients, no
+    /// activation.
     fn default() -> Self {
         Self {
             begin_norm_axis: -1,
@@ -39,35 +40,37 @@ impl LayerNormOptions {
 
 setters! {
     LayerNormOptions:
-    /// Sets the first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from it on are
-    /// normalized together.
+    /// Sets the first normalized axis, from −rank to rank − 1; a negative axis counts from the end. It and all axes
+    /// after it are normalized together.
     begin_norm_axis: i64,
-    /// Sets what is added to the variance; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Sets epsilon, which is added to the variance. It must be finite, normal and above 0, also as f32 unless the data
+    /// are f64.
     epsilon: f64,
-    /// Sets which parameter gradients are computed, where gamma is given. For none of them take [`ParamGrads::Frozen`]:
-    /// with [`ParamGrads::Neither`] the gradient ignores gamma, which is batch norm's rule.
+    /// Sets which parameter gradients are computed if gamma is given. To compute neither, use [`ParamGrads::Frozen`]:
+    /// with [`ParamGrads::Neither`], a rule of batch norm, the gradient ignores gamma.
     param_grads: ParamGrads,
-    /// Sets what follows the layer, in both directions.
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
 
 layer! {
-    /// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN Graph's
-    /// `LayerNorm` and `LayerNormBackward` define them.
+    /// Layer normalization: [`forward`](Self::forward), and the gradient, [`backward`](Self::backward), as oneDNN
+    /// Graph's `LayerNorm` and `LayerNormBackward` define them.
     ///
-    /// A row is made of the elements that share the leading axes. Forward, with the row's mean and variance,
-    /// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, dst = gamma · x̂ + beta. The gradient, with d = diff_dst · gamma
-    /// (diff_dst without gamma, or with [`ParamGrads::Neither`]), and means taken over the row:
+    /// A row consists of the elements with the same indices along the leading axes. With the row's mean and variance,
+    /// r = 1/√(variance + epsilon) and x̂ = (src − mean)·r, the forward pass is dst = gamma · x̂ + beta. The gradient,
+    /// with d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]) and means taken over the
+    /// row, is
     ///
     /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
-    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; none without gamma
+    /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows; neither without gamma
     ///
-    /// mean and variance have the leading dimensions of the shape, gamma and beta the trailing ones, those
-    /// that are normalized; only their numbers of elements are checked.
+    /// mean and variance have the leading sizes of the shape, gamma and beta the trailing ones, which are normalized;
+    /// only their numbers of elements are checked.
     ///
-    /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-    /// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean and
-    /// variance as given, and never recomputes them.
+    /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is given to
+    /// the same adapter under the same [`Profile`](crate::Profile). The gradient uses mean and variance as given and
+    /// never recomputes them.
     ///
     /// ```
     /// # pollster::block_on(async {

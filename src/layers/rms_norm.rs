@@ -3,7 +3,7 @@
 use super::layer::{Layer, layer, setters};
 use crate::{Activation, Backward, Norm, ParamGrads};
 
-/// What a [`GpuRmsNorm`] computes.
+/// The options of a [`GpuRmsNorm`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsNormOptions {
     begin_norm_axis: i64,
@@ -13,7 +13,7 @@ pub struct RmsNormOptions {
 }
 
 impl Default for RmsNormOptions {
-    /// ONNX's defaults, the last axis and epsilon 1e-5, with gamma's gradient.
+    /// ONNX's defaults, the last axis and epsilon 1e-5; the gradient of gamma, no activation.
     fn default() -> Self {
         Self {
             begin_norm_axis: -1,
@@ -39,14 +39,15 @@ impl RmsNormOptions {
 
 setters! {
     RmsNormOptions:
-    /// Sets the first normalized axis, from −rank to rank − 1; negative counts from the end. All axes from it on are
-    /// normalized together.
+    /// Sets the first normalized axis, from −rank to rank − 1; a negative axis counts from the end. It and all axes
+    /// after it are normalized together.
     begin_norm_axis: i64,
-    /// Sets what is added to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Sets epsilon, which is added to the mean of squares. It must be finite, normal and above 0, also as f32 unless
+    /// the data are f64.
     epsilon: f64,
-    /// Sets whether gamma's gradient is computed, where gamma is given, and whether gamma counts in diff_src.
+    /// Sets whether the gradient of a given gamma is computed, and whether gamma scales diff_src.
     param_grads: ParamGrads,
-    /// Sets what follows the layer, in both directions.
+    /// Sets the activation that follows the layer, in the forward pass and in the gradient.
     activation: Activation,
 }
 
@@ -54,18 +55,18 @@ layer! {
     /// RMS normalization, dst = gamma · src / √(mean(src²) + epsilon): [`forward`](Self::forward), and the gradient,
     /// [`backward`](Self::backward).
     ///
-    /// A row is made of the elements that share the leading axes. The gradient, with r = 1/√(mean_square + epsilon) and
-    /// x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with [`ParamGrads::Neither`]), and the mean
-    /// taken over the row:
+    /// A row consists of the elements with the same indices along the leading axes. The gradient, with
+    /// r = 1/√(mean_square + epsilon) and x̂ = src·r of the row, d = diff_dst · gamma (diff_dst without gamma, or with
+    /// [`ParamGrads::Neither`]), and means taken over the row, is
     ///
     /// * diff_src = r · (d − x̂ · mean(d · x̂))
     /// * diff_gamma = Σ diff_dst · x̂, over the rows
     ///
-    /// mean_square has the leading dimensions of the shape, gamma the trailing ones, those that are normalized; only their
+    /// mean_square has the leading sizes of the shape, gamma the trailing ones, which are normalized; only their
     /// numbers of elements are checked. There is no beta: [`Grads::diff_beta`](crate::Grads::diff_beta) is none.
     ///
-    /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is
-    /// given to the same adapter under the same [`Profile`](crate::Profile). The gradient takes mean_square as given, and never
+    /// Sums are kept in f32 (f64 for f64 data). The results are the same to the bit whenever the same input is given to
+    /// the same adapter under the same [`Profile`](crate::Profile). The gradient uses mean_square as given and never
     /// recomputes it.
     ///
     /// ```

@@ -1,6 +1,6 @@
 //! An operation: one pass of a layer over tensors of given shapes and types, as a value.
 //!
-//! Everything that needs to know which tensors there are asks it: plans, buffers, files, checks.
+//! Plans, buffers, files and checks all ask it for its tensors.
 
 mod norm;
 mod pass;
@@ -18,7 +18,7 @@ use std::hash::{Hash, Hasher};
 
 /// One pass of a layer over tensors of given shapes and types.
 ///
-/// It is a plain value, and can be a key: equal operations compute the same.
+/// It is a plain value and can be a key: equal operations compute the same.
 ///
 /// ```
 /// use wgpu_norm::{Access, Backward, DType, Forward, Norm, Operation, ParamGrads, Tensor};
@@ -38,20 +38,21 @@ use std::hash::{Hash, Hasher};
 pub struct Operation {
     /// The layer.
     pub norm: Norm,
-    /// What is computed of it.
+    /// The pass that is computed.
     pub pass: Pass,
-    /// The shape of src, and of all tensors that have its elements.
+    /// The shape of src, and of all tensors with the same elements.
     pub shape: Vec<usize>,
     /// The element types.
     pub types: DTypes,
-    /// Added to the variance, or to the mean of squares; finite, normal and above 0, as f32 too where the data are not f64.
+    /// Added to the variance, or to the mean of squares. It must be finite, normal and above 0, also as f32 unless the
+    /// data are f64.
     pub epsilon: f64,
     /// Whether the layer has gamma; without it gamma is 1.
     pub gamma: bool,
-    /// Whether the layer has beta; without it beta is 0. RMS norm has none, and layer norm none without gamma. A gradient
-    /// reads it only where it computes the layer's output once more, for an activation without a mask.
+    /// Whether the layer has beta; without it beta is 0. RMS norm has no beta, and layer norm has beta only with gamma.
+    /// A gradient reads beta only if it recomputes the layer's output, for an activation without a mask.
     pub beta: bool,
-    /// The residual and the activation, those of the forward pass.
+    /// The residual and the activation of the forward pass.
     pub epilogue: Epilogue,
 }
 
@@ -69,12 +70,12 @@ impl Hash for Operation {
     }
 }
 
-/// Parts of a batch, whose statistics an invocation merges one after another, at most.
+/// The most parts of a batch: an invocation merges their statistics one after another.
 const MOST_SHARDS: u32 = 4096;
 
 impl Operation {
-    /// A pass of a layer over src of a shape, with gamma and beta (RMS norm with gamma), epsilon 1e-5, and nothing else
-    /// computed with it.
+    /// A pass of a layer over src of this shape, with gamma and beta (RMS norm: with gamma), epsilon 1e-5, no residual
+    /// and no activation.
     pub fn new(
         norm: Norm,
         pass: impl Into<Pass>,
@@ -93,13 +94,13 @@ impl Operation {
         }
     }
 
-    /// The same with another epsilon.
+    /// This operation with another epsilon.
     #[must_use]
     pub fn with_epsilon(self, epsilon: f64) -> Self {
         Self { epsilon, ..self }
     }
 
-    /// The same with gamma and beta, or without.
+    /// This operation with or without gamma and beta.
     #[must_use]
     pub fn with_params(self, gamma: bool, beta: bool) -> Self {
         Self {
@@ -109,13 +110,13 @@ impl Operation {
         }
     }
 
-    /// The same with a residual and an activation.
+    /// This operation with a residual and an activation.
     #[must_use]
     pub fn with_epilogue(self, epilogue: Epilogue) -> Self {
         Self { epilogue, ..self }
     }
 
-    /// Its layer and pass: `batch_norm_backward`.
+    /// The name of its layer and pass, for example `batch_norm_backward`.
     pub fn name(&self) -> String {
         format!("{}_{}", self.norm.name(), self.pass.name())
     }
@@ -140,7 +141,7 @@ impl Operation {
         self.norm.axes(&self.shape)
     }
 
-    /// What makes it, comparable to the bit.
+    /// All that defines it, comparable to the bit.
     fn key(&self) -> impl Hash + PartialEq + '_ {
         (
             (&self.norm, self.pass, &self.shape, self.types),
@@ -149,8 +150,8 @@ impl Operation {
         )
     }
 
-    /// The tensors that a pass of a layer may have, in the order of [`tensors`](Self::tensors), before shapes and types are
-    /// known.
+    /// The tensors that a pass of a layer may have, in the order of [`tensors`](Self::tensors), for any shape and
+    /// types.
     pub fn slots(norm: &Norm, pass: &Pass) -> Vec<Slot> {
         use Access::{In, InOut, Out};
         use Need::{Always, Given, Options};
@@ -198,7 +199,7 @@ impl Operation {
         slots
     }
 
-    /// Whether it has a tensor that its pass of its layer may have.
+    /// Whether it has the tensor of a slot.
     fn has(&self, slot: &Slot) -> bool {
         let is_written = slot.access == Access::Out;
         match (slot.tensor, &self.pass) {
@@ -222,17 +223,17 @@ impl Operation {
         }
     }
 
-    /// The tensors that it reads and writes. They depend on no adapter.
+    /// The tensors that it reads and writes, which do not depend on the adapter.
     ///
     /// # Errors
     ///
-    /// What is wrong with shape, types or options, whatever the adapter.
+    /// Errors in shape, types or options, whatever the adapter.
     pub fn tensors(&self) -> Result<Vec<TensorUse>, Error> {
         self.check()?;
         Ok(self.bound().iter().map(|slot| self.used(slot)).collect())
     }
 
-    /// Those that it has of the tensors that its pass of its layer may have.
+    /// The slots of the tensors that it has.
     pub(crate) fn bound(&self) -> Vec<Slot> {
         let mut slots = Self::slots(&self.norm, &self.pass);
         slots.retain(|slot| self.has(slot));
@@ -271,19 +272,19 @@ impl Operation {
         }
     }
 
-    /// The backward pass that belongs to this forward pass: through the batch's statistics, or after inference by constant
-    /// ones. With a residual before the layer its src is the forward pass's sum.
+    /// The gradient that belongs to this forward pass: through the batch's statistics, or with constant statistics
+    /// after inference. If a residual is added before the layer, the gradient's src is the forward pass's sum.
     ///
     /// # Errors
     ///
-    /// What is wrong with this operation; [`Error::Argument`] where it is a gradient itself, does not keep its statistics, or
-    /// is inference of another layer than batch norm.
+    /// Errors in this operation; [`Error::Argument`] if it is itself a gradient, does not keep its statistics, or is
+    /// inference of a layer other than batch norm.
     pub fn gradient(&self, param_grads: ParamGrads) -> Result<Self, Error> {
         self.check()?;
         let through = match &self.pass {
             Pass::Forward(forward) if forward.keep_statistics => Through::Batch,
             Pass::Forward(_) => {
-                let expected = "true, for a gradient takes the statistics";
+                let expected = "true, because a gradient needs the statistics";
                 return Err(Error::argument("keep_statistics", expected, false));
             }
             Pass::Inference => Through::Constant,
@@ -310,7 +311,7 @@ impl Operation {
         Ok(gradient)
     }
 
-    /// An error if there is no such operation, on any adapter.
+    /// An error if this operation is invalid on any adapter.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.norm.check(&self.shape)?;
         check_types(self.types)?;
@@ -321,7 +322,7 @@ impl Operation {
             Pass::Forward(forward) => self.check_forward(forward),
             Pass::Inference if self.norm.is_over_rows() => Err(Error::argument(
                 "pass",
-                "forward, for layer and RMS norm take the statistics of src in inference, too",
+                "forward, because layer and RMS norm use the statistics of src in inference too",
                 self.pass.name(),
             )),
             Pass::Inference => Ok(()),
@@ -329,7 +330,7 @@ impl Operation {
                 (Norm::Batch(_), _) | (_, Through::Batch) => Ok(()),
                 _ => Err(Error::argument(
                     "statistics",
-                    "those of src, for batch norm alone takes constant ones",
+                    "those of src, because only batch norm supports constant ones",
                     "constants",
                 )),
             },
@@ -338,7 +339,7 @@ impl Operation {
 
     fn check_params(&self) -> Result<(), Error> {
         let expected = match self.beta {
-            true if !self.norm.has_beta() => "none, for RMS norm has none",
+            true if !self.norm.has_beta() => "none, because RMS norm has no beta",
             true if self.norm.is_over_rows() && !self.gamma => "none without gamma",
             _ => return Ok(()),
         };
@@ -353,8 +354,8 @@ impl Operation {
         let is_gradient = matches!(self.pass, Pass::Backward(_));
         let misplaced = |expected| Err(Error::argument("residual", expected, "one"));
         match (residual, self.norm.is_over_rows()) {
-            (Residual::Before, false) => misplaced("none before the layer, but after it"),
-            (Residual::After, true) => misplaced("none after the layer, but before it"),
+            (Residual::Before, false) => misplaced("none before this layer (only after it)"),
+            (Residual::After, true) => misplaced("none after this layer (only before it)"),
             (Residual::Before, true) if is_gradient => {
                 misplaced("none in a gradient, whose src is the forward pass's sum")
             }
@@ -373,7 +374,7 @@ impl Operation {
         } = *forward;
         let is_batch = matches!(self.norm, Norm::Batch(_));
         if !keep_statistics && !self.norm.is_over_rows() {
-            let expected = "true, for layer and RMS norm alone can do without";
+            let expected = "true, because only layer and RMS norm can leave the statistics out";
             return Err(Error::argument(
                 "keep_statistics",
                 expected,
@@ -381,30 +382,34 @@ impl Operation {
             ));
         }
         if running.is_some() && !is_batch {
-            return Err(Error::argument("running", "none but for batch norm", "one"));
+            return Err(Error::argument(
+                "running",
+                "none except for batch norm",
+                "one",
+            ));
         }
         if let Some(update) = running {
-            // Of a batch that is spread over devices, this one's part says little.
+            // If a batch is spread over devices, the length of this part's channels says little.
             update.check((shards.count == 1).then(|| self.elements_of_a_channel()))?;
         }
         if shards != Shards::default() && !is_batch {
             return Err(Error::argument(
                 "shards",
-                "one part but for batch norm",
+                "one part except for batch norm",
                 shards.count,
             ));
         }
         if shards.index >= shards.count || shards.count > MOST_SHARDS {
             return Err(Error::argument(
                 "shards",
-                format!("an index below the count, and that at most {MOST_SHARDS}"),
+                format!("an index below the count, and a count of at most {MOST_SHARDS}"),
                 format_args!("{} of {}", shards.index, shards.count),
             ));
         }
         Ok(())
     }
 
-    /// Of batch norm; 0 where there are no channels.
+    /// The number of elements of a channel of batch norm; 0 if there are no channels.
     fn elements_of_a_channel(&self) -> u64 {
         let product = |sizes: &[usize]| sizes.iter().map(|&size| size as u64).product::<u64>();
         let channels = product(&self.norm.params_shape(&self.shape));

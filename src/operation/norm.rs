@@ -4,39 +4,40 @@ use crate::{DataFormat, Error, Tensor, geometry};
 
 /// A normalization layer.
 ///
-/// A layer's *statistics* are mean and variance (biased) of the elements that are normalized together, of RMS norm the mean
-/// of their squares. Its *parameters* are gamma and beta.
+/// A layer's *statistics* are the mean and the biased variance of the elements that are normalized together, or for RMS
+/// norm the mean of their squares. Its *parameters* are gamma and beta.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Norm {
-    /// Batch norm: statistics and parameters are of each channel.
+    /// Batch norm: each channel has its own statistics and parameters.
     Batch(Channels),
-    /// Group norm: statistics are of each group of channels of a sample, parameters of each channel.
+    /// Group norm: each group of channels of a sample has its own statistics, each channel its own parameters.
     Group {
-        /// Groups of a sample's channels, all as large.
+        /// The number of groups of a sample's channels, all of the same size.
         groups: usize,
-        /// Where the channel axis stands.
+        /// Where the channel axis is.
         format: DataFormat,
     },
-    /// Instance norm: statistics are of each channel of a sample, parameters of each channel.
+    /// Instance norm: each channel of a sample has its own statistics, each channel its own parameters.
     Instance {
-        /// Where the channel axis stands.
+        /// Where the channel axis is.
         format: DataFormat,
     },
-    /// Layer norm: statistics are of each row, the elements that share the leading axes; parameters of each position in
-    /// rows.
+    /// Layer norm: each row, which consists of the elements with the same indices along the leading axes, has its own
+    /// statistics; each position in a row has its own parameters.
     Layer {
-        /// The first axis of rows, from −rank to rank − 1; negative counts from the end.
+        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end.
         begin_axis: i64,
     },
-    /// RMS norm, over rows as layer norm. It has no beta.
+    /// RMS norm, over rows like layer norm. It has no beta.
     Rms {
-        /// The first axis of rows, from −rank to rank − 1; negative counts from the end.
+        /// The first axis of rows, from −rank to rank − 1; a negative axis counts from the end.
         begin_axis: i64,
     },
 }
 
-/// An axis of src, from the outermost on. Group norm's channels are two of them: the groups, and the channels of a group.
+/// An axis of src; axes are listed from the outermost on. Group norm's channel axis counts as two: the groups, and the
+/// channels of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Axis {
@@ -54,7 +55,8 @@ pub struct Axis {
 pub enum Channels {
     /// Along one axis.
     Axis(DataFormat),
-    /// Along all axes where parameters of this shape, which has src's rank, have src's size; they have 1 along the others.
+    /// Along all axes where the parameters, of this shape, have src's size. The shape has src's rank, and size 1 along
+    /// the other axes.
     Broadcast(Vec<usize>),
 }
 
@@ -83,7 +85,7 @@ impl Norm {
         }
     }
 
-    /// What has statistics of its own: `channel`, `group` or `row`.
+    /// The unit that has its own statistics: `channel`, `group` or `row`.
     pub const fn unit(&self) -> &'static str {
         match self {
             Self::Batch(_) | Self::Instance { .. } => "channel",
@@ -100,7 +102,7 @@ impl Norm {
         }
     }
 
-    /// The first axis of rows, of a norm over rows: layer and RMS norm.
+    /// The first axis of rows, for layer and RMS norm.
     pub const fn begin_axis(&self) -> Option<i64> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(*begin_axis),
@@ -108,7 +110,7 @@ impl Norm {
         }
     }
 
-    /// The same, to be set.
+    /// The first axis of rows, for layer and RMS norm, as a mutable reference.
     pub const fn begin_axis_mut(&mut self) -> Option<&mut i64> {
         match self {
             Self::Layer { begin_axis } | Self::Rms { begin_axis } => Some(begin_axis),
@@ -126,7 +128,7 @@ impl Norm {
         !matches!(self, Self::Rms { .. })
     }
 
-    /// Whether statistics are of single samples, the first axis of src.
+    /// Whether each statistic belongs to a single sample: an index of src's first axis.
     pub(crate) fn is_of_samples(&self, shape: &[usize]) -> bool {
         match self {
             Self::Batch(_) => false,
@@ -135,20 +137,20 @@ impl Norm {
         }
     }
 
-    /// How many groups a sample's channels make.
+    /// The number of groups of a sample's channels.
     pub(crate) fn groups(&self, shape: &[usize]) -> usize {
         match self {
             Self::Group { groups, .. } => *groups,
             Self::Instance { format } => {
                 let axis = channel_axis(shape.len(), *format);
-                // Too few axes are an error of their own.
+                // Another check reports too few axes.
                 shape.get(axis).copied().unwrap_or(1)
             }
             _ => 1,
         }
     }
 
-    /// An error if there is no such layer of a shape.
+    /// An error if the layer does not support this shape.
     pub(crate) fn check(&self, shape: &[usize]) -> Result<(), Error> {
         match self {
             Self::Batch(Channels::Axis(_)) => geometry::check_channels(shape),
@@ -163,13 +165,13 @@ impl Norm {
         }
     }
 
-    /// The first axis of rows, from 0 on.
+    /// The first axis of rows, counted from 0.
     fn rows(&self, shape: &[usize]) -> Option<usize> {
         let begin_axis = self.begin_axis()?;
         geometry::first_row_axis(shape.len(), begin_axis)
     }
 
-    /// The shape of the statistics of src of a shape that was checked.
+    /// The shape of the statistics, for src of a checked shape.
     pub(crate) fn statistics_shape(&self, shape: &[usize]) -> Vec<usize> {
         match self {
             Self::Batch(_) => self.params_shape(shape),
@@ -184,7 +186,7 @@ impl Norm {
         }
     }
 
-    /// The shape of gamma and beta beside src of a shape that was checked.
+    /// The shape of gamma and beta, for src of a checked shape.
     pub(crate) fn params_shape(&self, shape: &[usize]) -> Vec<usize> {
         match self {
             Self::Batch(Channels::Broadcast(params)) => params.clone(),
@@ -201,7 +203,7 @@ impl Norm {
         }
     }
 
-    /// The axes of src of a shape, in storage order.
+    /// The axes of src of this shape, in storage order.
     pub(super) fn axes(&self, shape: &[usize]) -> Vec<Axis> {
         let channel = |format: &DataFormat| channel_axis(shape.len(), *format);
         let sizes = shape.iter().copied().enumerate();

@@ -1,29 +1,29 @@
-//! The passes of a layer, and what comes with it.
+//! The passes of a layer, and the residual and activation that are computed with it.
 
 use crate::{Activation, ParamGrads, RunningUpdate, Shards, Through};
 
-/// What is computed of a layer.
+/// A pass of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Pass {
-    /// Its output, by statistics of src.
+    /// Its output, with the statistics of src.
     Forward(Forward),
-    /// Its output, by given statistics.
+    /// Its output, with given statistics.
     Inference,
     /// Its gradients.
     Backward(Backward),
 }
 
-/// A forward pass by statistics of src: of batch norm, in training.
+/// A forward pass with the statistics of src; for batch norm, training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Forward {
-    /// Whether the statistics are written, which the gradient takes. Layer and RMS norm alone can do without.
+    /// Whether the statistics, which the gradient needs, are written. Only layer and RMS norm can leave them out.
     pub keep_statistics: bool,
-    /// How running statistics take in the batch's, if there are any; of batch norm alone.
+    /// How the batch updates running statistics, if there are any; only for batch norm.
     pub running: Option<RunningUpdate>,
-    /// Of a batch that is spread over several devices, which part this is; of batch norm alone. It counts for the two halves:
-    /// [`Bound::record`](crate::Bound::record) normalizes by this part's own statistics.
+    /// The part of a batch that is spread over several devices; only for batch norm. It matters for the two halves:
+    /// [`Bound::record`](crate::Bound::record) normalizes with this part's own statistics.
     pub shards: Shards,
 }
 
@@ -38,7 +38,7 @@ impl Default for Forward {
 }
 
 impl Forward {
-    /// The same without statistics among the results.
+    /// This pass without statistics among the results.
     #[must_use]
     pub fn without_statistics(self) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Forward {
         }
     }
 
-    /// The same with running statistics that take in the batch's.
+    /// This pass with running statistics that the batch updates.
     #[must_use]
     pub fn with_running(self, update: RunningUpdate) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Forward {
         }
     }
 
-    /// The same of a part of the batch.
+    /// This pass for a part of the batch.
     #[must_use]
     pub fn with_shards(self, shards: Shards) -> Self {
         Self { shards, ..self }
@@ -67,21 +67,21 @@ impl Forward {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Backward {
-    /// What the statistics are to it: of batch norm they may be constants.
+    /// Whether the gradient flows through the statistics. For batch norm they may be constants.
     pub through: Through,
-    /// Which parameters' gradients are computed. Without gamma, batch, group and instance norm compute both; layer and RMS
-    /// norm none.
+    /// Which parameter gradients are computed. Without gamma, batch, group and instance norm still compute both, but
+    /// layer and RMS norm compute none.
     pub param_grads: ParamGrads,
 }
 
 impl Backward {
-    /// The same with statistics that are constants, or not.
+    /// This gradient with statistics that are constants, or not.
     #[must_use]
     pub fn with_through(self, through: Through) -> Self {
         Self { through, ..self }
     }
 
-    /// The same with other parameters' gradients.
+    /// This gradient with other parameter gradients.
     #[must_use]
     pub fn with_param_grads(self, param_grads: ParamGrads) -> Self {
         Self {
@@ -121,21 +121,22 @@ pub enum Residual {
     /// Nowhere.
     #[default]
     None,
-    /// To src, before layer or RMS norm, as in a transformer's block. The sum is written, too: it is the gradient's src, and
-    /// diff_src is the gradient of both.
+    /// To src, before layer or RMS norm, as in a transformer's block. The sum is written too: it is the gradient's src,
+    /// and its diff_src is the gradient of both.
     Before,
-    /// To the output of the others, before the activation. With an activation a forward pass writes a mask of what passed,
-    /// and the gradient reads it and writes diff_residual; without one the residual's gradient is diff_dst.
+    /// To the output of the other layers, before the activation. With an activation, the forward pass writes a mask of
+    /// the elements that passed; the gradient reads the mask and writes diff_residual. Without one, the residual's
+    /// gradient is diff_dst.
     After,
 }
 
-/// What is computed with a layer.
+/// The residual and the activation that are computed with a layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Epilogue {
     /// Where a residual is added.
     pub residual: Residual,
-    /// What follows batch, group or instance norm.
+    /// The activation that follows the layer.
     pub activation: Activation,
 }
 
@@ -148,12 +149,12 @@ impl Epilogue {
         }
     }
 
-    /// Whether a mask says what passed the activation.
+    /// Whether a mask records which elements passed the activation.
     pub(crate) fn is_masked(self) -> bool {
         self.residual == Residual::After && self.activation != Activation::None
     }
 
-    /// Whether a gradient computes the layer's output once more, to know what the activation was applied to.
+    /// Whether a gradient recomputes the layer's output, which is the argument of the activation.
     pub(crate) fn is_recomputed(self) -> bool {
         self.residual == Residual::None && self.activation != Activation::None
     }

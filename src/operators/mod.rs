@@ -1,5 +1,5 @@
-//! Find your operator: the documents' own operators, with their attributes, argument names and index order. Each is made
-//! into an [`Operation`].
+//! The operators of other libraries as their documents define them, with their attributes, argument names and index
+//! order. Each is converted into an [`Operation`].
 //!
 //! | document | operator | here |
 //! |---|---|---|
@@ -30,13 +30,14 @@
 //! | ONNX | `GroupNormalization` | [`onnx::GroupNormalization`] |
 //! | ONNX | `InstanceNormalization` | [`onnx::InstanceNormalization`] |
 //!
-//! An operator is its attributes; they are checked when it is used. `forward` and `backward` take and give host memory.
-//! `operation` makes it an [`Operation`] of a shape, with the optional tensors that are there. Everything else follows from
-//! that: its tensors ([`Operation::tensors`]), and the plan for the caller's buffers ([`Operation::plan`]). There and in the
-//! messages of [`Error`] the tensors have the names of [`Tensor`], such as `src`, `dst`, `diff_dst`, `mean`, `variance`,
-//! `gamma` and `beta`; each operator's table says which of its own is which.
+//! An operator is a struct of its attributes, which are checked when it is used. `forward` and `backward` work on host
+//! memory. `operation` converts it into an [`Operation`] for a shape and the optional tensors that are given.
+//! Everything else follows from the operation: its tensors ([`Operation::tensors`]), and the plan for the caller's
+//! buffers ([`Operation::plan`]). There and in the messages of [`Error`] the tensors have the names of [`Tensor`], such
+//! as `src`, `dst`, `diff_dst`, `mean`, `variance`, `gamma` and `beta`; the table of each operator maps its own names
+//! to these.
 //!
-//! Documents disagree about running statistics:
+//! The documents differ on running statistics:
 //!
 //! | | momentum is the weight of | by default | running variance |
 //! |---|---|---|---|
@@ -46,12 +47,12 @@
 //!
 //! DirectML and nGraph have no running statistics.
 //!
-//! Where a document has statistics of the parameters' type, an operator of 16-bit parameters has them so: they leave the
-//! range of 16 bits sooner than data do, as [`DTypes::statistics`](crate::DTypes::statistics) says. Those of PyTorch, and ONNX's but
-//! batch norm's, are kept in the type of sums.
+//! If a document gives statistics the parameters' type, so does the operator here, even for 16-bit parameters. Such
+//! statistics leave the range of 16 bits sooner than data do: see [`DTypes::statistics`](crate::DTypes::statistics).
+//! The statistics of PyTorch's operators, and of ONNX's except batch norm, have the type of sums.
 //!
-//! None computes anything of its own, but for tensors as small as the parameters: whoever needs more (other element
-//! types, constant statistics, a frozen layer, a residual) finds it in [`Operation`].
+//! An operator computes nothing beyond its operation, except on tensors as small as the parameters. For other element
+//! types, constant statistics, a frozen layer or a residual, use [`Operation`].
 //!
 //! # On device buffers
 //!
@@ -102,7 +103,7 @@ pub mod onednn;
 pub mod onnx;
 pub mod pytorch;
 
-// What all documents' operators are made of: their files take it from here.
+// The imports of the operators' files, which get them from here.
 use crate::call::{self, Call};
 use crate::element::types;
 use crate::geometry::check_length;
@@ -113,7 +114,7 @@ use crate::{
 };
 use std::borrow::Cow;
 
-/// An operation, if there is such a one on some adapter, of data, parameters and statistics of these types.
+/// An operation with data, parameters and statistics of these types; an error if it is invalid on any adapter.
 fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     norm: Norm,
     pass: impl Into<Pass>,
@@ -133,7 +134,7 @@ const fn batch_norm(format: DataFormat) -> Norm {
     Norm::Batch(Channels::Axis(format))
 }
 
-/// The layer's output by given statistics, or by those of src.
+/// A forward pass with given statistics, or with those of src.
 fn by_given(statistics: bool) -> Pass {
     match statistics {
         true => Pass::Inference,
@@ -141,7 +142,7 @@ fn by_given(statistics: bool) -> Pass {
     }
 }
 
-/// A gradient with those of both parameters, or one that gamma scales all the same.
+/// A gradient with both parameter gradients, or with neither but still scaled by gamma.
 fn backward(param_grads: bool) -> Backward {
     Backward::default().with_param_grads(match param_grads {
         true => ParamGrads::Both,
@@ -149,7 +150,7 @@ fn backward(param_grads: bool) -> Backward {
     })
 }
 
-/// What statistics are to a gradient.
+/// Whether a gradient treats statistics as constants.
 const fn through(constants: bool) -> Through {
     match constants {
         true => Through::Constant,
@@ -173,7 +174,7 @@ fn forward(keep_statistics: bool) -> Forward {
     }
 }
 
-/// A beta must be as long as gamma, also where no result depends on it.
+/// An error unless beta is as long as gamma, even if no result depends on it.
 fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
     let mut tensors = operation.tensors()?.into_iter();
     let gamma = tensors.find(|used| used.tensor == Tensor::Gamma);
@@ -184,7 +185,7 @@ fn check_beta<P>(operation: &Operation, beta: &[P]) -> Result<(), Error> {
     )
 }
 
-/// How running statistics take in a batch's where momentum is the weight of the old ones.
+/// The update of running statistics if momentum is the weight of the old ones.
 fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
     Ok(RunningUpdate {
         weight: 1.0 - check_momentum(momentum.into())?,
@@ -192,7 +193,7 @@ fn weighing_the_old(momentum: f32) -> Result<RunningUpdate, Error> {
     })
 }
 
-/// Either weight of a running update must be one.
+/// An error unless momentum is from 0 to 1, as both weights of an update must be.
 fn check_momentum(momentum: f64) -> Result<f64, Error> {
     match (0.0..=1.0).contains(&momentum) {
         true => Ok(momentum),
@@ -204,7 +205,7 @@ fn check_momentum(momentum: f64) -> Result<f64, Error> {
     }
 }
 
-/// A tensor is given exactly where an attribute is true.
+/// An error unless a tensor is given exactly when an attribute is true.
 fn exactly<V>(
     argument: &'static str,
     tensor: Option<V>,
@@ -221,12 +222,12 @@ fn exactly<V>(
     }
 }
 
-/// A tensor that may not be missing here.
+/// A required tensor; an error if it is missing.
 fn required<V>(argument: &'static str, why: &str, tensor: Option<V>) -> Result<V, Error> {
     tensor.ok_or_else(|| Error::argument(argument, format!("a tensor, {why}"), "none"))
 }
 
-/// 1/√(variance + epsilon), in place of the variances.
+/// Replaces variances by 1/√(variance + epsilon).
 fn inverse_deviations<S: Element>(mut variances: Vec<S>, epsilon: f64) -> Vec<S> {
     for value in &mut variances {
         *value = S::from_f64(1.0 / (value.to_f64() + epsilon).sqrt());
@@ -234,8 +235,8 @@ fn inverse_deviations<S: Element>(mut variances: Vec<S>, epsilon: f64) -> Vec<S>
     variances
 }
 
-/// The variances of which these are 1/√(variance + epsilon). Where a variance is tiny beside epsilon its relative error is
-/// large, it may even be below 0; but variance + epsilon, which is all that counts, is as exact as what is given.
+/// Computes variances from 1/√(variance + epsilon). If a variance is tiny beside epsilon, its relative error is large,
+/// and it may even be below 0. But variance + epsilon, which is all that matters, is as exact as the given numbers.
 fn variances<S: Element>(
     name: &'static str,
     inverse_deviations: &[S],

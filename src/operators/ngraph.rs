@@ -42,8 +42,8 @@ pub struct BackpropOutputs<T> {
 /// * gamma_delta = Σ normalized_delta · x̂
 /// * beta_delta = Σ normalized_delta
 ///
-/// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`,
-/// `f32`, or `f64` where the adapter has it ([`GpuContext::supports`]).
+/// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64` if
+/// the adapter supports it ([`GpuContext::supports`]).
 ///
 /// | document and constructor | node's input | name | shape | in plans and errors |
 /// |---|---|---|---|---|
@@ -60,13 +60,13 @@ pub struct BackpropOutputs<T> {
 /// | 1 | `gamma_delta` | `[C]` | `diff_gamma` |
 /// | 2 | `beta_delta` | `[C]` | `diff_beta` |
 ///
-/// The document and the constructor of nGraph have one order, the inputs of the node that it makes
-/// another; the older, deprecated constructor takes epsilon first and then the node's order.
+/// nGraph's document and constructor have one order; the inputs of the node that the constructor makes have another.
+/// The older, deprecated constructor takes epsilon first, then the node's order.
 ///
-/// # What differs
+/// # Differences
 ///
 /// * epsilon must be above 0 in the type that sums are kept in: f64 for f64, else f32.
-/// * An axis may be of size 0; nGraph wants at least one channel.
+/// * An axis may have size 0; nGraph requires at least one channel.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -96,16 +96,16 @@ pub struct BatchNormTrainingBackprop {
 }
 
 impl BatchNormTrainingBackprop {
-    /// The operator as an operation. beta is not among its tensors, for nothing depends on it.
+    /// The operator as an operation. beta is not among its tensors, since nothing depends on it.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
         norm::<T>(Backward::default(), self.epsilon, shape)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -163,8 +163,8 @@ pub struct TrainingOutputs<T> {
 /// * batch_variance = Σ (input − batch_mean)² / m
 /// * normalized = gamma · (input − batch_mean) / √(batch_variance + epsilon) + beta
 ///
-/// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`,
-/// `f32`, or `f64` where the adapter has it ([`GpuContext::supports`]).
+/// The channel is axis 1. All tensors have one element type, "real" in the document: `f16`, `bf16`, `f32`, or `f64` if
+/// the adapter supports it ([`GpuContext::supports`]).
 ///
 /// | document and constructor | node's input | name | shape | in plans and errors |
 /// |---|---|---|---|---|
@@ -178,9 +178,9 @@ pub struct TrainingOutputs<T> {
 /// | 1 | `batch_mean` | `[C]` | `mean` |
 /// | 2 | `batch_variance` | `[C]` | `variance` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * What differs for [`BatchNormTrainingBackprop`].
+/// * The differences of [`BatchNormTrainingBackprop`].
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -211,12 +211,12 @@ impl BatchNormTraining {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
         norm::<T>(Forward::default(), self.epsilon, shape)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -258,7 +258,7 @@ pub struct InferenceInputs<'a, T> {
 /// [`BatchNormInference`](https://github.com/NervanaSystems/ngraph/blob/master/doc/sphinx/source/ops/batch_norm_inference.rst):
 /// normalized = gamma · (input − mean) / √(variance + epsilon) + beta.
 ///
-/// The channel is axis 1. All tensors have one element type, as those of [`BatchNormTraining`].
+/// The channel is axis 1. All tensors have one element type, like those of [`BatchNormTraining`].
 ///
 /// | document and constructor | node's input | name | shape | in plans and errors |
 /// |---|---|---|---|---|
@@ -270,9 +270,9 @@ pub struct InferenceInputs<'a, T> {
 ///
 /// The output is `normalized`, of input's shape; plans call it `dst`.
 ///
-/// # What differs
+/// # Differences
 ///
-/// * What differs for [`BatchNormTrainingBackprop`].
+/// * The differences of [`BatchNormTrainingBackprop`].
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -305,12 +305,12 @@ impl BatchNormInference {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
         norm::<T>(Pass::Inference, self.epsilon, shape)
     }
 
-    /// Computes normalized of tensors in host memory.
+    /// Computes normalized from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a stream keeps in memory, and how large its windows may be. Pure.
+//! The memory that a stream uses, and the size of its windows. Pure.
 
 use super::pieces::{Piece, is_streamed, overlap, pieces};
 use crate::plan::{Plan, Requirement};
@@ -8,12 +8,12 @@ use crate::{Error, Tensor};
 /// Bytes that are read or written at once.
 pub(super) const CHUNK: u64 = 1 << 20;
 
-/// A plan in pieces.
+/// A plan and its pieces.
 #[derive(Clone, Debug)]
 pub(super) struct Planned {
     pub plan: Plan,
     pub pieces: Vec<Piece>,
-    /// Bytes that it takes: host and device together.
+    /// Bytes that it uses: host and device together.
     pub memory: u64,
     /// Bytes of the largest window of a tensor of src's type.
     window: u64,
@@ -32,7 +32,7 @@ impl Planned {
         }
     }
 
-    /// The same in shorter windows, if there are any.
+    /// The same operation in shorter windows, if there are any.
     fn in_shorter_windows(&self, plan: impl Fn(u64) -> Result<Plan, Error>) -> Option<Self> {
         let mut most = self.window / 10 * 7;
         loop {
@@ -41,23 +41,24 @@ impl Planned {
                     let shorter = Self::new(plan);
                     return (shorter.window < self.window).then_some(shorter);
                 }
-                // Some kernel's tensors cannot be cut so short.
+                // The tensors of some kernel cannot be cut so short.
                 Err(Error::Limit {
                     limit: MAX_WINDOW,
                     needed,
                     ..
                 }) if needed > most && needed < self.window => most = needed,
-                // Nor shorter: or there would be too many dispatches.
+                // Shorter windows fail too, or there would be too many dispatches.
                 Err(_) => return None,
             }
         }
     }
 }
 
-/// The plan with about the largest windows that a budget has room for. `plan` makes it in windows of so many bytes at most.
+/// Makes the plan with about the largest windows that fit in a budget. `plan` makes a plan whose windows have at most
+/// the given number of bytes.
 ///
-/// Which windows are tried first does not depend on the budget, so that all budgets from the one that an error names on are
-/// enough. The shortest windows need not take the least memory: the sums of what is cut take some, too.
+/// The windows that are tried first do not depend on the budget, so every budget from the one that an error names on is
+/// sufficient. The shortest windows need not use the least memory: the sums of the pieces use some too.
 pub(super) fn within(
     budget: u64,
     plan: impl Fn(u64) -> Result<Plan, Error>,
@@ -85,7 +86,7 @@ pub(super) fn within(
     Ok(planned)
 }
 
-/// Bytes of buffers and of chunks on the host.
+/// Bytes of buffers, and of chunks on the host.
 fn memory(plan: &Plan, pieces: &[Piece]) -> u64 {
     let tensors = plan.tensors.iter().filter(|r| r.tensor != Tensor::Sums);
     let of_tensor = |requirement: &Requirement| {
@@ -94,8 +95,8 @@ fn memory(plan: &Plan, pieces: &[Piece]) -> u64 {
             return requirement.padded_bytes();
         }
         let on_device = u64::from(!is_over_diff_dst(plan, tensor));
-        // Two pieces on their way there, and one that wgpu has not let go of yet; or two on their way back, and what the
-        // next one repeats.
+        // Inputs: two pieces on their way to the device, and one that wgpu has not freed yet. Results: two pieces on
+        // their way back, and the bytes that the next piece repeats.
         let (on_the_way, carried) = match plan.writes(tensor) {
             true => (2, largest_overlap(pieces, tensor)),
             false => (3, 0),
@@ -117,13 +118,13 @@ pub(super) fn largest_window(pieces: &[Piece], tensor: Tensor) -> u64 {
     bytes.max().unwrap_or(0)
 }
 
-/// Bytes of a tensor, at most, that a piece repeats of the one before it.
+/// The most bytes of a tensor that a piece repeats from the one before it.
 pub(super) fn largest_overlap(pieces: &[Piece], tensor: Tensor) -> u64 {
     let overlaps = (1..pieces.len()).map(|index| overlap(pieces, index, tensor).unwrap_or(0));
     overlaps.max().unwrap_or(0)
 }
 
-/// Whether a tensor lies over diff_dst on the device.
+/// Whether a tensor shares diff_dst's memory on the device.
 pub(super) fn is_over_diff_dst(plan: &Plan, tensor: Tensor) -> bool {
     tensor == Tensor::DiffSrc && plan.requirement(Tensor::DiffDst).is_some()
 }
@@ -137,7 +138,7 @@ mod tests {
         Residual, Tuning,
     };
 
-    /// The budget that an error names, which is enough, as are all larger ones, and 1 % less is not.
+    /// The budget that an error names. It and all larger ones are sufficient, and 1 % less is not.
     fn named(operation: &Operation) -> u64 {
         let plan = |max_window| {
             operation.planned(&Profile {
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn what_an_error_names_is_enough_and_not_much_more() {
-        // One row: whole, it takes less than the sums of its pieces do.
+        // One row: as a whole it uses less than the sums of its pieces do.
         let rms = Norm::Rms { begin_axis: -1 };
         let shape = [1, 1_813_050];
         let row = named(&Operation::new(

@@ -1,4 +1,4 @@
-//! Tensors that are larger than memory: an operation over pieces of them, which a caller reads and writes.
+//! Tensors that are larger than memory: runs an operation over pieces of them, which a caller reads and writes.
 //!
 //! ```
 //! # pollster::block_on(async {
@@ -61,16 +61,18 @@ use crate::{Error, GpuContext, Operation, Profile, Tensor};
 use pieces::{Piece, is_streamed};
 use std::future::Future;
 
-/// A caller's tensors, each from byte 0 on in storage order. The future of [`Stream::run`] is Send where a storage and its
-/// futures are; they need not be.
+/// A caller's tensors, each from byte 0 on in storage order. The future of [`Stream::run`] is Send if the storage and
+/// its futures are, which is not required.
 pub trait Storage {
-    /// What reading and writing may fail with.
+    /// The error of reading and writing.
     type Error: From<Error>;
 
-    /// Fills `to` with the bytes of a tensor from `offset` on, a MiB at most at a time. A tensor of src's shape is read from
-    /// its start to its end once for each pass of the operator over it: once, or twice where a reduction goes before the
-    /// elementwise pass, or more where the adapter binds few buffers. In a pass, pieces may overlap by some hundred bytes.
-    /// Of so many rows or samples that they are taken some at a time, these go through all passes before the next ones.
+    /// Fills `to` with the bytes of a tensor from `offset` on, at most one MiB at a time.
+    ///
+    /// Each pass of the operation reads a tensor of src's shape once from start to end. There is one pass, or two if a
+    /// reduction comes before the elementwise pass, or more if the adapter binds few buffers. In a pass, pieces may
+    /// overlap by some hundred bytes. If there are so many rows or samples that only some are processed at a time,
+    /// these go through all passes before the next ones.
     fn read(
         &mut self,
         tensor: Tensor,
@@ -78,8 +80,8 @@ pub trait Storage {
         to: &mut [u8],
     ) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Takes the bytes of a result from `offset` on. What is written at a place last counts: the first bytes of a
-    /// piece may repeat the last ones of the piece before it.
+    /// Writes the bytes of a result from `offset` on. The last write to a place counts: the first bytes of a piece may
+    /// repeat the last bytes of the piece before it.
     fn write(
         &mut self,
         tensor: Tensor,
@@ -90,14 +92,15 @@ pub trait Storage {
 
 /// An operation over tensors that pass through memory in pieces.
 ///
-/// Tensors of src's shape are read and written piece by piece; all others (statistics, gamma and beta, their gradients) and
-/// the sums stay on the device. While the device works on a piece, the one before it is written and the next one is read.
-/// diff_src takes diff_dst's place on the device.
+/// Tensors of src's shape are read and written piece by piece. All others (statistics, gamma and beta, their gradients)
+/// and the sums stay on the device. While the device works on a piece, the piece before it is written and the next one
+/// is read. diff_src overwrites diff_dst on the device.
 ///
-/// Pieces end where the plan of the whole tensor may be cut, so results are those of the operator in one piece, to the bit,
-/// where [`algorithm`](Self::algorithm) is the same, but for [`RowsReadTwice`](crate::Algorithm::RowsReadTwice): a fused
-/// algorithm, or a gradient of rows that registers do not hold, may need a tensor as a whole, and sums are taken in
-/// another order where it is cut. Then they agree within rounding.
+/// Pieces end where the plan of the whole tensor may be cut. So the results are the same to the bit as those of the
+/// operation in one piece, if [`algorithm`](Self::algorithm) is the same and is not
+/// [`RowsReadTwice`](crate::Algorithm::RowsReadTwice). Otherwise they agree within rounding: a fused algorithm, or a
+/// gradient of rows that do not fit in registers, may need a tensor as a whole, and sums are added in another order if
+/// it is cut.
 #[derive(Clone, Debug)]
 pub struct Stream {
     gpu: GpuContext,
@@ -107,11 +110,11 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Plans an operation within a budget: bytes that buffers of the device and of the host take together at most.
+    /// Plans an operation within a budget: the most bytes that buffers of the device and of the host use together.
     ///
     /// # Errors
     ///
-    /// Those of [`Operation::plan`]; [`Error::Budget`], which says how large the budget has to be.
+    /// Those of [`Operation::plan`]; [`Error::Budget`], which names a sufficient budget.
     pub fn new(gpu: &GpuContext, operation: &Operation, budget: u64) -> Result<Self, Error> {
         let planned = budget::within(budget, |max_window| {
             let profile = Profile {
@@ -134,22 +137,22 @@ impl Stream {
         })
     }
 
-    /// The algorithm that it takes.
+    /// The algorithm that it uses.
     pub fn algorithm(&self) -> crate::Algorithm {
         self.plan.algorithm
     }
 
-    /// Pieces that it makes.
+    /// The number of pieces.
     pub fn pieces(&self) -> usize {
         self.pieces.len()
     }
 
-    /// Bytes of buffers that it takes, of the device and of the host together.
+    /// Bytes of its buffers, on the device and on the host together.
     pub fn memory(&self) -> u64 {
         self.memory
     }
 
-    /// Bytes that it reads and writes, those that are read twice counted twice.
+    /// Bytes that it reads and writes; those that are read twice count twice.
     pub fn traffic(&self) -> u64 {
         let windows = self.pieces.iter().flat_map(|piece| &piece.windows);
         let streamed = windows.map(|(_, bytes)| bytes.end.saturating_sub(bytes.start));
@@ -162,11 +165,11 @@ impl Stream {
 
     /// Reads, computes and writes.
     ///
-    /// variance + epsilon is not checked: a channel where it is not above 0 becomes NaN or infinite.
+    /// variance + epsilon is not checked: a channel in which it is not above 0 becomes NaN or infinite.
     ///
     /// # Errors
     ///
-    /// Those of `storage`; memory or device lost. What was written by then is incomplete.
+    /// Those of `storage`; out of memory; device lost. The results written so far are then incomplete.
     pub async fn run<S: Storage>(&self, storage: &mut S) -> Result<(), S::Error> {
         run::run(self, storage).await
     }

@@ -1,26 +1,26 @@
-//! From a plan's dispatches to the pieces of tensors that are on the device at a time. Pure.
+//! Divides a plan's dispatches into pieces: the parts of tensors that are on the device at a time. Pure.
 
 use crate::Tensor;
 use crate::plan::{Dispatch, Phases, Plan};
 use std::ops::Range;
 
-/// Dispatches one after another that bind the same windows of the tensors that are streamed.
+/// Consecutive dispatches that bind the same windows of the streamed tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Piece {
     /// Indices into the plan's dispatches.
     pub dispatches: Vec<usize>,
-    /// Of each tensor the bytes that are bound.
+    /// The bytes of each tensor that are bound.
     pub windows: Vec<(Tensor, Range<u64>)>,
 }
 
 impl Piece {
-    /// The bytes that are bound of a tensor.
+    /// The bytes of a tensor that are bound.
     pub fn window(&self, tensor: Tensor) -> Option<&Range<u64>> {
         let mut windows = self.windows.iter();
         windows.find(|(t, _)| *t == tensor).map(|(_, bytes)| bytes)
     }
 
-    /// Takes a dispatch's windows in, unless they are others.
+    /// Adds the windows of a dispatch, unless a tensor has another window here. Returns whether it did.
     fn join(&mut self, windows: &[(Tensor, Range<u64>)]) -> bool {
         let same = |(tensor, bytes): &(Tensor, Range<u64>)| {
             self.window(*tensor).is_none_or(|known| known == bytes)
@@ -37,12 +37,12 @@ impl Piece {
     }
 }
 
-/// Whether a tensor is streamed: those of src's shape are, the others stay on the device.
+/// Whether a tensor is streamed. Tensors of src's shape are; the others stay on the device.
 pub(super) fn is_streamed(tensor: Tensor) -> bool {
     tensor.is_data() || tensor == Tensor::Mask
 }
 
-/// The pieces of the whole operator, in order.
+/// The pieces of the whole operation, in order.
 pub(super) fn pieces(plan: &Plan) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::new();
     for (index, (phases, dispatch)) in plan.dispatches.iter().enumerate() {
@@ -71,7 +71,8 @@ fn windows_of(dispatch: &Dispatch) -> Vec<(Tensor, Range<u64>)> {
         .collect()
 }
 
-/// Bytes at the start of a piece's window of a result that the piece before it with one has too; none without a window.
+/// Bytes at the start of a piece's window of a result that the previous window has too; none if the piece has no
+/// window.
 pub(super) fn overlap(pieces: &[Piece], index: usize, tensor: Tensor) -> Option<u64> {
     let window = pieces.get(index)?.window(tensor)?;
     let before = pieces.get(..index)?.iter().rev();
@@ -79,7 +80,7 @@ pub(super) fn overlap(pieces: &[Piece], index: usize, tensor: Tensor) -> Option<
     Some(before.map_or(0, |before| before.end.saturating_sub(window.start)))
 }
 
-/// The first tensor whose written windows do not follow one another: none of any plan.
+/// The first result whose windows are not written in order; no plan should have one.
 pub(super) fn out_of_order(plan: &Plan, pieces: &[Piece]) -> Option<Tensor> {
     let written = plan.tensors.iter().map(|r| r.tensor);
     let mut written = written.filter(|&tensor| is_streamed(tensor) && plan.writes(tensor));

@@ -1,4 +1,4 @@
-//! Runs a stream: while the device works on a piece, the one before it is written and the one after it is read.
+//! Runs a stream: while the device works on a piece, the piece before it is written and the piece after it is read.
 
 use super::budget::{CHUNK, is_over_diff_dst, largest_overlap, largest_window};
 use super::pieces::{Piece, is_streamed, overlap};
@@ -49,15 +49,15 @@ pub(super) async fn run<S: Storage>(stream: &Stream, storage: &mut S) -> Result<
     transfer.download_resident(&buffers).await
 }
 
-/// What a stream has on the device, and what is read back into.
+/// A stream's buffers on the device, and the buffers that results are read back into.
 struct StreamBuffers {
     /// Whole tensors, and the workspace.
     resident: Held<Buffers>,
-    /// A window of each streamed tensor; diff_src's is diff_dst's.
+    /// A window of each streamed tensor; diff_src shares diff_dst's.
     windows: Held<Buffers>,
-    /// Of each streamed result what the next window repeats.
+    /// The bytes of each streamed result that the next window repeats.
     carried: Held<Buffers>,
-    /// Of each streamed result a window, for two pieces in turns.
+    /// A window of each streamed result, for two pieces in turns.
     staging: [Held<Buffers>; 2],
 }
 
@@ -105,7 +105,7 @@ impl StreamBuffers {
         Ok(all)
     }
 
-    /// Where a piece's dispatches find their tensors.
+    /// The buffer of each tensor of a piece, and the tensor's byte at which the buffer begins.
     fn places(&self, piece: &Piece) -> Result<Vec<(Tensor, &wgpu::Buffer, u64)>, Error> {
         let resident = self.resident.iter();
         let resident = resident.map(|(tensor, buffer)| Ok((*tensor, buffer, 0)));
@@ -125,7 +125,7 @@ impl StreamBuffers {
         written.cloned().collect()
     }
 
-    /// Puts what the piece before wrote of a window to its start.
+    /// Restores the start of a window with the bytes that the piece before it wrote.
     fn restore(&self, encoder: &mut wgpu::CommandEncoder, pieces: &[Piece], index: usize) {
         for (tensor, carried) in self.carried.iter() {
             let bytes = overlap(pieces, index, *tensor).unwrap_or(0);
@@ -135,7 +135,7 @@ impl StreamBuffers {
         }
     }
 
-    /// Keeps what the next window repeats.
+    /// Saves the bytes that the next window repeats.
     fn save(&self, encoder: &mut wgpu::CommandEncoder, pieces: &[Piece], index: usize) {
         for (tensor, carried) in self.carried.iter() {
             let Some(own) = pieces.get(index).and_then(|piece| piece.window(*tensor)) else {
@@ -170,14 +170,14 @@ fn find(buffers: &Buffers, tensor: Tensor) -> Result<&wgpu::Buffer, Error> {
         })
 }
 
-/// Bytes of a tensor itself, without what pads it.
+/// Bytes of a tensor itself, without padding.
 fn own_bytes(requirement: &Requirement) -> u64 {
     requirement
         .elements
         .saturating_mul(requirement.dtype.size())
 }
 
-/// Between a caller's storage and the device, through a chunk of host memory.
+/// Moves tensors between a caller's storage and the device, through a chunk of host memory.
 struct Transfer<'a, S> {
     gpu: &'a GpuContext,
     plan: &'a Plan,
@@ -186,7 +186,7 @@ struct Transfer<'a, S> {
 }
 
 impl<S: Storage> Transfer<'_, S> {
-    /// Chunks of some bytes of a tensor, without what pads it.
+    /// Divides some bytes of a tensor into chunks, without its padding.
     fn chunks(
         &self,
         tensor: Tensor,
@@ -198,7 +198,7 @@ impl<S: Storage> Transfer<'_, S> {
         starts.map(move |start| start..end.min(start + CHUNK))
     }
 
-    /// Reads bytes of a tensor to the start of a buffer.
+    /// Reads bytes of a tensor from the storage into the start of a buffer.
     async fn upload(
         &mut self,
         tensor: Tensor,
@@ -214,7 +214,7 @@ impl<S: Storage> Transfer<'_, S> {
         Ok(())
     }
 
-    /// Reads the tensors that stay, a few chunks at a time.
+    /// Reads the tensors that stay on the device, a few chunks at a time.
     async fn upload_resident(&mut self, buffers: &StreamBuffers) -> Result<(), S::Error> {
         for (tensor, buffer) in buffers.resident.iter() {
             if !self.plan.body.reads(*tensor) {
@@ -225,7 +225,7 @@ impl<S: Storage> Transfer<'_, S> {
                 self.storage.read(*tensor, part.start, chunk).await?;
                 self.gpu
                     .write_buffer_at(tensor.name(), buffer, part.start, chunk)?;
-                // What is written is kept twice until something is submitted.
+                // Written data is kept twice until something is submitted.
                 if (part.end / CHUNK).is_multiple_of(4) {
                     let watch = self.gpu.watch(CHUNK);
                     let submitted = self.gpu.submit(&[], |_| {})?;
@@ -236,7 +236,7 @@ impl<S: Storage> Transfer<'_, S> {
         Ok(())
     }
 
-    /// Waits for a piece, and writes its results.
+    /// Waits for a piece and writes its results.
     async fn download(
         &mut self,
         piece: &Piece,
@@ -260,7 +260,7 @@ impl<S: Storage> Transfer<'_, S> {
         Ok(())
     }
 
-    /// Writes the results that stayed.
+    /// Writes the results that stayed on the device.
     async fn download_resident(&mut self, buffers: &StreamBuffers) -> Result<(), S::Error> {
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         for (tensor, buffer) in buffers.resident.iter() {
@@ -284,7 +284,7 @@ impl<S: Storage> Transfer<'_, S> {
         Ok(())
     }
 
-    /// Writes a part of a tensor that lies in a mapped buffer from `at` on.
+    /// Writes a part of a tensor, which lies in a mapped buffer from `at` on, to the storage.
     async fn write(
         &mut self,
         tensor: Tensor,
@@ -303,7 +303,7 @@ impl<S: Storage> Transfer<'_, S> {
     }
 }
 
-/// As many bytes of the chunk as a part has.
+/// The start of the chunk, as long as a part.
 fn first<'c>(chunk: &'c mut [u8], part: &Range<u64>) -> &'c mut [u8] {
     let bytes = usize::try_from(part.end.saturating_sub(part.start)).unwrap_or(usize::MAX);
     let bytes = bytes.min(chunk.len());

@@ -1,10 +1,10 @@
-//! What ranks tell each other beside numbers: which call they make, and whether they can.
+//! Messages between ranks beside numbers: which call each makes, and whether it failed.
 
 use super::AllGather;
 use crate::{Error, memory};
 use std::fmt::Write;
 
-/// Bytes of text that describe a rank's call.
+/// Bytes of the text that describes a rank's call.
 const TEXT: usize = 512;
 
 /// A call that all ranks make.
@@ -17,7 +17,8 @@ impl<G: AllGather> Exchange<G> {
         Self { all_gather }
     }
 
-    /// Begins it: an error on all ranks where one has one, or where they describe it differently. Gives everyone's count.
+    /// Begins the call: an error on all ranks if a rank has one, or if their descriptions differ. Returns the count of
+    /// each rank.
     pub async fn begin<T>(
         &mut self,
         made: Result<T, Error>,
@@ -48,14 +49,14 @@ impl<G: AllGather> Exchange<G> {
         Ok((made, counts))
     }
 
-    /// Ends it: an error on all ranks where one has one.
+    /// Ends the call: an error on all ranks if a rank has one.
     pub async fn end(&mut self, done: Result<(), Error>) -> Result<(), G::Error> {
         let ended = self.share(done.map(|()| ((), vec![])), 0).await?;
         drop(ended);
         Ok(())
     }
 
-    /// Gives everyone's bytes to all, so many of each; an error on all ranks where one has one.
+    /// Sends the bytes of all ranks to all of them, this many from each; an error on all ranks if a rank has one.
     pub async fn share<T>(
         &mut self,
         made: Result<(T, Vec<u8>), Error>,
@@ -90,7 +91,7 @@ impl<G: AllGather> Exchange<G> {
                 _ => {
                     return Err(Error::Ranks {
                         what: "call",
-                        got: format!("one that failed on rank {rank}, which says why"),
+                        got: format!("one that failed on rank {rank}; see its error"),
                     }
                     .into());
                 }
@@ -111,7 +112,7 @@ fn from_text(bytes: &[u8]) -> String {
     text.trim_end_matches('\0').to_owned()
 }
 
-/// An error, the same on all ranks, where they do not say the same.
+/// An error, the same on all ranks, if their texts differ.
 fn compare(what: &'static str, said: &[&str]) -> Result<(), Error> {
     let mut groups: Vec<(&str, Vec<usize>)> = Vec::new();
     for (rank, said) in said.iter().enumerate() {
@@ -132,7 +133,7 @@ fn compare(what: &'static str, said: &[&str]) -> Result<(), Error> {
     Err(Error::Ranks { what, got })
 }
 
-/// Some ranks, the first ones by number.
+/// A list of ranks. It names the first ones and counts the others.
 fn listed(ranks: &[usize]) -> String {
     const MOST: usize = 8;
     let first = ranks.iter().take(MOST).map(usize::to_string);

@@ -1,11 +1,12 @@
 //! Batch norm over a batch that is spread over processes, each with some of the samples: synchronized batch norm.
 //!
-//! [`run_into`] runs any operation this way. Outside batch norm, only the gradients of gamma and beta are exchanged.
+//! [`run_into`] runs any operation this way. For norms other than batch norm, only the gradients of gamma and beta are
+//! exchanged.
 //!
-//! How processes reach each other is the caller's: [`AllGather`] asks for one operation. `integrations/mpi` has it over MPI.
-//! What is exchanged are statistics and sums, some numbers of each channel. They are merged on the host in the order of
-//! ranks, so mean, variance, running statistics and the parameters' gradients are the same to the bit on all ranks, whatever
-//! their adapters.
+//! The caller provides the communication between processes: [`AllGather`] needs one operation. `integrations/mpi`
+//! implements it over MPI. Processes exchange statistics and sums, a few numbers for each channel. These are merged on
+//! the host in the order of ranks, so mean, variance, running statistics and the gradients of parameters are the same
+//! to the bit on all ranks, whatever their adapters.
 //!
 //! ```
 //! # pollster::block_on(async {
@@ -48,19 +49,19 @@ use crate::{
 };
 use std::future::Future;
 
-/// What processes that work on one batch need of each other. A call's future is Send where the caller's type and its futures
-/// are; they need not be, as MPI's are not.
+/// Communication between the processes that share a batch. The future of a call is Send if the caller's type and its
+/// futures are, which is not required: MPI's are not.
 pub trait AllGather {
-    /// What that may fail with.
+    /// The error of the communication.
     type Error: From<Error>;
 
-    /// This process's number, from 0 on.
+    /// This process's number, counted from 0.
     fn rank(&self) -> usize;
 
-    /// How many processes there are.
+    /// The number of processes.
     fn ranks(&self) -> usize;
 
-    /// Gives all processes everyone's bytes, in the order of ranks. All give as many.
+    /// Sends the bytes of all processes to all of them, in the order of ranks. All send the same number of bytes.
     fn all_gather(&mut self, bytes: &[u8]) -> impl Future<Output = Result<Vec<u8>, Self::Error>>;
 }
 
@@ -82,8 +83,8 @@ impl<G: AllGather> AllGather for &mut G {
 
 /// [`GpuBatchNorm`](crate::GpuBatchNorm) over the samples of all ranks.
 ///
-/// Every rank makes one, and then all make the same calls in the same order, each with its own samples: any number of them,
-/// none too. A rank that fails, or makes another call than the others, makes the call fail on all.
+/// Every rank makes one. Then all ranks make the same calls in the same order, each with its own samples: any number of
+/// them, even none. If a rank fails, or makes another call than the others, the call fails on all ranks.
 #[derive(Debug)]
 pub struct SyncBatchNorm<G> {
     all_gather: G,
@@ -92,7 +93,7 @@ pub struct SyncBatchNorm<G> {
 }
 
 impl<G: AllGather> SyncBatchNorm<G> {
-    /// The layer on this rank. Nothing passes between ranks yet.
+    /// Makes the layer on this rank. Nothing passes between ranks yet.
     ///
     /// # Errors
     ///
@@ -106,11 +107,12 @@ impl<G: AllGather> SyncBatchNorm<G> {
         })
     }
 
-    /// [`GpuBatchNorm::forward`](crate::GpuBatchNorm::forward) by the statistics of all samples: dst, and the mask, are of this rank's samples.
+    /// [`GpuBatchNorm::forward`](crate::GpuBatchNorm::forward) with the statistics of all samples. dst and the mask
+    /// belong to this rank's samples.
     ///
     /// # Errors
     ///
-    /// Those of [`run_into`]. Of one element a channel on all ranks together there is no unbiased variance.
+    /// Those of [`run_into`]. There is no unbiased variance if a channel has one element on all ranks together.
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &mut self,
         args: ForwardArgs<'_, T, P>,
@@ -120,8 +122,8 @@ impl<G: AllGather> SyncBatchNorm<G> {
         Ok(Output::new(results, args.running))
     }
 
-    /// [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward) by the sums of all samples: diff_src is of this rank's samples, diff_gamma and diff_beta are
-    /// of all.
+    /// [`GpuBatchNorm::backward`](crate::GpuBatchNorm::backward) with the sums of all samples. diff_src belongs to this
+    /// rank's samples, diff_gamma and diff_beta to all samples.
     ///
     /// # Errors
     ///
@@ -179,7 +181,7 @@ mod tests {
         }
     }
 
-    /// That it compiles is the test.
+    /// Compiling it is the test.
     #[expect(dead_code)]
     fn futures_are_send(
         gpu: &GpuContext,

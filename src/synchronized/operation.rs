@@ -1,4 +1,4 @@
-//! Any operation over the samples of all ranks.
+//! Runs any operation over the samples of all ranks.
 
 use super::AllGather;
 use super::exchange::Exchange;
@@ -9,12 +9,13 @@ use crate::{
     RunningUpdate, RunningVariance, Tensor, TensorUse, memory,
 };
 
-/// [`Operation::run_into`] over the samples of all ranks, of which this operation has its own: any number of them, none too.
-/// All ranks call it at once, with operations that are the same but for src's first size, and name the same results.
+/// [`Operation::run_into`] over the samples of all ranks. The operation on each rank has that rank's samples: any
+/// number of them, even none. All ranks must call it together, with operations that differ only in src's first size,
+/// and request the same results.
 ///
-/// [`TensorUse::ranks`] says what each tensor is then: this rank's part of it, or what is the same everywhere. Gradients of
-/// gamma and beta are sums over all ranks; batch norm's statistics, and running ones, are those of all samples. They are
-/// added and merged in the order of ranks, so all ranks have the same bits.
+/// [`TensorUse::ranks`] says what each tensor holds: this rank's part, or the same on all ranks. The gradients of gamma
+/// and beta are sums over all ranks; batch norm's statistics and running statistics are those of all samples. They are
+/// added and merged in the order of ranks, so they are the same to the bit on all ranks.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -56,9 +57,9 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Those of [`Operation::run_into`]; [`Error::Argument`] where ranks cannot share src by samples, its first axis: batch norm
-/// with broadcast parameters, rows of more than one sample, channels that are too many for halves; [`Error::Ranks`] where
-/// operations differ or another rank fails.
+/// Those of [`Operation::run_into`]; [`Error::Argument`] if ranks cannot share src along its first axis, the samples:
+/// batch norm with broadcast parameters, rows of more than one sample, or too many channels for halves;
+/// [`Error::Ranks`] if operations differ or another rank fails.
 pub async fn run_into<G: AllGather>(
     operation: &Operation,
     gpu: &GpuContext,
@@ -85,7 +86,7 @@ pub async fn run_into<G: AllGather>(
     Ok(())
 }
 
-/// Makes the call fail on all ranks, as it does on this one.
+/// Makes the call fail on all ranks, as on this one.
 pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error {
     let mut exchange = Exchange::new(all_gather);
     match exchange.begin(Err(error), |()| (0, vec![])).await {
@@ -98,7 +99,8 @@ pub(super) async fn fail<G: AllGather>(all_gather: G, error: Error) -> G::Error 
     }
 }
 
-/// The tensors. How many elements a channel has is not for this rank to say, so there may be one.
+/// The tensors. Checks them as if for the biased variance: this rank does not know how many elements a channel has on
+/// all ranks.
 pub(super) fn tensors(operation: &Operation) -> Result<Vec<TensorUse>, Error> {
     biased(operation).tensors()
 }
@@ -115,25 +117,25 @@ fn biased(operation: &Operation) -> Operation {
     alone
 }
 
-/// An error if ranks cannot share the samples of src, its first axis.
+/// An error if ranks cannot share src along its first axis, the samples.
 fn check_samples(operation: &Operation) -> Result<(), Error> {
     let refused =
         |argument, expected: &str, got: String| Err(Error::argument(argument, expected, got));
     match (&operation.norm, operation.norm.begin_axis()) {
         (Norm::Batch(Channels::Broadcast(_)), _) => refused(
             "data_format",
-            "NCX or NXC, whose first axis ranks share",
+            "NCX or NXC, since ranks share the first axis",
             "broadcast".to_owned(),
         ),
         (norm, Some(begin_axis)) if !norm.is_of_samples(&operation.shape) => {
-            let expected = "an axis behind the first, along which ranks share src";
+            let expected = "an axis after the first, along which ranks share src";
             refused("begin_norm_axis", expected, begin_axis.to_string())
         }
         _ => Ok(()),
     }
 }
 
-/// What all ranks have to agree on, as text.
+/// The properties that all ranks must agree on, as text.
 fn description(
     operation: &Operation,
     outputs: &[(Tensor, &mut [u8])],
@@ -167,7 +169,7 @@ fn find<'s>(outputs: &'s mut [(Tensor, &mut [u8])], tensor: Tensor) -> Option<&'
     found.map(|(_, bytes)| &mut **bytes)
 }
 
-/// Makes new elements of old ones and numbers, if the tensor is asked for.
+/// Replaces a tensor's elements by functions of the old ones and numbers, if the tensor is requested.
 fn replace(
     used: &TensorUse,
     outputs: &mut [(Tensor, &mut [u8])],
@@ -181,7 +183,7 @@ fn replace(
     }
 }
 
-/// Adds up what each rank has of a tensor, if it is asked for, in the order of ranks.
+/// Adds up the ranks' values of a tensor, if it is requested, in the order of ranks.
 async fn add_up<G: AllGather>(
     exchange: &mut Exchange<G>,
     used: &TensorUse,
@@ -204,13 +206,13 @@ async fn add_up<G: AllGather>(
     Ok(())
 }
 
-/// What one rank does.
+/// The work of one rank.
 struct Work<'a> {
     operation: &'a Operation,
     gpu: &'a GpuContext,
     tensors: Vec<TensorUse>,
     inputs: &'a [(Tensor, &'a [u8])],
-    /// With halves, where ranks meet between them.
+    /// The plan with halves, between which ranks exchange sums; none for other operations.
     plan: Option<Plan>,
     layout: SumsLayout,
     /// Elements of a channel on this rank.
@@ -218,7 +220,7 @@ struct Work<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Checks all that is this rank's alone.
+    /// Checks everything that concerns only this rank.
     fn new(
         operation: &'a Operation,
         gpu: &'a GpuContext,
@@ -296,7 +298,7 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
-    /// Runs the first half, if this rank has elements, and gives its sums.
+    /// Runs the first half, if this rank has elements, and returns its sums.
     async fn first_half(&self) -> Result<(Option<Halves<'_>>, Vec<u8>), Error> {
         let plan = self.plan.as_ref().filter(|_| self.count > 0);
         let Some(plan) = plan else {
@@ -311,7 +313,7 @@ impl<'a> Work<'a> {
         Ok((Some(first), sums))
     }
 
-    /// Takes mean and variance of a batch into running ones; none of no elements.
+    /// Updates running statistics with the mean and variance of a batch. Without elements they do not change.
     fn update(
         &self,
         used: &TensorUse,
@@ -341,7 +343,7 @@ impl<'a> Work<'a> {
     }
 }
 
-/// A plan with halves, of this device's part of the batch alone. Running statistics take in those of all ranks, on the host.
+/// A plan with halves for this rank's part of the batch. The host updates running statistics with those of all ranks.
 fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<Plan, Error> {
     let mut alone = operation.clone();
     if let Pass::Forward(forward) = &mut alone.pass {
@@ -353,7 +355,7 @@ fn in_halves(operation: &Operation, gpu: &GpuContext, channels: u64) -> Result<P
         None if channels > 0 => Err(Error::argument(
             "channels",
             format!(
-                "as many as have room for the sums of both halves in a binding of {} bytes",
+                "no more than a binding of {} bytes has room for, with the sums of both halves",
                 gpu.profile().max_binding
             ),
             channels,
@@ -374,7 +376,7 @@ fn check_update(update: RunningUpdate, count: u64) -> Result<(), Error> {
     }
 }
 
-/// Copies a result, if it is asked for.
+/// Copies a result, if it is requested.
 fn take(outputs: &mut [(Tensor, &mut [u8])], tensor: Tensor, bytes: &[u8]) -> Result<(), Error> {
     if let Some(to) = find(outputs, tensor).filter(|to| to.len() == bytes.len()) {
         to.copy_from_slice(bytes);

@@ -184,7 +184,7 @@ fn element_types() {
         ),
         "{error:?}"
     );
-    let want = "f64 tensors: expected a device with SHADER_F64, got one of";
+    let want = "f64 tensors: expected a device with SHADER_F64, got";
     let want = format!("{want} {} without it", profile.adapter);
     assert_eq!(error.to_string(), want);
     still_works(&noop.subject);
@@ -207,7 +207,7 @@ fn element_types() {
                 };
                 assert!(!allowed, "{data}/{params}");
                 assert!(matches!(error, Error::ParamDType { .. }), "{error:?}");
-                let beside = format!("beside src of {data}, got {params}");
+                let beside = format!("for src of {data}, got {params}");
                 says(&error, &["gamma and beta: ", &beside]);
             }
         }
@@ -300,7 +300,7 @@ fn a_plan_of_another_context() {
     let plan = planned(&narrow.subject);
     let buffers = Buffers::new(&narrow.subject, &problem, &plan, Room::Exact);
     let error = planned(&wide).bind(&narrow.subject.gpu, &buffers.ranges());
-    let what = "a plan made with another profile than gpu.profile()";
+    let what = "a plan made with a profile other than gpu.profile()";
     let want = limit(what, "max_compute_invocations_per_workgroup", 1024, 256);
     assert_eq!(error.map(|_| ()).unwrap_err(), want);
     still_works(&narrow.subject);

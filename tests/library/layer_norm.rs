@@ -220,7 +220,7 @@ fn a_plan_for_other_subgroups_is_refused() {
         else {
             panic!("{columns} on {}: {error}", subject.name);
         };
-        assert_eq!(what, "a plan made with another profile than gpu.profile()");
+        assert_eq!(what, "a plan made with a profile other than gpu.profile()");
         let numbers = (limit, needed, available);
         assert_eq!(
             numbers,

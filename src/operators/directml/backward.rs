@@ -2,15 +2,15 @@
 
 use super::*;
 
-/// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host
-/// memory, in the order of the structures' members; `input_dimensions` and `mean_dimensions` are the
-/// names that the documents' tables of tensor support have for the two sets of sizes.
+/// The input tensors of [`BatchNormalizationGrad`] and [`BatchNormalizationTrainingGrad`], in host memory, in the order
+/// of the structures' members. `input_dimensions` and `mean_dimensions` are the names of the two sets of sizes in the
+/// documents' tables of tensor support.
 #[derive(Clone, Copy, Debug)]
 pub struct GradInputs<'a, T> {
     /// Sizes of InputTensor, InputGradientTensor and OutputGradientTensor: 1 to 8 of them.
     pub input_dimensions: &'a [usize],
-    /// Sizes of MeanTensor, VarianceTensor, ScaleTensor and their gradients: as many, each either 1 or
-    /// InputTensor's. Where it is 1 the tensors are broadcast, and sums run along that dimension.
+    /// Sizes of MeanTensor, VarianceTensor, ScaleTensor and their gradients: as many, each either 1 or InputTensor's.
+    /// Along dimensions of size 1 the tensors are broadcast and sums are taken.
     pub mean_dimensions: &'a [usize],
     /// `InputTensor`: the layer's input.
     pub input_tensor: &'a [T],
@@ -43,7 +43,7 @@ pub struct GradOutputs<T> {
 /// * OutputScaleGradient = Σ InputGradient · (Input − Mean) / √(Variance + Epsilon)
 /// * OutputBiasGradient = Σ InputGradient
 ///
-/// Sums run over the dimensions where MeanTensor has size 1, any set of them.
+/// Sums are taken over the dimensions where MeanTensor has size 1, any set of them.
 ///
 /// | | member | sizes | in plans and errors |
 /// |---|---|---|---|
@@ -57,11 +57,11 @@ pub struct GradOutputs<T> {
 /// | 7 | `OutputBiasGradientTensor` | MeanDimensions | `diff_beta` |
 /// | 8 | `Epsilon` | | `epsilon` |
 ///
-/// # What differs
+/// # Differences
 ///
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
-/// * Sums are kept in f32 also for FLOAT16.
+/// * Sums are kept in f32 for FLOAT16 too.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -95,7 +95,7 @@ impl BatchNormalizationGrad {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the dimensions.
+    /// [`Error::Epsilon`], and errors in the dimensions.
     pub fn operation<T: DataType>(
         &self,
         input_dimensions: &[usize],
@@ -105,7 +105,7 @@ impl BatchNormalizationGrad {
         of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 
-    /// Computes the output tensors of tensors in host memory.
+    /// Computes the output tensors from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -133,9 +133,9 @@ impl BatchNormalizationGrad {
 ///
 /// Members, their order and their names in plans and errors are those of [`BatchNormalizationGrad`].
 ///
-/// # What differs
+/// # Differences
 ///
-/// * What differs for [`BatchNormalizationGrad`].
+/// * The differences of [`BatchNormalizationGrad`].
 /// * MeanTensor is the mean in all three formulas. In the first, the document writes the mean of
 ///   InputTensor, which is the same where MeanTensor comes from the forward pass.
 ///
@@ -171,7 +171,7 @@ impl BatchNormalizationTrainingGrad {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the dimensions.
+    /// [`Error::Epsilon`], and errors in the dimensions.
     pub fn operation<T: DataType>(
         &self,
         input_dimensions: &[usize],
@@ -181,7 +181,7 @@ impl BatchNormalizationTrainingGrad {
         of_dimensions::<T>(pass, self.epsilon, input_dimensions, mean_dimensions)
     }
 
-    /// Computes the output tensors of tensors in host memory.
+    /// Computes the output tensors from tensors in host memory.
     ///
     /// # Errors
     ///

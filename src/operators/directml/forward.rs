@@ -24,7 +24,7 @@ pub struct TrainingInputs<'a, T> {
     /// Sizes of InputTensor and OutputTensor: 1 to 8 of them.
     pub input_dimensions: &'a [usize],
     /// Sizes of ScaleTensor, BiasTensor, OutputMeanTensor and OutputVarianceTensor: as many, each either 1 or
-    /// InputTensor's. Statistics are taken along the dimensions where it is 1.
+    /// InputTensor's. Statistics are taken along dimensions of size 1.
     pub scale_dimensions: &'a [usize],
     /// `InputTensor`: the layer's input.
     pub input_tensor: &'a [T],
@@ -68,14 +68,14 @@ pub struct TrainingOutputs<T> {
 /// | 7 | `Epsilon` | | `epsilon` |
 /// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * Of the activations there is ReLU.
-/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML's reads: its
-///   gradients take a diff_dst that ACTIVATION_RELU_GRAD has changed before.
+/// * ReLU is the only activation.
+/// * With FusedAddTensor and FusedActivation the operation also writes `mask`, which no operator of DirectML reads: its
+///   gradients expect a diff_dst to which ACTIVATION_RELU_GRAD has been applied.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
-/// * Sums are kept in f32 also for FLOAT16; the statistics that are written are rounded to it.
+/// * Sums are kept in f32 for FLOAT16 too; the statistics that are written are rounded to FLOAT16.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -108,7 +108,7 @@ pub struct BatchNormalizationTraining {
 }
 
 impl BatchNormalizationTraining {
-    /// Without an activation.
+    /// The operator without an activation.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -120,7 +120,7 @@ impl BatchNormalizationTraining {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the dimensions.
+    /// [`Error::Epsilon`], and errors in the dimensions.
     pub fn operation<T: DataType>(
         &self,
         input_dimensions: &[usize],
@@ -133,7 +133,7 @@ impl BatchNormalizationTraining {
         Ok(plain.with_epilogue(epilogue))
     }
 
-    /// Computes the output tensors of tensors in host memory.
+    /// Computes the output tensors from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -160,7 +160,8 @@ impl BatchNormalizationTraining {
 /// A tensor with sizes of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter<'a, T> {
-    /// Its sizes: as many as InputTensor's, each either 1 or InputTensor's. Where it is 1 the tensor is broadcast.
+    /// Its sizes: as many as InputTensor's, each either 1 or InputTensor's. Along dimensions of size 1 the tensor is
+    /// broadcast.
     pub dimensions: &'a [usize],
     /// Its elements.
     pub tensor: &'a [T],
@@ -187,8 +188,7 @@ pub struct BatchNormalizationInputs<'a, T> {
 /// [`DML_BATCH_NORMALIZATION_OPERATOR_DESC`](https://learn.microsoft.com/en-us/windows/win32/api/directml/ns-directml-dml_batch_normalization_operator_desc):
 /// Output = FusedActivation(Scale · (Input − Mean) / √(Variance + Epsilon) + Bias).
 ///
-/// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are broadcast **each on its own**, along the dimensions where its
-/// size is 1.
+/// MeanTensor, VarianceTensor, ScaleTensor and BiasTensor are **each** broadcast along their own dimensions of size 1.
 ///
 /// | | member | sizes | in plans and errors |
 /// |---|---|---|---|
@@ -198,18 +198,18 @@ pub struct BatchNormalizationInputs<'a, T> {
 /// | 3 | `ScaleTensor` | its own | `gamma` |
 /// | 4 | `BiasTensor` | its own | `beta` |
 /// | 5 | `OutputTensor` | InputDimensions | `dst` |
-/// | 6 | `Spatial`, which is not here | | |
+/// | 6 | `Spatial`, left out | | |
 /// | 7 | `Epsilon` | | `epsilon` |
 /// | 8 | `FusedActivation`, optional: ReLU | | `activation` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The kernels take four tensors of one shape. From host memory, tensors of other sizes are first written out on the CPU
-///   to those that all four have in common, which are 1 only where all of them are. Mostly that is little: only where they
-///   vary along most dimensions do they become as large as InputTensor.
+/// * The kernels take four tensors of one shape. Tensors of different sizes in host memory are first expanded on the
+///   CPU to common sizes, which are 1 only where all four tensors have size 1. These are usually small: they reach
+///   InputTensor's sizes only if the tensors vary along most dimensions.
 /// * On device buffers all four must have one shape.
-/// * Spatial is left out: it has no effect in DirectML any more.
-/// * Of the activations there is ReLU.
+/// * Spatial is left out: it no longer has an effect in DirectML.
+/// * ReLU is the only activation.
 /// * Epsilon must be above 0. DirectML's document sets no such bound and so allows 0.
 /// * Tensors are packed: there are no strides.
 ///
@@ -249,7 +249,7 @@ pub struct BatchNormalization {
 const PARAMETERS: [Tensor; 4] = [Tensor::Mean, Tensor::Variance, Tensor::Gamma, Tensor::Beta];
 
 impl BatchNormalization {
-    /// Without an activation.
+    /// The operator without an activation.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -257,8 +257,8 @@ impl BatchNormalization {
         }
     }
 
-    /// The operator as an operation. All four parameters have the sizes `mean_dimensions` there: whoever has parameters of
-    /// several shapes writes them out first.
+    /// The operator as an operation. All four parameters must have the sizes `mean_dimensions`: expand parameters of
+    /// other shapes first.
     ///
     /// # Errors
     ///
@@ -289,7 +289,7 @@ impl BatchNormalization {
         Ok(plain.with_epilogue(epilogue))
     }
 
-    /// Computes OutputTensor of tensors in host memory.
+    /// Computes OutputTensor from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl BatchNormalization {
     }
 }
 
-/// Along each dimension the input's size if any parameter has it, else 1.
+/// For each dimension, the input's size if any parameter has it, else 1.
 fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<usize>, Error> {
     let rank = input.len();
     check_rank("src", 1..=geometry::MAX_RANK, rank)?;
@@ -340,7 +340,7 @@ fn common_dimensions(input: &[usize], parameters: [&[usize]; 4]) -> Result<Vec<u
     Ok(common)
 }
 
-/// A parameter written out to sizes that its own broadcast to. They are at most the input's, whose number of elements was
+/// Expands a parameter to sizes that its own broadcast to. These are at most the input's, whose number of elements was
 /// checked.
 fn expand<'a, T: DataType>(
     name: &'static str,
@@ -363,7 +363,7 @@ fn expand<'a, T: DataType>(
             }
             rest /= size;
         }
-        // It is there, for the tensor is as long as its sizes say.
+        // The index is in bounds, since the tensor is as long as its sizes say.
         tensor.get(index).copied().unwrap_or_else(T::zeroed)
     };
     memory::collect(name, (0..elements).map(value)).map(Cow::Owned)

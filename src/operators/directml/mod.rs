@@ -10,13 +10,13 @@ pub use forward::*;
 use super::*;
 use half::f16;
 
-/// A data type that all tensors of an operator have alike: FLOAT32 (`f32`) or FLOAT16 (`f16`).
+/// The data type of all tensors of an operator: FLOAT32 (`f32`) or FLOAT16 (`f16`).
 pub trait DataType: Element + ParamOf<Self> {}
 
 impl DataType for f32 {}
 impl DataType for f16 {}
 
-/// Batch norm by parameters of these dimensions.
+/// Batch norm with parameters of these dimensions.
 fn of_dimensions<T: DataType>(
     pass: impl Into<Pass>,
     epsilon: f32,

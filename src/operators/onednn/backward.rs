@@ -15,7 +15,7 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
     pub mean: &'a [P],
     /// Biased variance of each channel; `[C]`.
     pub variance: &'a [P],
-    /// Scale of each channel; `[C]`. Without it gamma is 1.
+    /// Scale of each channel; `[C]`. If absent, gamma is 1.
     pub gamma: Option<&'a [P]>,
 }
 
@@ -39,15 +39,15 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
 ///
 /// Plans and errors have the same names.
 ///
-/// **gamma is ignored where diff_gamma and diff_beta are not asked for**, as the document has it: see
-/// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs and is scaled by gamma
-/// all the same, change the [`Operation`]'s [`ParamGrads`] to [`Frozen`](ParamGrads::Frozen).
+/// **gamma is ignored if diff_gamma and diff_beta are not requested**, as the document says: see
+/// [`BatchNormOutputs::DiffSrc`]. For a frozen layer, which has no such outputs but is still scaled by gamma, change
+/// the [`Operation`]'s [`ParamGrads`] to [`Frozen`](ParamGrads::Frozen).
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The document has f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and
-///   f64 with f64 work too.
-/// * mean and variance need not be those of src; they are used as they are given.
+/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+///   work too.
+/// * mean and variance need not be those of src; they are used as given.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -71,8 +71,8 @@ pub struct BatchNormTrainingBackwardInputs<'a, T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormTrainingBackward {
-    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32, as the document has
-    /// it, also beside f64 data.
+    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
+    /// f64 data.
     pub epsilon: f32,
     /// Attribute `data_format`: `NXC`, the default, or `NCX`.
     pub data_format: DataFormat,
@@ -80,8 +80,7 @@ pub struct BatchNormTrainingBackward {
     pub outputs: BatchNormOutputs,
 }
 
-/// The outputs of a [`BatchNormTrainingBackward`]: the document wants diff_gamma and diff_beta both or
-/// neither.
+/// The outputs of a [`BatchNormTrainingBackward`]. The document requires both of diff_gamma and diff_beta, or neither.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BatchNormOutputs {
     /// diff_src, diff_gamma and diff_beta.
@@ -93,7 +92,7 @@ pub enum BatchNormOutputs {
 }
 
 impl BatchNormTrainingBackward {
-    /// The document's defaults, with all outputs. epsilon has no default there.
+    /// The document's defaults, with all outputs. The document has no default for epsilon.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -102,11 +101,11 @@ impl BatchNormTrainingBackward {
         }
     }
 
-    /// The operation, with gamma or without. A gamma that is ignored is among its tensors nevertheless.
+    /// The operation, with gamma or without. A gamma that is ignored is still one of its tensors.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -120,7 +119,7 @@ impl BatchNormTrainingBackward {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, (has_gamma, false))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -152,7 +151,7 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
     pub mean: &'a [P],
     /// Biased variance of each row.
     pub variance: &'a [P],
-    /// Scale of each normalized position; given exactly with `use_affine`.
+    /// Scale of each normalized position; given exactly when `use_affine` is true.
     pub gamma: Option<&'a [P]>,
     /// Shift of each normalized position; only with `use_affine`. No gradient depends on its values.
     pub beta: Option<&'a [P]>,
@@ -161,9 +160,9 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
 /// oneDNN Graph's
 /// [`LayerNormBackward`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernormbackward.html).
 ///
-/// The axes from `begin_norm_axis` on are normalized; a row is made of the elements that share the axes
-/// before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma
-/// (diff_dst without `use_affine`), and means taken over the row:
+/// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
+/// axes before it. With r = 1/√(variance + epsilon) and x̂ = (src − mean)·r of the row, d = diff_dst · gamma (diff_dst
+/// without `use_affine`), and means taken over the row:
 ///
 /// * diff_src = r · (d − mean(d) − x̂ · mean(d · x̂))
 /// * diff_gamma = Σ diff_dst · x̂ and diff_beta = Σ diff_dst, over the rows
@@ -179,13 +178,14 @@ pub struct LayerNormBackwardInputs<'a, T, P> {
 ///
 /// Plans and errors have the same names.
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The document calls gamma and beta one-dimensional also where several axes are normalized. Only
-///   their number of elements counts here, so either form serves.
+/// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
+///   elements matters here, so either form works.
 /// * diff_gamma and diff_beta are computed both or neither: see [`LayerNormOutputs`].
-/// * Without `use_affine` gamma and beta must not be given, where oneDNN ignores them.
-/// * beta may be left out also with `use_affine`, for no gradient depends on its values; on device buffers it is not bound.
+/// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
+/// * beta may be left out even with `use_affine`, since no gradient depends on its values; on device buffers it is not
+///   bound.
 /// * f16 with f16 parameters and f64 with f64 work too.
 ///
 /// ```
@@ -216,8 +216,8 @@ pub struct LayerNormBackward {
     pub begin_norm_axis: i64,
     /// Attribute `use_affine`: whether there are gamma and beta; true by default.
     pub use_affine: bool,
-    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32, as the
-    /// document has it, also beside f64 data.
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
+    /// for f64 data.
     pub epsilon: f32,
     /// Which outputs the operation has.
     pub outputs: LayerNormOutputs,
@@ -247,11 +247,11 @@ impl Default for LayerNormBackward {
 }
 
 impl LayerNormBackward {
-    /// The operation. beta is not among its tensors, for nothing depends on it.
+    /// The operation. beta is not among its tensors, since nothing depends on it.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and begin_norm_axis.
+    /// [`Error::Epsilon`], and errors in the shape and begin_norm_axis.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -262,12 +262,12 @@ impl LayerNormBackward {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for gamma missing with `use_affine`, or gamma or beta given without it, [`Error::Length`] for
-    /// beta, and those of [`Operation::run_into`].
+    /// [`Error::Argument`] if gamma is missing with `use_affine`, or if gamma or beta is given without it,
+    /// [`Error::Length`] for beta, and those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,

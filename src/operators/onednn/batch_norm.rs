@@ -2,7 +2,7 @@
 
 use crate::operators::*;
 
-/// What the primitive computes behind the normalization.
+/// The operation that is fused after the normalization.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FuseNorm {
     /// Nothing.
@@ -31,15 +31,15 @@ pub struct BatchNormalizationInputs<'a, T, P> {
     pub shape: &'a [usize],
     /// `src`: the layer's input.
     pub src: &'a [T],
-    /// `src_1`, of src's shape: given exactly with fuse_norm_add_relu.
+    /// `src_1`, of src's shape: given exactly when fuse_norm_add_relu is set.
     pub src_1: Option<&'a [T]>,
-    /// `mean` of each channel: given exactly with use_global_stats.
+    /// `mean` of each channel: given exactly when use_global_stats is set.
     pub mean: Option<&'a [P]>,
-    /// `variance` of each channel: given exactly with use_global_stats.
+    /// `variance` of each channel: given exactly when use_global_stats is set.
     pub variance: Option<&'a [P]>,
-    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
     pub scale: Option<&'a [P]>,
-    /// `shift` of each channel, with the flag use_shift. Without it it is 0.
+    /// `shift` of each channel, with the flag use_shift. If absent, it is 0.
     pub shift: Option<&'a [P]>,
 }
 
@@ -52,15 +52,16 @@ pub struct BatchNormalizationOutputs<T, P> {
     pub mean: Option<Vec<P>>,
     /// `variance` of each channel, the biased one; none with use_global_stats.
     pub variance: Option<Vec<P>>,
-    /// `workspace`, of fuse_norm_add_relu without use_global_stats: a bit for each element that passed.
+    /// `workspace`, with fuse_norm_add_relu and without use_global_stats: a bit for each element, set if it passed the
+    /// ReLU.
     pub workspace: Option<Vec<u32>>,
 }
 
-/// oneDNN's primitive [batch normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html), its
-/// forward propagation.
+/// Forward propagation of oneDNN's primitive [batch
+/// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html).
 ///
-/// y = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of a channel, or are given;
-/// dst = y, or what [`FuseNorm`] says.
+/// y = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of a channel, or are
+/// given; dst = y, unless [`FuseNorm`] says otherwise.
 ///
 /// | argument | shape | in plans and errors |
 /// |---|---|---|
@@ -72,11 +73,11 @@ pub struct BatchNormalizationOutputs<T, P> {
 /// | `dst` | src's | `dst` |
 /// | `workspace`, an output with fuse_norm_add_relu | a word for 32 elements | `mask` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * With fuse_norm_relu there is no workspace: the gradient computes again what passed, from shift too.
-/// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
-///   too. There are no integers here.
+/// * With fuse_norm_relu there is no workspace: the gradient recomputes which elements passed, and needs shift for it.
+/// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too. There
+///   are no integer types here.
 /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
 ///
 /// ```
@@ -118,7 +119,7 @@ pub struct BatchNormalization {
 }
 
 impl BatchNormalization {
-    /// Without flags, channels first.
+    /// The primitive without flags, channels first.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -132,7 +133,7 @@ impl BatchNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -148,12 +149,12 @@ impl BatchNormalization {
         Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if statistics are not given exactly with use_global_stats, or src_1 exactly with
-    /// fuse_norm_add_relu, and those of [`Operation::run_into`].
+    /// [`Error::Argument`] unless statistics are given exactly when use_global_stats is set, and src_1 exactly when
+    /// fuse_norm_add_relu is set; and those of [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
@@ -192,11 +193,11 @@ pub struct BatchNormalizationBackwardInputs<'a, T, P> {
     pub variance: &'a [P],
     /// `diff_dst`: gradient of the loss with respect to the layer's output.
     pub diff_dst: &'a [T],
-    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
     pub scale: Option<&'a [P]>,
-    /// The forward pass's `shift` of each channel, if it had one: with fuse_norm_relu alone.
+    /// The forward pass's `shift` of each channel, if it had one; only with fuse_norm_relu.
     pub shift: Option<&'a [P]>,
-    /// The forward pass's `workspace`: given exactly with fuse_norm_add_relu.
+    /// The forward pass's `workspace`: given exactly when fuse_norm_add_relu is set.
     pub workspace: Option<&'a [u32]>,
 }
 
@@ -207,18 +208,18 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
     pub diff_src: Vec<T>,
     /// `diff_src_1`: gradient with respect to src_1, with fuse_norm_add_relu.
     pub diff_src_1: Option<Vec<T>>,
-    /// `diff_scale`; none of backward_data.
+    /// `diff_scale`; none for backward_data.
     pub diff_scale: Option<Vec<P>>,
-    /// `diff_shift`; none of backward_data.
+    /// `diff_shift`; none for backward_data.
     pub diff_shift: Option<Vec<P>>,
 }
 
-/// oneDNN's primitive [batch normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html), its
-/// backward propagation.
+/// Backward propagation of oneDNN's primitive [batch
+/// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_batch_normalization.html).
 ///
-/// What [`FuseNorm`] says is undone first: diff_dst becomes 0 where the forward pass's sum was at most 0, and with
-/// fuse_norm_add_relu that is diff_src_1. Then the gradients are those of
-/// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), with use_global_stats those of
+/// The gradient first passes the operation of [`FuseNorm`]: diff_dst becomes 0 where the forward pass's sum was at most
+/// 0, and with fuse_norm_add_relu the result is diff_src_1. The other gradients are then those of
+/// [`BatchNormTrainingBackward`](super::BatchNormTrainingBackward), or with use_global_stats those of
 /// [`Through::Constant`].
 ///
 /// | argument | shape | in plans and errors |
@@ -229,12 +230,13 @@ pub struct BatchNormalizationBackwardOutputs<T, P> {
 /// | `shift`, optional, with fuse_norm_relu | `(C)` | `beta` |
 /// | `workspace`, with fuse_norm_add_relu | a word for 32 elements | `mask` |
 /// | `diff_src`, `diff_src_1` | src's | `diff_src`, `diff_residual` |
-/// | `diff_scale`, `diff_shift`, not of backward_data | `(C)` | `diff_gamma`, `diff_beta` |
+/// | `diff_scale`, `diff_shift`, not for backward_data | `(C)` | `diff_gamma`, `diff_beta` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * With fuse_norm_relu there is no workspace, and shift is an input: what passed is computed again from it.
-/// * diff_scale and diff_shift are computed without use_scale and use_shift, too.
+/// * With fuse_norm_relu there is no workspace, and shift is an input, from which the elements that passed are
+///   recomputed.
+/// * diff_scale and diff_shift are computed even without use_scale and use_shift.
 /// * epsilon must be above 0, and memory is dense.
 ///
 /// ```
@@ -273,14 +275,14 @@ pub struct BatchNormalizationBackward {
     pub use_global_stats: bool,
     /// The flags `fuse_norm_relu` and `fuse_norm_add_relu`.
     pub fuse_norm: FuseNorm,
-    /// Whether this is `backward_data`, which has no gradients of scale and shift, and not `backward`.
+    /// Whether this is `backward_data`, which has no gradients of scale and shift, instead of `backward`.
     pub data_alone: bool,
     /// Where the channels are in memory.
     pub data_format: DataFormat,
 }
 
 impl BatchNormalizationBackward {
-    /// backward, without flags, channels first.
+    /// The primitive `backward`, without flags, channels first.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -291,12 +293,12 @@ impl BatchNormalizationBackward {
         }
     }
 
-    /// The primitive as an operation; `has_shift` says whether the forward pass had one, which counts with fuse_norm_relu
-    /// alone.
+    /// The primitive as an operation; `has_shift` says whether the forward pass had a shift, which matters only with
+    /// fuse_norm_relu.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -309,11 +311,12 @@ impl BatchNormalizationBackward {
         Ok(plain.with_epilogue(self.fuse_norm.epilogue()))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for a shift or a workspace that does not fit the flags, and those of [`Operation::run_into`].
+    /// [`Error::Argument`] for a shift or a workspace that the flags do not allow, and those of
+    /// [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,

@@ -28,9 +28,9 @@ pub struct BatchNormForwardTrainingOutputs<T, P> {
     pub running_mean: Vec<P>,
     /// Running variance of each channel after this batch.
     pub running_variance: Vec<P>,
-    /// Mean of each channel in this batch, as the gradient takes it.
+    /// Mean of each channel in this batch, for the gradient.
     pub batch_mean: Vec<P>,
-    /// Biased variance of each channel in this batch, as the gradient takes it.
+    /// Biased variance of each channel in this batch, for the gradient.
     pub batch_variance: Vec<P>,
 }
 
@@ -53,15 +53,15 @@ pub struct BatchNormForwardTrainingOutputs<T, P> {
 /// | 3 | `gamma`, optional | `[C]` | `gamma` | | 3 | `batch_mean` | `[C]` | `mean` |
 /// | 4 | `beta`, optional | `[C]` | `beta` | | 4 | `batch_variance` | `[C]` | `variance` |
 ///
-/// # What differs
+/// # Differences
 ///
 /// * The document does not say how momentum is used. The formulas above are those of oneDNN's code: momentum is the
-///   weight of the **old** statistics, and it is 0.5 where it is absent.
-/// * momentum is at most 1. The document only wants it positive.
-/// * On device buffers running statistics are updated in place: one buffer is mean and running_mean, another one
+///   weight of the **old** statistics, and 0.5 if it is absent.
+/// * momentum is at most 1. The document only requires it to be positive.
+/// * On device buffers running statistics are updated in place: one buffer holds mean and running_mean, another
 ///   variance and running_variance.
-/// * The document has f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and
-///   f64 with f64 work too.
+/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+///   work too.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -90,21 +90,21 @@ pub struct BatchNormForwardTrainingOutputs<T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormForwardTraining {
-    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32, as the document has
-    /// it, also beside f64 data.
+    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
+    /// f64 data.
     pub epsilon: f32,
-    /// Attribute `momentum`, the weight of the old running statistics: above 0, and 1 at most. Where it is absent it is
+    /// Attribute `momentum`, the weight of the old running statistics: above 0 and at most 1. If it is absent, it is
     /// 0.5, as in oneDNN's code.
     pub momentum: Option<f32>,
     /// Attribute `data_format`: `NXC`, the default, or `NCX`.
     pub data_format: DataFormat,
 }
 
-/// What oneDNN's code takes where momentum is absent.
+/// The momentum that oneDNN's code uses if it is absent.
 const MOMENTUM: f32 = 0.5;
 
 impl BatchNormForwardTraining {
-    /// The document's defaults, without momentum. epsilon has no default there.
+    /// The document's defaults, without momentum. The document has no default for epsilon.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -117,7 +117,7 @@ impl BatchNormForwardTraining {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and those of the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -129,7 +129,7 @@ impl BatchNormForwardTraining {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -198,10 +198,10 @@ pub struct BatchNormInferenceInputs<'a, T, P> {
 ///
 /// Plans and errors have the same names.
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The document has f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and
-///   f64 with f64 work too.
+/// * The document allows f32, bf16 and f16 data with f32 parameters, and bf16 with bf16. f16 with f16 and f64 with f64
+///   work too.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -225,15 +225,15 @@ pub struct BatchNormInferenceInputs<'a, T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchNormInference {
-    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32, as the document has
-    /// it, also beside f64 data.
+    /// Attribute `epsilon`, required: added to the variance; finite and above 0. An f32 as in the document, even for
+    /// f64 data.
     pub epsilon: f32,
     /// Attribute `data_format`: `NXC`, the default, or `NCX`.
     pub data_format: DataFormat,
 }
 
 impl BatchNormInference {
-    /// The document's defaults. epsilon has no default there.
+    /// The document's defaults. The document has no default for epsilon.
     pub const fn new(epsilon: f32) -> Self {
         Self {
             epsilon,
@@ -245,7 +245,7 @@ impl BatchNormInference {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -254,7 +254,7 @@ impl BatchNormInference {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, (true, true))
     }
 
-    /// Computes dst of tensors in host memory.
+    /// Computes dst from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -278,9 +278,9 @@ pub struct LayerNormInputs<'a, T, P> {
     pub shape: &'a [usize],
     /// The layer's input.
     pub src: &'a [T],
-    /// Scale of each normalized position; given exactly with `use_affine`.
+    /// Scale of each normalized position; given exactly when `use_affine` is true.
     pub gamma: Option<&'a [P]>,
-    /// Shift of each normalized position; given exactly with `use_affine`.
+    /// Shift of each normalized position; given exactly when `use_affine` is true.
     pub beta: Option<&'a [P]>,
 }
 
@@ -289,17 +289,17 @@ pub struct LayerNormInputs<'a, T, P> {
 pub struct LayerNormForwardOutputs<T, P> {
     /// The layer's output, of src's shape.
     pub dst: Vec<T>,
-    /// Mean of each row; given exactly with `keep_stats`.
+    /// Mean of each row; given exactly when `keep_stats` is true.
     pub mean: Option<Vec<P>>,
-    /// Biased variance of each row; given exactly with `keep_stats`.
+    /// Biased variance of each row; given exactly when `keep_stats` is true.
     pub variance: Option<Vec<P>>,
 }
 
 /// oneDNN Graph's
 /// [`LayerNorm`](https://oneapi-src.github.io/oneDNN/dev_guide_op_layernorm.html).
 ///
-/// The axes from `begin_norm_axis` on are normalized; a row is made of the elements that share the axes
-/// before it. With mean and variance (the biased one) of the row, gamma = 1 and beta = 0 without `use_affine`,
+/// The axes from `begin_norm_axis` on are normalized; a row consists of the elements with the same indices along the
+/// axes before it. With mean and biased variance of the row, and gamma = 1 and beta = 0 without `use_affine`,
 /// dst = gamma · (src − mean) / √(variance + epsilon) + beta.
 ///
 /// | index | input | shape | | index | output | shape |
@@ -310,11 +310,11 @@ pub struct LayerNormForwardOutputs<T, P> {
 ///
 /// Plans and errors have the same names.
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The document calls gamma and beta one-dimensional also where several axes are normalized. Only
-///   their number of elements counts here, so either form serves.
-/// * Without `use_affine` gamma and beta must not be given, where oneDNN ignores them.
+/// * The document calls gamma and beta one-dimensional even if several axes are normalized. Only their number of
+///   elements matters here, so either form works.
+/// * Without `use_affine` gamma and beta must not be given; oneDNN ignores them.
 /// * f16 with f16 parameters and f64 with f64 work too.
 ///
 /// ```
@@ -345,8 +345,8 @@ pub struct LayerNorm {
     pub begin_norm_axis: i64,
     /// Attribute `use_affine`: whether there are gamma and beta; true by default.
     pub use_affine: bool,
-    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32, as the
-    /// document has it, also beside f64 data.
+    /// Attribute `epsilon`: added to the variance; finite and above 0; 1e-5 by default. An f32 as in the document, even
+    /// for f64 data.
     pub epsilon: f32,
 }
 
@@ -367,7 +367,7 @@ impl LayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and begin_norm_axis.
+    /// [`Error::Epsilon`], and errors in the shape and begin_norm_axis.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -377,7 +377,7 @@ impl LayerNorm {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, (affine, affine))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -9,13 +9,13 @@ pub struct GroupNormalizationInputs<'a, T, P> {
     pub shape: &'a [usize],
     /// `src`: the layer's input.
     pub src: &'a [T],
-    /// `mean` of each group, `(N, G)`: given exactly with use_global_stats.
+    /// `mean` of each group, `(N, G)`: given exactly when use_global_stats is set.
     pub mean: Option<&'a [P]>,
-    /// `variance` of each group, `(N, G)`: given exactly with use_global_stats.
+    /// `variance` of each group, `(N, G)`: given exactly when use_global_stats is set.
     pub variance: Option<&'a [P]>,
-    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
     pub scale: Option<&'a [P]>,
-    /// `shift` of each channel, with the flag use_shift. Without it it is 0.
+    /// `shift` of each channel, with the flag use_shift. If absent, it is 0.
     pub shift: Option<&'a [P]>,
 }
 
@@ -30,11 +30,11 @@ pub struct GroupNormalizationOutputs<T, P> {
     pub variance: Option<Vec<P>>,
 }
 
-/// oneDNN's primitive [group normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html), its
-/// forward propagation.
+/// Forward propagation of oneDNN's primitive [group
+/// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html).
 ///
-/// dst = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of C/G channels of a
-/// sample, side by side, or are given. forward_training and forward_inference give the same dst.
+/// dst = scale · (src − mean) / √(variance + epsilon) + shift, where mean and variance are those of C/G adjacent
+/// channels of a sample, or are given. forward_training and forward_inference compute the same dst.
 ///
 /// | argument | shape | in plans and errors |
 /// |---|---|---|
@@ -44,11 +44,11 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// | `shift`, optional | `(C)` | `beta` |
 /// | `dst` | src's | `dst` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * mean and variance are computed in forward_inference, too.
-/// * mean, variance, scale and shift are f32 in the document. Those of the other types that parameters may have work
-///   too. There are no integers here.
+/// * mean and variance are computed in forward_inference too.
+/// * mean, variance, scale and shift are f32 in the document. The other types that parameters may have work too. There
+///   are no integer types here.
 /// * epsilon must be above 0, and memory is dense: `ncsp` is [`DataFormat::Ncx`], `nspc` [`DataFormat::Nxc`].
 ///
 /// ```
@@ -74,7 +74,7 @@ pub struct GroupNormalizationOutputs<T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormalization {
-    /// `groups` of a sample's channels, which they divide.
+    /// `groups`: the number of groups, which must divide the channels.
     pub groups: usize,
     /// `epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
@@ -85,7 +85,7 @@ pub struct GroupNormalization {
 }
 
 impl GroupNormalization {
-    /// Without flags, channels first.
+    /// The primitive without flags, channels first.
     pub const fn new(groups: usize, epsilon: f32) -> Self {
         Self {
             groups,
@@ -99,7 +99,7 @@ impl GroupNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and groups.
+    /// [`Error::Epsilon`], and errors in the shape and groups.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -112,11 +112,12 @@ impl GroupNormalization {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, params)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] if statistics are not given exactly with use_global_stats, and those of [`Operation::run_into`].
+    /// [`Error::Argument`] unless statistics are given exactly when use_global_stats is set, and those of
+    /// [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
         gpu: &GpuContext,
@@ -152,7 +153,7 @@ pub struct GroupNormalizationBackwardInputs<'a, T, P> {
     pub variance: &'a [P],
     /// `diff_dst`: gradient of the loss with respect to the layer's output.
     pub diff_dst: &'a [T],
-    /// `scale` of each channel, with the flag use_scale. Without it it is 1.
+    /// `scale` of each channel, with the flag use_scale. If absent, it is 1.
     pub scale: Option<&'a [P]>,
 }
 
@@ -161,14 +162,14 @@ pub struct GroupNormalizationBackwardInputs<'a, T, P> {
 pub struct GroupNormalizationBackwardOutputs<T, P> {
     /// `diff_src`: gradient with respect to src.
     pub diff_src: Vec<T>,
-    /// `diff_scale`; none of backward_data.
+    /// `diff_scale`; none for backward_data.
     pub diff_scale: Option<Vec<P>>,
-    /// `diff_shift`; none of backward_data.
+    /// `diff_shift`; none for backward_data.
     pub diff_shift: Option<Vec<P>>,
 }
 
-/// oneDNN's primitive [group normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html), its
-/// backward propagation.
+/// Backward propagation of oneDNN's primitive [group
+/// normalization](https://oneapi-src.github.io/oneDNN/dev_guide_group_normalization.html).
 ///
 /// | argument | shape | in plans and errors |
 /// |---|---|---|
@@ -177,13 +178,13 @@ pub struct GroupNormalizationBackwardOutputs<T, P> {
 /// | `diff_dst` | src's | `diff_dst` |
 /// | `scale`, optional | `(C)` | `gamma` |
 /// | `diff_src` | src's | `diff_src` |
-/// | `diff_scale`, `diff_shift`: not of backward_data | `(C)` | `diff_gamma`, `diff_beta` |
+/// | `diff_scale`, `diff_shift`: not for backward_data | `(C)` | `diff_gamma`, `diff_beta` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * mean and variance are those of src: a gradient with use_global_stats is not there.
-/// * diff_scale and diff_shift are both computed by backward, without the flags use_scale and use_shift, too.
-/// * Element types, epsilon and memory are those of [`GroupNormalization`].
+/// * mean and variance are those of src: there is no gradient with use_global_stats.
+/// * backward computes both diff_scale and diff_shift, even without the flags use_scale and use_shift.
+/// * Element types, epsilon and memory are as for [`GroupNormalization`].
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -207,18 +208,18 @@ pub struct GroupNormalizationBackwardOutputs<T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupNormalizationBackward {
-    /// `groups` of a sample's channels, which they divide.
+    /// `groups`: the number of groups, which must divide the channels.
     pub groups: usize,
     /// `epsilon`: added to the variance; finite and above 0.
     pub epsilon: f32,
-    /// Whether this is `backward_data`, which has no gradients of scale and shift, and not `backward`.
+    /// Whether this is `backward_data`, which has no gradients of scale and shift, instead of `backward`.
     pub data_alone: bool,
     /// Where the channels are in memory.
     pub data_format: DataFormat,
 }
 
 impl GroupNormalizationBackward {
-    /// backward, channels first.
+    /// The primitive `backward`, channels first.
     pub const fn new(groups: usize, epsilon: f32) -> Self {
         Self {
             groups,
@@ -232,7 +233,7 @@ impl GroupNormalizationBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and groups.
+    /// [`Error::Epsilon`], and errors in the shape and groups.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -243,7 +244,7 @@ impl GroupNormalizationBackward {
         operation::<T, P, P>(norm, pass, shape, self.epsilon, (use_scale, false))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The operators of [oneDNN Graph](https://oneapi-src.github.io/oneDNN/), which this crate's argument
-//! names are taken from, and oneDNN's primitives for batch and group normalization.
+//! The operators of [oneDNN Graph](https://oneapi-src.github.io/oneDNN/), from which this crate takes its argument
+//! names, and oneDNN's primitives for batch and group normalization.
 
 mod backward;
 mod batch_norm;

@@ -5,7 +5,7 @@ use crate::operators::*;
 /// The inputs of [`BatchNormalization`], in host memory, in the document's order.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormalizationInputs<'a, T, P, S = P> {
-    /// Shape of X: `(N, C, D1, …)`, rank 1 to 8. Of rank 1 it is `(N)`, and C is 1.
+    /// Shape of X: `(N, C, D1, …)`, rank 1 to 8. With rank 1 it is `(N)`, and C is 1.
     pub shape: &'a [usize],
     /// `X`: the layer's input.
     pub x: &'a [T],
@@ -38,7 +38,7 @@ pub struct BatchNormalizationOutputs<T, S> {
 /// * running_mean = input_mean · momentum + current_mean · (1 − momentum)
 /// * running_var = input_var · momentum + current_var · (1 − momentum)
 ///
-/// Without it Y = (X − input_mean) / √(input_var + epsilon) · scale + B.
+/// Without `training_mode`, Y = (X − input_mean) / √(input_var + epsilon) · scale + B.
 ///
 /// | index | input | type | shape | in plans and errors |
 /// |---|---|---|---|---|
@@ -54,12 +54,13 @@ pub struct BatchNormalizationOutputs<T, S> {
 /// | 1 | `running_mean`, in training | T2 | `[C]` | `running_mean` |
 /// | 2 | `running_var`, in training | T2 | `[C]` | `running_variance` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * T1 is T, or f32 beside f16 and bf16; T2 is T1, or f32 beside f16 and bf16. The document has any three float types.
+/// * T1 is T, or f32 if T is f16 or bf16; T2 is T1, or f32 if T is f16 or bf16. The document allows any three float
+///   types.
 /// * epsilon must be above 0, and momentum from 0 to 1.
-/// * On device buffers running statistics are updated in place: one buffer is input_mean and running_mean, another one
-///   input_var and running_var. current_mean and current_var are written, too, as the gradient takes them.
+/// * On device buffers running statistics are updated in place: one buffer holds input_mean and running_mean, another
+///   input_var and running_var. current_mean and current_var are written too, for the gradient.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -120,7 +121,7 @@ impl BatchNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, [`Error::StatisticsDType`], and those of the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for momentum, [`Error::StatisticsDType`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -135,7 +136,7 @@ impl BatchNormalization {
         operation::<T, P, S>(norm, pass, &shape, self.epsilon, (true, true))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///

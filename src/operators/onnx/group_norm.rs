@@ -16,8 +16,8 @@ pub struct GroupNormalizationInputs<'a, T> {
 }
 
 /// ONNX's [`GroupNormalization`](https://onnx.ai/onnx/operators/onnx__GroupNormalization.html) of opset 21:
-/// Y = scale · (X − mean) / √(variance + epsilon) + bias, with mean and biased variance of C/num_groups channels of a
-/// sample, side by side.
+/// Y = scale · (X − mean) / √(variance + epsilon) + bias, with mean and biased variance of C/num_groups adjacent
+/// channels of a sample.
 ///
 /// | index | input | type | shape | in plans and errors |
 /// |---|---|---|---|---|
@@ -27,7 +27,7 @@ pub struct GroupNormalizationInputs<'a, T> {
 ///
 /// The output is `Y`, of X's shape; plans call it `dst`. Plans also write `mean` and `variance` of each group.
 ///
-/// # What differs
+/// # Differences
 ///
 /// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
 /// * epsilon must be above 0, and the attribute `num_groups` is called `groups` in errors.
@@ -72,14 +72,14 @@ impl GroupNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and num_groups.
+    /// [`Error::Epsilon`], and errors in the shape and num_groups.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
         let (groups, format) = (self.num_groups, DataFormat::Ncx);
         let (norm, pass) = (Norm::Group { groups, format }, Forward::default());
         operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
     }
 
-    /// Computes Y of tensors in host memory.
+    /// Computes Y from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ async fn run<T: ParamOf<T>>(
 ///
 /// The output is `output`, of input's shape; plans call it `dst`. Plans also write `mean` and `variance`, `[N, C]`.
 ///
-/// # What differs
+/// # Differences
 ///
 /// * epsilon must be above 0.
 ///
@@ -154,14 +154,14 @@ impl InstanceNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: ParamOf<T>>(&self, shape: &[usize]) -> Result<Operation, Error> {
         let format = DataFormat::Ncx;
         let (norm, pass) = (Norm::Instance { format }, Forward::default());
         operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, true))
     }
 
-    /// Computes the output of tensors in host memory.
+    /// Computes the output from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -11,7 +11,7 @@ pub struct LayerNormalizationInputs<'a, T> {
     pub x: &'a [T],
     /// `Scale` of each normalized position.
     pub scale: &'a [T],
-    /// `B`, the bias of each normalized position, optional. Without it it is 0.
+    /// `B`, the bias of each normalized position, optional. If it is absent, it is 0.
     pub b: Option<&'a [T]>,
 }
 
@@ -28,8 +28,8 @@ pub struct LayerNormalizationOutputs<T, U> {
 
 /// ONNX's [`LayerNormalization`](https://onnx.ai/onnx/operators/onnx__LayerNormalization.html) of opset 17.
 ///
-/// The axes from `axis` on are normalized; a row is made of the elements that share the axes before it. With means over
-/// the row:
+/// The axes from `axis` on are normalized; a row consists of the elements with the same indices along the axes before
+/// it. With means over the row:
 ///
 /// * Mean = mean(X) and Var = mean((X − Mean)²)
 /// * InvStdDev = 1/√(Var + epsilon)
@@ -47,10 +47,10 @@ pub struct LayerNormalizationOutputs<T, U> {
 /// | 1 | `Mean` | U | the axes before `axis` | `mean` |
 /// | 2 | `InvStdDev` | U | the axes before `axis` | `variance`: the variance itself |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * U, the type of the statistics, is f32, or f64 beside f64. The attribute `stash_type`, which chooses it in the
-///   document, is left out; 1, its default, is f32. Sums are kept in U, as the document has it.
+/// * U, the type of the statistics, is f32, or f64 if T is f64. The attribute `stash_type`, which selects it in the
+///   document, is left out; its default, 1, is f32. Sums are kept in U, as in the document.
 /// * Scale and B have as many elements as the normalized axes. The document lets them be broadcast to X.
 /// * epsilon must be above 0, and the attribute is called `begin_norm_axis` in errors.
 /// * On device buffers the variance is written in place of InvStdDev.
@@ -93,12 +93,12 @@ impl Default for LayerNormalization {
 }
 
 impl LayerNormalization {
-    /// The operator as an operation. Without `keep_statistics` Mean and InvStdDev, which the document calls optional, are
-    /// not computed.
+    /// The operator as an operation. Mean and InvStdDev, which the document calls optional, are computed only with
+    /// `keep_statistics`.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and the axis.
+    /// [`Error::Epsilon`], and errors in the shape and the axis.
     pub fn operation<T: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -110,7 +110,7 @@ impl LayerNormalization {
         operation::<T, T, T::Sum>(norm, pass, shape, self.epsilon, (true, has_b))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -153,10 +153,10 @@ pub struct RmsNormalizationInputs<'a, T, P> {
 ///
 /// The output is `Y`, of X's shape; plans call it `dst`.
 ///
-/// # What differs
+/// # Differences
 ///
 /// * Y has X's type. In the document it has scale's.
-/// * V is T, or f32 beside f16 and bf16.
+/// * V is T, or f32 if T is f16 or bf16.
 /// * scale has as many elements as the normalized axes. The document lets it be broadcast to them.
 /// * The attribute `stash_type` is left out: sums are kept in f32, its default, and in f64 for f64.
 /// * epsilon must be above 0, and the attribute `axis` is called `begin_norm_axis` in errors.
@@ -201,7 +201,7 @@ impl RmsNormalization {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape and the axis.
+    /// [`Error::Epsilon`], and errors in the shape and the axis.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -211,7 +211,7 @@ impl RmsNormalization {
         operation::<T, P, T::Sum>(norm, pass, shape, self.epsilon, (true, false))
     }
 
-    /// Computes Y of tensors in host memory.
+    /// Computes Y from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -2,36 +2,36 @@
 
 use super::*;
 
-/// The tensors that [`NativeBatchNorm`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeBatchNorm`], in host memory, in PyTorch's order.
 #[derive(Debug)]
 pub struct NativeBatchNormInputs<'a, T: Element, P> {
     /// Shape of input: `(N, C, …)`, rank 2 to 8.
     pub shape: &'a [usize],
     /// The layer's input.
     pub input: &'a [T],
-    /// Scale of each channel; `[C]`. Without it weight is 1.
+    /// Scale of each channel; `[C]`. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
-    /// Shift of each channel; `[C]`. Without it bias is 0.
+    /// Shift of each channel; `[C]`. If absent, bias is 0.
     pub bias: Option<&'a [P]>,
-    /// Running mean of each channel; `[C]`. Updated in place in training; given together with running_var or not at all.
+    /// Running mean of each channel; `[C]`. Updated in place in training; given if and only if running_var is.
     pub running_mean: Option<&'a mut [T::Sum]>,
     /// Running variance of each channel; `[C]`, likewise.
     pub running_var: Option<&'a mut [T::Sum]>,
 }
 
-/// What [`NativeBatchNorm`] gives, in host memory, in PyTorch's order.
+/// The outputs of [`NativeBatchNorm`], in host memory, in PyTorch's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativeBatchNormOutputs<T, S> {
     /// The layer's output, of input's shape.
     pub output: Vec<T>,
     /// Mean of each channel in this batch; empty without `training`.
     pub save_mean: Vec<S>,
-    /// 1/√(variance + eps) of each channel, variance being the biased one of this batch; empty without `training`.
+    /// 1/√(variance + eps) of each channel, with the biased variance of this batch; empty without `training`.
     pub save_invstd: Vec<S>,
 }
 
 /// PyTorch's `native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)`, which
-/// [`BatchNorm2d`](https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html) and the others of its kind run.
+/// [`BatchNorm2d`](https://pytorch.org/docs/stable/generated/torch.nn.BatchNorm2d.html) and similar layers run.
 ///
 /// With m elements in a channel and f the batch's weight, in training:
 ///
@@ -41,7 +41,7 @@ pub struct NativeBatchNormOutputs<T, S> {
 /// * running_mean ← (1 − f) · running_mean + f · save_mean
 /// * running_var ← (1 − f) · running_var + f · var · m / (m − 1), the **unbiased** variance
 ///
-/// f is momentum, or 1/num_batches_tracked where momentum is none. Without `training`
+/// f is momentum, or 1/num_batches_tracked if momentum is none. Without `training`
 /// output = weight · (input − running_mean) / √(running_var + eps) + bias.
 ///
 /// | | argument | shape | in plans and errors |
@@ -58,11 +58,11 @@ pub struct NativeBatchNormOutputs<T, S> {
 /// | 1 | `save_mean` | `[C]` | `mean` |
 /// | 2 | `save_invstd` | `[C]` | `variance`: the variance itself |
 ///
-/// # What differs
+/// # Differences
 ///
 /// * Channels of one element have no unbiased variance. In training with running statistics they are an error, as in
 ///   PyTorch's layers; PyTorch's operator makes running_var infinite or NaN.
-/// * running_mean and running_var are given both or neither, and are f32 beside f16 and bf16.
+/// * running_mean and running_var must be given both or neither, and are f32 for f16 and bf16 data.
 /// * momentum is from 0 to 1.
 /// * eps must be above 0.
 /// * On device buffers the biased variance is written in place of save_invstd.
@@ -92,11 +92,11 @@ pub struct NativeBatchNormOutputs<T, S> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeBatchNorm {
-    /// `training`: whether the statistics are the batch's, or the running ones.
+    /// `training`: whether the statistics are the batch's rather than the running ones.
     pub training: bool,
     /// `momentum`, the **batch's** weight, from 0 to 1. None is PyTorch's cumulative average.
     pub momentum: Option<f64>,
-    /// The layer's `num_batches_tracked`, this batch included; required where momentum is none and running statistics are
+    /// The layer's `num_batches_tracked`, this batch included; required if momentum is none and running statistics are
     /// updated, and not read otherwise.
     pub num_batches_tracked: Option<u64>,
     /// `eps`: added to the variance; finite and above 0.
@@ -116,13 +116,13 @@ impl Default for NativeBatchNorm {
 }
 
 impl NativeBatchNorm {
-    /// The operator as an operation. Where momentum is none, it is of one num_batches_tracked: plans are cheap, make another
-    /// one.
+    /// The operator as an operation. If momentum is none, the operation holds for one value of num_batches_tracked:
+    /// make another one for the next, plans are cheap.
     ///
     /// # Errors
     ///
     /// [`Error::Epsilon`]; [`Error::Argument`] for momentum, num_batches_tracked, or no running statistics without
-    /// training; and those of the shape.
+    /// training; and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -142,11 +142,11 @@ impl NativeBatchNorm {
         operation::<T, P, T::Sum>(norm, pass, shape, self.eps, params)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for running_mean or running_var missing, and those of [`operation`](Self::operation) and
+    /// [`Error::Argument`] if running_mean or running_var is missing, and those of [`operation`](Self::operation) and
     /// [`Operation::run_into`].
     pub async fn forward<T: Element, P: ParamOf<T>>(
         &self,
@@ -196,14 +196,14 @@ impl NativeBatchNorm {
     }
 }
 
-/// Running statistics that took in the batch's, in place of those given.
+/// Replaces the given running statistics by the updated ones.
 fn update<S>(old: Option<&mut [S]>, new: Vec<S>) {
     for (old, new) in old.into_iter().flatten().zip(new) {
         *old = new;
     }
 }
 
-/// The tensors that [`NativeBatchNormBackward`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeBatchNormBackward`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
     /// Shape of input and grad_out: `(N, C, …)`, rank 2 to 8.
@@ -212,23 +212,23 @@ pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
     pub grad_out: &'a [T],
     /// The layer's input.
     pub input: &'a [T],
-    /// Scale of each channel; `[C]`. Without it weight is 1.
+    /// Scale of each channel; `[C]`. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
     /// Running mean of each channel; `[C]`. Required without `train`, and not read with it.
     pub running_mean: Option<&'a [T::Sum]>,
     /// Running variance of each channel; `[C]`, likewise.
     pub running_var: Option<&'a [T::Sum]>,
-    /// What the forward pass gave; `[C]`. Required with `train`, and not read without it.
+    /// The forward pass's output; `[C]`. Required with `train`, and not read without it.
     pub save_mean: Option<&'a [T::Sum]>,
-    /// What the forward pass gave; `[C]`, likewise.
+    /// The forward pass's output; `[C]`, likewise.
     pub save_invstd: Option<&'a [T::Sum]>,
 }
 
 /// PyTorch's `native_batch_norm_backward(grad_out, input, weight, running_mean, running_var, save_mean, save_invstd,
 /// train, eps, output_mask)`.
 ///
-/// With m elements in a channel, mean and r those of save_mean and save_invstd, x̂ = (input − mean)·r and weight = 1 where
-/// it is not given:
+/// With m elements in a channel, mean = save_mean, r = save_invstd, x̂ = (input − mean)·r, and weight = 1 if it is not
+/// given:
 ///
 /// * grad_input = weight · r · (grad_out − grad_bias/m − x̂ · grad_weight/m)
 /// * grad_weight = Σ grad_out · x̂
@@ -253,13 +253,13 @@ pub struct NativeBatchNormBackwardInputs<'a, T: Element, P> {
 /// | 1 | `grad_weight` | `[C]` | `diff_gamma` |
 /// | 2 | `grad_bias` | `[C]` | `diff_beta` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. Where it is tiny beside
-///   eps few of its digits are right, but those of variance + eps are, and nothing else counts: the gradients are as exact
-///   as save_invstd is. On device buffers the variance itself is bound, as [`NativeBatchNorm`] writes it there.
-/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
-/// * Running statistics are f32 beside f16 and bf16. eps must be above 0.
+/// * The kernels take a variance. From host memory it is computed as 1/save_invstd² − eps, in f64. If it is tiny beside
+///   eps, few of its digits are correct; but variance + eps, which is all that matters, is as exact as save_invstd, and
+///   so are the gradients. On device buffers, bind the variance itself, as [`NativeBatchNorm`] writes it there.
+/// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
+/// * Running statistics are f32 for f16 and bf16 data. eps must be above 0.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -309,7 +309,7 @@ impl NativeBatchNormBackward {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the shape.
+    /// [`Error::Epsilon`], and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -320,11 +320,11 @@ impl NativeBatchNormBackward {
         operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
-    /// [`Error::Argument`] for statistics that are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
+    /// [`Error::Argument`] if statistics are missing, [`Error::Variance`] for a save_invstd that is infinite or 0, and
     /// those of [`Operation::run_into`].
     pub async fn backward<T: Element, P: ParamOf<T>>(
         &self,

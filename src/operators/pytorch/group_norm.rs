@@ -2,14 +2,14 @@
 
 use super::*;
 
-/// The tensors that [`NativeGroupNorm`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeGroupNorm`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeGroupNormInputs<'a, T, P> {
     /// The layer's input, `(N, C, HxW)`.
     pub input: &'a [T],
-    /// Scale of each channel. Without it weight is 1.
+    /// Scale of each channel. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
-    /// Shift of each channel. Without it bias is 0.
+    /// Shift of each channel. If absent, bias is 0.
     pub bias: Option<&'a [P]>,
     /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
     pub sizes: [usize; 3],
@@ -18,7 +18,7 @@ pub struct NativeGroupNormInputs<'a, T, P> {
 /// PyTorch's `native_group_norm(input, weight, bias, N, C, HxW, group, eps)`, which
 /// [`GroupNorm`](https://pytorch.org/docs/stable/generated/torch.nn.GroupNorm.html) runs.
 ///
-/// A group is C/group channels of a sample, side by side. With mean and var, the biased variance, of the group:
+/// A group consists of C/group adjacent channels of a sample. With the mean and var, the biased variance, of the group:
 /// rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
 ///
 /// | | argument | shape | in plans and errors |
@@ -34,9 +34,9 @@ pub struct NativeGroupNormInputs<'a, T, P> {
 /// | 1 | `mean` | `(N, group)` | `mean` |
 /// | 2 | `rstd` | `(N, group)` | `variance`: the variance itself |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * mean and rstd are f32 beside f16 and bf16. PyTorch has them in input's type, or in weight's.
+/// * mean and rstd are f32 for f16 and bf16 data. In PyTorch they have input's type, or weight's.
 /// * eps must be above 0.
 /// * On device buffers the variance is written in place of rstd.
 ///
@@ -61,18 +61,18 @@ pub struct NativeGroupNormInputs<'a, T, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NativeGroupNorm {
-    /// `group`: groups of a sample's channels, which they divide.
+    /// `group`: the number of groups, which must divide the channels.
     pub group: usize,
     /// `eps`: added to the variance; finite and above 0. PyTorch's layer has 1e-5.
     pub eps: f64,
 }
 
 impl NativeGroupNorm {
-    /// The operator as an operation, of `N`, `C` and `HxW`.
+    /// The operator as an operation, for `N`, `C` and `HxW`.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the sizes and group.
+    /// [`Error::Epsilon`], and errors in the sizes and group.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         sizes: [usize; 3],
@@ -84,7 +84,7 @@ impl NativeGroupNorm {
         operation::<T, P, T::Sum>(norm, Forward::default(), &sizes, self.eps, params)
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -101,18 +101,18 @@ impl NativeGroupNorm {
     }
 }
 
-/// The tensors that [`NativeGroupNormBackward`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeGroupNormBackward`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
     /// Gradient of the loss with respect to the layer's output.
     pub grad_out: &'a [T],
     /// The layer's input, `(N, C, HxW)`.
     pub input: &'a [T],
-    /// Mean of each group, as the forward pass gave it.
+    /// Mean of each group, from the forward pass.
     pub mean: &'a [T::Sum],
-    /// 1/√(variance + eps) of each group, as the forward pass gave it.
+    /// 1/√(variance + eps) of each group, from the forward pass.
     pub rstd: &'a [T::Sum],
-    /// Scale of each channel. Without it weight is 1.
+    /// Scale of each channel. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
     /// `N`, `C` and `HxW`: samples, channels, and the other elements of a channel.
     pub sizes: [usize; 3],
@@ -120,8 +120,8 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 
 /// PyTorch's `native_group_norm_backward(grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask)`.
 ///
-/// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over the
-/// group:
+/// With x̂ = (input − mean)·rstd of the group, d = grad_out · weight (grad_out without weight), and means taken over
+/// the group:
 ///
 /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
 /// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the samples of a channel
@@ -141,13 +141,13 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 /// | 1 | `grad_weight` | `(C)` | `diff_gamma` |
 /// | 2 | `grad_bias` | `(C)` | `diff_beta` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
-///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
-///   is bound, as [`NativeGroupNorm`] writes it there, and the operation takes the forward pass's eps.
-/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
-/// * mean and rstd are f32 beside f16 and bf16.
+/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
+///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
+///   itself, as [`NativeGroupNorm`] writes it there, and give the operation the forward pass's eps.
+/// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
+/// * mean and rstd are f32 for f16 and bf16 data.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -174,18 +174,18 @@ pub struct NativeGroupNormBackwardInputs<'a, T: Element, P> {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NativeGroupNormBackward {
-    /// `group`: groups of a sample's channels, which they divide.
+    /// `group`: the number of groups, which must divide the channels.
     pub group: usize,
     /// `output_mask`: whether grad_input, grad_weight and grad_bias are wanted.
     pub output_mask: [bool; 3],
 }
 
 impl NativeGroupNormBackward {
-    /// The operator as an operation, of `N`, `C` and `HxW`, with the forward pass's `eps`.
+    /// The operator as an operation, for `N`, `C` and `HxW`, with the forward pass's `eps`.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], and those of the sizes and group.
+    /// [`Error::Epsilon`], and errors in the sizes and group.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         sizes: [usize; 3],
@@ -197,7 +197,7 @@ impl NativeGroupNormBackward {
         operation::<T, P, T::Sum>(norm, pass, &sizes, eps, (has_weight, false))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///

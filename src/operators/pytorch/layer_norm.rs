@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The axis that the normalized shape begins at.
+/// The first axis of the normalized shape.
 fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error> {
     match shape.strip_suffix(normalized_shape) {
         Some(rows) if !normalized_shape.is_empty() => Ok(rows.len() as i64),
@@ -14,7 +14,7 @@ fn begin_axis(shape: &[usize], normalized_shape: &[usize]) -> Result<i64, Error>
     }
 }
 
-/// The weight, or the 1s that stand for it where there is bias alone.
+/// The weight, or 1s in its place if only bias is given.
 fn gamma_beside<'a, P: Element>(
     operation: &Operation,
     weight: Option<&'a [P]>,
@@ -31,26 +31,26 @@ fn gamma_beside<'a, P: Element>(
     }))
 }
 
-/// The tensors that [`NativeLayerNorm`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeLayerNorm`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeLayerNormInputs<'a, T, P> {
     /// Shape of input: rank 1 to 8.
     pub shape: &'a [usize],
     /// The layer's input.
     pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: what is normalized together.
+    /// The last sizes of `shape`, one or more: the axes that are normalized together.
     pub normalized_shape: &'a [usize],
-    /// Scale of each normalized position. Without it weight is 1.
+    /// Scale of each normalized position. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
-    /// Shift of each normalized position. Without it bias is 0.
+    /// Shift of each normalized position. If absent, bias is 0.
     pub bias: Option<&'a [P]>,
 }
 
 /// PyTorch's `native_layer_norm(input, normalized_shape, weight, bias, eps)`, which
 /// [`LayerNorm`](https://pytorch.org/docs/stable/generated/torch.nn.LayerNorm.html) runs.
 ///
-/// A row is made of the elements that share the axes before those of normalized_shape. With mean and var, the biased
-/// variance, of the row: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
+/// A row consists of the elements with the same indices along the axes before those of normalized_shape. With the mean
+/// and var, the biased variance, of the row: rstd = 1/√(var + eps), output = weight · (input − mean) · rstd + bias.
 ///
 /// | | argument | shape | in plans and errors |
 /// |---|---|---|---|
@@ -65,11 +65,11 @@ pub struct NativeLayerNormInputs<'a, T, P> {
 /// | 1 | `mean` | the leading axes | `mean` |
 /// | 2 | `rstd` | the leading axes | `variance`: the variance itself |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * mean and rstd are f32 beside f16 and bf16.
+/// * mean and rstd are f32 for f16 and bf16 data.
 /// * eps must be above 0.
-/// * On device buffers the variance is written in place of rstd, and a bias needs a weight beside it: bind one of 1s.
+/// * On device buffers the variance is written in place of rstd, and a bias needs a weight: bind a weight of 1s.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -102,7 +102,8 @@ impl NativeLayerNorm {
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, or a bias without a weight, and those of the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape or for a bias without a weight, and errors in the
+    /// shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -110,14 +111,14 @@ impl NativeLayerNorm {
         has_weight: bool,
         has_bias: bool,
     ) -> Result<Operation, Error> {
-        let why = "as there is bias: one of 1s, on device buffers";
+        let why = "because there is a bias (bind a weight of 1s on device buffers)";
         required("weight", why, (has_weight || !has_bias).then_some(()))?;
         let begin_axis = begin_axis(shape, normalized_shape)?;
         let (norm, pass) = (Norm::Layer { begin_axis }, Forward::default());
         operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, has_bias))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl NativeLayerNorm {
     }
 }
 
-/// The tensors that [`NativeLayerNormBackward`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`NativeLayerNormBackward`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
     /// Shape of input and grad_out: rank 1 to 8.
@@ -146,13 +147,13 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
     pub grad_out: &'a [T],
     /// The layer's input.
     pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: what is normalized together.
+    /// The last sizes of `shape`, one or more: the axes that are normalized together.
     pub normalized_shape: &'a [usize],
-    /// Mean of each row, as the forward pass gave it.
+    /// Mean of each row, from the forward pass.
     pub mean: &'a [T::Sum],
-    /// 1/√(variance + eps) of each row, as the forward pass gave it.
+    /// 1/√(variance + eps) of each row, from the forward pass.
     pub rstd: &'a [T::Sum],
-    /// Scale of each normalized position. Without it weight is 1.
+    /// Scale of each normalized position. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
     /// Shift of each normalized position. No gradient depends on its values.
     pub bias: Option<&'a [P]>,
@@ -160,10 +161,12 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
 
 /// PyTorch's `native_layer_norm_backward(grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask)`.
 ///
-/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the row:
+/// With x̂ = (input − mean)·rstd of the row, d = grad_out · weight (grad_out without weight), and means taken over the
+/// row:
 ///
 /// * grad_input = rstd · (d − mean(d) − x̂ · mean(d · x̂))
-/// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows, each if weight or bias is given
+/// * grad_weight = Σ grad_out · x̂ and grad_bias = Σ grad_out, over the rows; grad_weight only if weight is given,
+///   grad_bias only if bias is
 ///
 /// | | argument | shape | in plans and errors |
 /// |---|---|---|---|
@@ -181,13 +184,13 @@ pub struct NativeLayerNormBackwardInputs<'a, T: Element, P> {
 /// | 1 | `grad_weight` | normalized_shape | `diff_gamma` |
 /// | 2 | `grad_bias` | normalized_shape | `diff_beta` |
 ///
-/// # What differs
+/// # Differences
 ///
-/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon that
-///   there may be, 1.2e-38, computed in f64: the gradients are as exact as rstd is. On device buffers the variance itself
-///   is bound, as [`NativeLayerNorm`] writes it there, and the operation takes the forward pass's eps.
-/// * grad_input is computed also where the mask leaves it out, and both parameters' gradients if one is asked for.
-/// * mean and rstd are f32 beside f16 and bf16.
+/// * The kernels take a variance and an epsilon. From host memory the variance is 1/rstd² less the smallest epsilon
+///   allowed, 1.2e-38, computed in f64, so the gradients are as exact as rstd. On device buffers, bind the variance
+///   itself, as [`NativeLayerNorm`] writes it there, and give the operation the forward pass's eps.
+/// * grad_input is computed even if the mask leaves it out, and both parameter gradients if one is requested.
+/// * mean and rstd are f32 for f16 and bf16 data.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -227,12 +230,12 @@ impl Default for NativeLayerNormBackward {
 }
 
 impl NativeLayerNormBackward {
-    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no gradients of parameters:
-    /// for a bias alone bind a weight of 1s.
+    /// The operator as an operation, with the forward pass's `eps`. Without weight there are no parameter gradients:
+    /// for a bias alone, bind a weight of 1s.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -245,7 +248,7 @@ impl NativeLayerNormBackward {
         operation::<T, P, T::Sum>(norm, pass, shape, eps, (has_weight, false))
     }
 
-    /// Computes the outputs of tensors in host memory.
+    /// Computes the outputs from tensors in host memory.
     ///
     /// # Errors
     ///
@@ -277,16 +280,16 @@ impl NativeLayerNormBackward {
     }
 }
 
-/// The tensors that [`RmsNorm`] takes, in host memory, in PyTorch's order.
+/// The inputs of [`RmsNorm`], in host memory, in PyTorch's order.
 #[derive(Clone, Copy, Debug)]
 pub struct RmsNormInputs<'a, T, P> {
     /// Shape of input: rank 1 to 8.
     pub shape: &'a [usize],
     /// The layer's input.
     pub input: &'a [T],
-    /// The last sizes of `shape`, one or more: what is normalized together.
+    /// The last sizes of `shape`, one or more: the axes that are normalized together.
     pub normalized_shape: &'a [usize],
-    /// Scale of each normalized position. Without it weight is 1.
+    /// Scale of each normalized position. If absent, weight is 1.
     pub weight: Option<&'a [P]>,
 }
 
@@ -302,7 +305,7 @@ pub struct RmsNormInputs<'a, T, P> {
 ///
 /// The output has input's shape; plans call it `dst`.
 ///
-/// # What differs
+/// # Differences
 ///
 /// * eps must be given, and above 0. PyTorch's default follows from input's element type.
 ///
@@ -331,11 +334,11 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// The operator as an operation. With `keep_statistics` it writes mean_square, too, which the gradient takes.
+    /// The operator as an operation. With `keep_statistics` it also writes mean_square, which the gradient needs.
     ///
     /// # Errors
     ///
-    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and those of the shape.
+    /// [`Error::Epsilon`], [`Error::Argument`] for normalized_shape, and errors in the shape.
     pub fn operation<T: Element, P: ParamOf<T>>(
         &self,
         shape: &[usize],
@@ -348,7 +351,7 @@ impl RmsNorm {
         operation::<T, P, T::Sum>(norm, pass, shape, self.eps, (has_weight, false))
     }
 
-    /// Computes the output of tensors in host memory.
+    /// Computes the output from tensors in host memory.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
-//! The operators of [PyTorch](https://pytorch.org) that its normalization layers run, by the names of their arguments.
-//! Channels are axis 1: `(N, C, …)`.
+//! The operators that [PyTorch](https://pytorch.org)'s normalization layers run, with the names of their arguments. The
+//! channel axis is axis 1: `(N, C, …)`.
 //!
-//! Statistics are of the type that PyTorch's CUDA kernels save them in, [`Element::Sum`]: f32, or f64
-//! beside f64. So are running statistics, although PyTorch converts those of a whole model in f16 or bf16, too.
+//! Statistics have the type in which PyTorch's CUDA kernels save them, [`Element::Sum`]: f32, or f64 for f64 data. So
+//! do running statistics, although PyTorch converts them too when it converts a whole model to f16 or bf16.
 
 mod batch_norm;
 mod group_norm;
@@ -14,8 +14,8 @@ pub use layer_norm::*;
 
 use super::*;
 
-/// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host memory:
-/// those of the output mask.
+/// The outputs of [`NativeBatchNormBackward`], [`NativeLayerNormBackward`] and [`NativeGroupNormBackward`], in host
+/// memory, as the output mask selects them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GradOutputs<T, P> {
     /// Gradient with respect to input, of its shape.
@@ -36,19 +36,19 @@ impl<T, P> GradOutputs<T, P> {
     }
 }
 
-/// weight scales grad_input also where neither parameter's gradient is asked for.
+/// weight scales grad_input even if neither parameter gradient is requested.
 fn masked([_, weight, bias]: [bool; 3]) -> Backward {
     backward(weight || bias)
 }
 
-/// What layer norm and group norm give, in host memory, in PyTorch's order.
+/// The outputs of layer norm and group norm, in host memory, in PyTorch's order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NormOutputs<T, S> {
     /// The layer's output, of input's shape.
     pub output: Vec<T>,
     /// Mean of each row, or of each group, `(N, group)`.
     pub mean: Vec<S>,
-    /// 1/√(variance + eps) of each of them, variance being the biased one.
+    /// 1/√(variance + eps) of each of them, with the biased variance.
     pub rstd: Vec<S>,
 }
 
@@ -63,5 +63,5 @@ impl<T, S: Element> NormOutputs<T, S> {
     }
 }
 
-/// The smallest epsilon that there may be, for 1/rstd² has the forward pass's in it already.
+/// The smallest epsilon allowed: 1/rstd² already contains the forward pass's epsilon.
 const EPSILON: f64 = f32::MIN_POSITIVE as f64;
