@@ -525,7 +525,7 @@ fn bad_flags_are_usage_errors() {
         (&["--activation", "selu"], "silu"),
         (&["--profile", "workgroup=12"], "power of two"),
         (&["--profile", "threads=12"], "one of workgroup"),
-        (&["--profile", "/nowhere/at/all"], "no key=value"),
+        (&["--profile", "/nowhere/at/all"], "neither key=value"),
     ] {
         assert_failure(&run(arguments), 2, &[fragment]);
     }

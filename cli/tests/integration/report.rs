@@ -245,7 +245,7 @@ fn what_cannot_be_run_is_named() {
         ]
     );
     assert!(
-        page.contains("Not all is measured. search: failed, "),
+        page.contains("Not everything was measured. search: failed, "),
         "{page}"
     );
 }
@@ -371,7 +371,11 @@ fn bad_flags_and_folders() {
         1,
         &["report.json", "cannot be read"],
     );
-    assert_exit(&run(Path::new("-"), &TINY), 2, &["stdout cannot stand"]);
+    assert_exit(
+        &run(Path::new("-"), &TINY),
+        2,
+        &["stdin and stdout are not supported"],
+    );
     assert!(!folder.exists());
     let file = folder.with_extension("file");
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();

@@ -514,7 +514,7 @@ fn says_where_gamma_does_not_count() {
     for (draft, says) in [
         (
             BATCH.backward(),
-            "gamma: counts for the activation alone, as --param-grads is neither",
+            "gamma: used for the activation only, as --param-grads is neither",
         ),
         (masked, "gamma: ignored, as --param-grads is neither"),
     ] {
@@ -530,7 +530,7 @@ fn says_where_gamma_does_not_count() {
 fn says_that_beta_is_0() {
     let folder = folder("no-beta");
     let (input, output) = (folder.join("in"), folder.join("out"));
-    let says = "beta: none given, so 0";
+    let says = "beta: not given, so it is 0";
     for layer in &LAYERS {
         let flags: &[&str] = match layer.name {
             "group-norm" => &["--groups", "2"],

@@ -222,7 +222,7 @@ fn statistics_beyond_16_bits() {
         (
             "narrow",
             1e-4,
-            "variance: 3 of 3 elements are below what f16 holds",
+            "variance: 3 of 3 elements are below the smallest normal f16",
         ),
         ("fits", 1.0, ""),
     ] {
