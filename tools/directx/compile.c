@@ -1,5 +1,5 @@
-/* Compiles HLSL with DirectX's compilers, with the same options as wgpu, and prints the time of each. No GPU is needed; see
- * run.sh.
+/* Compiles HLSL with DirectX's compilers, with the same options as wgpu, and prints the time of each. No GPU is needed;
+ * see run.sh.
  *
  *   compile.exe DIRECTORY
  *

@@ -3,15 +3,15 @@
 
     tools/mutants/run.py [--each N] [--jobs N] [--only TEXT] [--list]
 
-It changes every function of shaders/**/*.wgsl, and one of each kind of the generated functions that read and write storage.
-In each it makes N changes (2 by default): + becomes -, < becomes <=, 0u becomes 1u, x becomes y, and so on; the last rules
-remove a statement. For each change it runs the default `verify`, on the adapter that WGPU_BACKEND and WGPU_ADAPTER_NAME
-choose, until the first case fails. A change after which every case passes is a survivor: a gap in the list of cases
-(verify/src/list.rs), or a change that cannot be seen, which then belongs to UNSEEN below, with the reason. Exits with 1 if
-there is a survivor.
+It changes every function of shaders/**/*.wgsl, and one of each kind of the generated functions that read and write
+storage. In each it makes N changes (2 by default): + becomes -, < becomes <=, 0u becomes 1u, x becomes y, and so on;
+the last rules remove a statement. For each change it runs the default `verify`, on the adapter that WGPU_BACKEND and
+WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a survivor: a gap in the
+list of cases (verify/src/list.rs), or a change that cannot be seen, which then belongs to UNSEEN below, with the
+reason. Exits with 1 if there is a survivor.
 
-It builds the command once, with `--cfg wgpu_norm_mutants`: such a build writes kernels' texts to the folder WGPU_NORM_TEXTS,
-and damages them as the file WGPU_NORM_SWAP says. Needs cargo, and only Python's standard library.
+It builds the command once, with `--cfg wgpu_norm_mutants`: such a build writes kernels' texts to the folder
+WGPU_NORM_TEXTS, and damages them as the file WGPU_NORM_SWAP says. Needs cargo, and only Python's standard library.
 """
 
 import argparse
@@ -72,8 +72,8 @@ RULES = [
     (r"(?m)^ +(if [^{}]* \{ )?return;( \})?$", ""),
 ]
 
-# Changes that cannot change any result: file, function, a part of the line, a part of the changed line; and the reason.
-ABSENT = "pairs of loads or stores exist only for a tensor that is not bound: its loads are unused, its stores do nothing"
+# Changes that cannot change any result: file, function, part of the line, part of the changed line; and the reason.
+ABSENT = "pairs of loads or stores exist only for tensors that are not bound: loads are unused, stores do nothing"
 ENDS = "a tensor whose buffer ends within a vec4 is never stored by whole vec4s"
 OUTSIDE = "accesses memory outside of the binding: software drivers drop that, or nobody sees it"
 MASKED = "the value read there, in or out of bounds, is masked out"
@@ -152,8 +152,8 @@ class Mutant:
     """One change of a function."""
 
     def __init__(self, path, function, text, start, end, new, named=lambda text: text, lines=0):
-        """`named` turns a generated function's text, in which TENSOR stands for a tensor, into that for one tensor. `lines` is
-        the number of lines before the text in its file."""
+        """`named` turns a generated function's text, in which TENSOR stands for a tensor, into that for one tensor.
+        `lines` is the number of lines before the text in its file."""
         self.path, self.function, self.text = path, function, named(text)
         self.damaged = named(text[:start] + new + text[end:])
         self.number = lines + text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
@@ -273,8 +273,8 @@ def case_of(line):
 
 
 def verdict(command, mutant, ill):
-    """Whether the change is found, refused or a survivor, and the line that shows it. `ill` has the cases that fail without
-    any damage."""
+    """Whether the change is found, refused or a survivor, and the line that shows it. `ill` has the cases that fail
+    without any damage."""
     with tempfile.NamedTemporaryFile("w", suffix=".wgsl") as swap:
         swap.write(mutant.text + "\0" + mutant.damaged)
         swap.flush()
