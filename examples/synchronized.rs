@@ -37,8 +37,8 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     // 4. The second half: every device normalizes its samples.
     synchronize(&shards, |shard| &shard.forward)?;
 
-    // 5. Likewise for the gradient: the sums of each device's samples are merged into those of the batch, and every device
-    //    computes its samples' diff_src and the whole batch's parameter gradients.
+    // 5. Likewise for the gradient: the sums of each device's samples are merged into those of the batch, and every
+    //    device computes its samples' diff_src and the whole batch's parameter gradients.
     synchronize(&shards, |shard| &shard.backward)?;
 
     // 6. Joined, these are the results of the whole batch.

@@ -135,7 +135,7 @@ if [ -z "$need" ]; then
     exit 0
 fi
 [ $manager != none ] \
-    || fail "missing: $need; none of apt, dnf and pacman is here: please install them otherwise"
+    || fail "missing: $need; apt, dnf and pacman are not available: please install it in another way"
 
 if [ "$(id -u)" = 0 ]; then
     root=

@@ -28,9 +28,9 @@ pub struct Job {
     is_quiet: bool,
 }
 
-/// Where an operator runs.
+/// The adapter and the processes that an operator runs on.
 pub struct Machine<'a> {
-    /// Which adapter.
+    /// The flags that choose the adapter.
     pub gpu: &'a GpuArgs,
     /// The processes that share the samples, if there are several.
     pub ranks: Option<&'a Group>,

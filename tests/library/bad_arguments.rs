@@ -327,7 +327,7 @@ fn a_plan_of_another_context() {
         panic!("{error:?}");
     };
     assert!(needed > 256);
-    // So many channels that a binding cannot hold their means: found when planning. There may be as many rows.
+    // With this many channels a binding cannot hold their means, which planning reports. As many rows are allowed.
     let short = narrow.subject.with_profile("short bindings", |profile| {
         profile.max_binding = 4096;
         profile.window_unit = 256;

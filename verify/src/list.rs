@@ -280,7 +280,7 @@ layer_norm_forward/9000x68/f32/rows_in_registers/software/tile=1024,window_unit=
 layer_norm_forward/60x2001/f32/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 layer_norm_forward/21x30/residual/f32/{repeats,checked}
 
-# Group norm by each algorithm: groups of one channel and of all, planes that begin anywhere, channels last in any number.
+# Group norm by each algorithm: groups of one channel and of all, planes that begin anywhere, any number of channels.
 group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_2,2x12x520/groups_3}/ncx/f32/channels_first/{gpu,tiny}
 group_norm_{backward,forward}/{4x6x20/groups_6,2x40x3/groups_1}/ncx/{f16,bf16-f32}/channels_first/software
 group_norm_{backward,forward}/5x6x27/ncx/groups_3/{f16-f16-f32,f64}/channels_first

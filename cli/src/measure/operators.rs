@@ -79,7 +79,7 @@ impl Op {
         Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
     }
 
-    /// Whether an activation may follow the layer.
+    /// Whether an activation after the layer can be timed.
     pub fn has_activation(self) -> bool {
         self.groups() != Groups::Rows
     }

@@ -36,7 +36,8 @@ impl Operator {
         let attributes = attributes.iter().map(|flag| flag.get_id().as_str());
         let attributes: Vec<_> = attributes.filter(|name| *name != PARAM_GRADS).collect();
         help += &format!(
-            "\n\nAttributes not given by flags are read from IN's metadata, as text: {}. An op other than {} there is a warning.",
+            "\n\nAttributes not given by flags are read from IN's metadata, as text: {}. An op other than {} there is \
+             a warning.",
             attributes.join(", "),
             self.name()
         );
@@ -124,15 +125,15 @@ impl Operator {
         match (&self.norm, &self.pass) {
             (Norm::Batch(_), Pass::Forward(_)) => {
                 "dst has src's element type; mean and variance have running_mean's, else f32 (f64 for f64 data). \
-                 16-bit statistics hold less, and a warning says where that matters: f16 holds no variance of 65,520 or more, nor \
-                 one below 3e-8."
+                 16-bit statistics hold less, and a warning says where that matters: f16 holds no variance of 65,520 \
+                 or more, nor one below 3e-8."
             }
             (_, Pass::Forward(_)) => {
-                "Tensors of src's shape have its element type; statistics are f32 (f64 for f64 data)."
+                "Tensors of src's shape have src's element type; statistics are f32 (f64 for f64 data)."
             }
             (_, Pass::Backward(_)) => {
-                "Tensors of src's shape have its element type; gradients of gamma and beta have gamma's, or without gamma the \
-                 statistics'."
+                "Tensors of src's shape have src's element type; gradients of gamma and beta have gamma's, or without \
+                 gamma the statistics'."
             }
             _ => "dst has src's element type.",
         }

@@ -141,8 +141,8 @@ impl Operator {
             named::<Activation>(
                 "activation",
                 "The activation after the layer: relu, max(y, 0); silu, y / (1 + exp(-y)); gelu; or its approximation \
-                 gelu_tanh. All but relu exclude f64 data and a residual that is added to the layer's output [default: the \
-                 file's metadata, else none]",
+                 gelu_tanh. Only relu supports f64 data and a residual that is added to the layer's output [default: \
+                 the file's metadata, else none]",
             )
         };
         let begin_norm_axis = || {
@@ -150,8 +150,8 @@ impl Operator {
                 "begin_norm_axis",
                 "AXIS",
                 attributes::axis,
-                "The first axis to normalize, together with all later ones; a negative axis counts from the end [default: the \
-                 file's metadata, else -1]",
+                "The first axis to normalize, together with all later ones; a negative axis counts from the end \
+                 [default: the file's metadata, else -1]",
             )
         };
         let is_batch = matches!(self.norm, Norm::Batch(_));
@@ -173,7 +173,8 @@ impl Operator {
                     "groups",
                     "G",
                     attributes::count,
-                    "The number of groups, a divisor of the number of channels [required unless the file's metadata has it]",
+                    "The number of groups, a divisor of the number of channels [required unless the file's metadata \
+                     has it]",
                 ),
                 epsilon(of_variance),
                 data_format(),
@@ -184,8 +185,8 @@ impl Operator {
                 begin_norm_axis(),
                 named::<bool>(
                     "use_affine",
-                    "Whether the layer has gamma and beta; if false, a given gamma or beta is ignored [default: the file's \
-                     metadata, else true]",
+                    "Whether the layer has gamma and beta; if false, a given gamma or beta is ignored [default: the \
+                     file's metadata, else true]",
                 ),
                 epsilon(of_variance),
                 activation(),
@@ -210,22 +211,22 @@ impl Operator {
                 ),
                 named::<RunningVariance>(
                     "running_variance",
-                    "Which variance of the batch updates running_variance: ONNX uses the biased one, PyTorch the unbiased one \
-                     [default: the file's metadata, else biased]",
+                    "Which variance of the batch updates running_variance: ONNX uses the biased one, PyTorch the \
+                     unbiased one [default: the file's metadata, else biased]",
                 ),
             ]),
             Pass::Backward(_) => {
                 if is_batch {
                     flags.push(named::<Through>(
                         "statistics",
-                        "Whether mean and variance were computed from src (batch) or are constants for the gradient [default: \
-                         the file's metadata, else batch]",
+                        "Whether mean and variance were computed from src (batch) or are constants for the gradient \
+                         [default: the file's metadata, else batch]",
                     ));
                 }
                 let param_grads = named::<ParamGrads>(
                     PARAM_GRADS,
-                    "The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales diff_src; \
-                     neither: none, and gamma is ignored",
+                    "The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales \
+                     diff_src; neither: none, and gamma is ignored",
                 );
                 flags.push(param_grads.default_value(ParamGrads::Both.name()));
             }
@@ -303,7 +304,8 @@ impl Operator {
         if param_grads == ParamGrads::Neither && operation.gamma {
             job.warn(match counts_for_activation {
                 true => {
-                    "gamma: used for the activation only, as --param-grads is neither; with frozen it also scales diff_src"
+                    "gamma: used for the activation only, as --param-grads is neither; with frozen it also scales \
+                     diff_src"
                 }
                 false => "gamma: ignored, as --param-grads is neither; with frozen it is used",
             });

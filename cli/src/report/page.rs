@@ -149,9 +149,10 @@ impl Page {
         if !large.is_empty() {
             self.line("## Results\n");
             self.line(
-                "Fraction of the copy bandwidth: the model's bytes, relative to what a copy kernel moves in the same time. \
-                 At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once can reach \
-                 1.67. At 3n, a forward pass's plain model, src counts twice; a kernel that reads it once can reach 1.5.\n",
+                "Fraction of the copy bandwidth: the model's bytes, relative to what a copy kernel moves in the same \
+                 time. At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once \
+                 can reach 1.67. At 3n, a forward pass's plain model, src counts twice; a kernel that reads it once \
+                 can reach 1.5.\n",
             );
             self.head(&columns(
                 &[
