@@ -1,10 +1,10 @@
-//! A batch-norm layer forward and backward, from tensors in host memory, checked against the float64 reference.
+//! A batch-norm layer, forward and backward, on tensors in host memory, checked against the float64 reference.
 //!
 //! ```sh
 //! cargo run --example backward
 //! ```
 //!
-//! `WGPU_BACKEND` and `WGPU_ADAPTER_NAME` choose another adapter than the best one.
+//! `WGPU_BACKEND` and `WGPU_ADAPTER_NAME` choose an adapter other than the best one.
 
 mod common;
 
@@ -21,8 +21,8 @@ fn main() -> ExitCode {
 }
 
 async fn backward() -> Result<(), Box<dyn Error>> {
-    // 1. A GPU: the best adapter of this machine, and the pipelines compiled for it so far. Make one
-    //    and keep it; clones share everything.
+    // 1. A GPU: the best adapter of this machine, with the pipelines compiled for it so far. Create one and keep it;
+    //    clones share everything.
     let gpu = GpuContext::new().await?;
     println!("running on {}", gpu.adapter_info().name);
 
@@ -34,20 +34,20 @@ async fn backward() -> Result<(), Box<dyn Error>> {
     let mut layer = Layer::made_up(&[8, 16, 14, 14], 1);
     let (shape, gamma, beta) = (&layer.shape, Some(&*layer.gamma), Some(&*layer.beta));
 
-    // 4. Upload, run, read back. The futures block no executor; any will do.
+    // 4. Upload, run, read back. The futures block no executor; any executor will do.
     let args = ForwardArgs::new(shape, &layer.src).params(gamma, beta);
     let output = batch_norm.forward(args).await?;
 
-    // 5. The gradient goes by the statistics that the forward pass computed.
+    // 5. The gradient uses the statistics that the forward pass computed.
     let args = BackwardArgs::new(shape, &layer.src, &layer.diff_dst, &output.saved);
     let grads = batch_norm.backward(args.params(gamma, beta)).await?;
 
-    // 6. The parameter gradients are there because `ParamGrads::Both` is the default.
+    // 6. The parameter gradients are present because `ParamGrads::Both` is the default.
     let (Some(diff_gamma), Some(diff_beta)) = (grads.diff_gamma, grads.diff_beta) else {
         return Err("the parameter gradients are missing".into());
     };
 
-    // 7. The same in float64.
+    // 7. The reference in float64.
     let norm = Norm::batch(DataFormat::Ncx);
     let forward = Operation::new(norm, Forward::default(), shape, DType::F32);
     let backward = forward.gradient(ParamGrads::Both)?;

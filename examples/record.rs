@@ -1,6 +1,6 @@
-//! Your own device, your own encoder: a layer's forward pass and its gradient recorded into one submission, all
-//! tensors in one pooled buffer. The batch's statistics go from one to the other on the device; nothing is
-//! read back before the end.
+//! Your own device, your own encoder: a layer's forward pass and its gradient are recorded into one submission, with
+//! all tensors in one pooled buffer. The gradient takes the batch's statistics on the device; nothing is read back
+//! before the end.
 //!
 //! ```sh
 //! cargo run --example record
@@ -21,9 +21,8 @@ fn main() -> ExitCode {
 }
 
 async fn record() -> Result<(), Box<dyn Error>> {
-    // 1. A device made by the application. The kernels need no feature and no more than four storage
-    //    buffers a stage, but they are faster with these features, with eight such buffers and with large
-    //    workgroups: ask for what the adapter has.
+    // 1. A device created by the application. The kernels need no feature and only four storage buffers per stage, but
+    //    they are faster with these features, eight such buffers and large workgroups: request what the adapter has.
     let instance =
         wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle().with_env());
     let adapter = instance
@@ -41,7 +40,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
     // 2. A context that uses the device; the device's callbacks stay the application's.
     let gpu = GpuContext::from_device(device.clone(), queue.clone(), DeviceOptions::default());
 
-    // 3. Stage one, plan: once per shape, no GPU object is made. The gradient belongs to the forward pass.
+    // 3. Stage one, plan: once per shape, without any GPU object. The gradient belongs to the forward pass.
     let mut layer = Layer::made_up(&[4, 24, 17, 17], 1);
     let update = RunningUpdate::new(0.1, RunningVariance::Unbiased); // PyTorch's momentum
     let forward = Operation::new(
@@ -61,7 +60,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
     );
 
     // 4. One buffer for everything. Ranges begin at multiples of the device's alignment. The passes run one after the
-    //    other, so they share what both have, the workspace too.
+    //    other, so they share the tensors of both, including the workspace.
     let mut pool = Pool::new(&device);
     pool.reserve(&forward_plan);
     pool.reserve(&backward_plan);
@@ -74,7 +73,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
         mapped_at_creation: false,
     });
 
-    // 5. The inputs. Uploading is the application's business, as is everything about its queue.
+    // 5. The inputs. Uploading is up to the application, like everything about its queue.
     let channels = layer.gamma.len();
     for (tensor, values) in [
         (Tensor::Src, &layer.src),
@@ -88,13 +87,13 @@ async fn record() -> Result<(), Box<dyn Error>> {
         queue.write_buffer(&buffer, place.offset, bytemuck::cast_slice(values));
     }
 
-    // 6. Stage two, bind: once per set of buffers. Sizes, alignment, usages and overlaps are checked
-    //    here, pipelines compiled and bind groups made; after this, recording cannot fail.
+    // 6. Stage two, bind: once per set of buffers. Sizes, alignment, usages and overlaps are checked here, pipelines
+    //    compiled and bind groups created; after this, recording cannot fail.
     let bound_forward = forward_plan.bind(&gpu, &pool.ranges(&forward_plan, &buffer)?)?;
     let bound_backward = backward_plan.bind(&gpu, &pool.ranges(&backward_plan, &buffer)?)?;
 
-    // 7. Stage three, record: every step of a training, into an encoder that may hold other work too, also in
-    //    between, as the rest of the network: it only writes commands, and wgpu orders passes by the buffers they share.
+    // 7. Stage three, record: in every training step, into an encoder that may hold other work, too, even in between,
+    //    such as the rest of the network. It only writes commands; wgpu orders passes by the buffers that they share.
     let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
     bound_forward.record(&mut encoder);
     bound_backward.record(&mut encoder);
@@ -121,7 +120,7 @@ async fn record() -> Result<(), Box<dyn Error>> {
         Ok(bytemuck::pod_collect_to_vec(bytes))
     };
 
-    // 9. Check the forward pass; then the gradient, whose statistics are those that the forward pass left.
+    // 9. Check the forward pass; then the gradient, which uses the statistics that the forward pass left.
     let want = layer.reference(&forward)?;
     for computed in &want {
         compare(computed.tensor, &read(computed.tensor)?, &want)?;
@@ -143,7 +142,7 @@ struct Place {
     size: u64,
 }
 
-/// The plainest allocator there is: a place for each tensor.
+/// The simplest possible allocator: a place for each tensor.
 struct Pool {
     alignment: u64,
     end: u64,
@@ -160,7 +159,7 @@ impl Pool {
         }
     }
 
-    /// Makes places for what a plan binds, where there are none as large.
+    /// Makes places for the tensors that a plan binds, unless there are large enough ones.
     fn reserve(&mut self, plan: &Plan) {
         for used in plan.buffers() {
             let (tensor, size) = (stored(used.tensor), used.padded_bytes);
@@ -204,7 +203,7 @@ impl Pool {
     }
 }
 
-/// diff_src takes the place of diff_dst.
+/// diff_src is stored in the place of diff_dst.
 fn stored(tensor: Tensor) -> Tensor {
     match tensor {
         Tensor::DiffSrc => Tensor::DiffDst,

@@ -1,12 +1,12 @@
-//! Batch norm synchronized over two devices, forward and backward: each holds a part of the batch, statistics and sums
-//! pass between them, and the results are those of the whole batch.
+//! Batch norm synchronized over two devices, forward and backward: each holds a part of the batch, they exchange
+//! statistics and sums, and the results are those of the whole batch.
 //!
 //! ```sh
 //! cargo run --example synchronized
 //! ```
 //!
-//! Both contexts run on one adapter here. Across machines, steps 3 and 5 are an all-gather over the buffer `sums`; nothing
-//! else changes.
+//! Both contexts run on one adapter here. Across machines, steps 3 and 5 are an all-gather of the buffer `sums`;
+//! nothing else changes.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 }
 
 async fn synchronized() -> Result<(), Box<dyn Error>> {
-    // 1. A whole batch of 12 samples. The devices get 7 and 5 of it.
+    // 1. A whole batch of 12 samples. The devices get 7 and 5 of them.
     let mut whole = Layer::made_up(&[12, 10, 9, 9], 1);
     let forward = operation(&whole.shape);
     let shards = [
@@ -32,13 +32,13 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     ];
 
     // 2. The first half of the forward pass on each device: the statistics of its own samples.
-    // 3. Merged, they are those of the whole batch. A part says how many elements it has, so no device needs to know how
-    //    large the others' shares are.
+    // 3. Merged, these are the statistics of the whole batch. Each part contains its number of elements, so no device
+    //    needs to know the size of the others' shares.
     // 4. The second half: every device normalizes its samples.
     synchronize(&shards, |shard| &shard.forward)?;
 
-    // 5. The gradient likewise: sums of each device's samples are merged to those of the batch, and every device computes
-    //    its samples' diff_src and the whole batch's parameter gradients.
+    // 5. Likewise for the gradient: the sums of each device's samples are merged into those of the batch, and every
+    //    device computes its samples' diff_src and the whole batch's parameter gradients.
     synchronize(&shards, |shard| &shard.backward)?;
 
     // 6. Joined, these are the results of the whole batch.
@@ -66,7 +66,7 @@ async fn synchronized() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Both halves of a pass on all devices, and between them what passes from one to the other.
+/// Runs both halves of a pass on all devices, and merges the sums in between.
 fn synchronize(shards: &[Shard], pass: impl Fn(&Shard) -> &Pass) -> Result<(), Box<dyn Error>> {
     let mut parts = Vec::new();
     for shard in shards {
@@ -88,7 +88,7 @@ fn operation(shape: &[usize]) -> Operation {
     Operation::new(norm, Forward::default(), shape, DType::F32)
 }
 
-/// A pass, and what its halves meet at.
+/// A pass, and the buffer for the sums between its halves.
 struct Pass {
     bound: Bound,
     layout: SumsLayout,
@@ -100,7 +100,7 @@ struct Shard {
     gpu: GpuContext,
     forward: Pass,
     backward: Pass,
-    /// Each tensor's buffer, and how many elements it has.
+    /// Each tensor's buffer and number of elements.
     buffers: Vec<(Tensor, wgpu::Buffer, usize)>,
 }
 
@@ -127,7 +127,8 @@ impl Shard {
                 mapped_at_creation: false,
             })
         };
-        // One buffer for each tensor of both passes, padded to four elements, since kernels load so many at a time.
+        // One buffer for each tensor of both passes, padded to a multiple of four elements, since kernels load four at
+        // a time.
         let mut buffers: Vec<(Tensor, wgpu::Buffer, usize)> = Vec::new();
         for (operation, plan) in [(&forward, &forward_plan), (&backward, &backward_plan)] {
             for used in operation.tensors()? {
@@ -187,7 +188,7 @@ impl Shard {
         Ok(())
     }
 
-    /// A tensor's elements, without what pads them.
+    /// A tensor's elements, without padding.
     fn read(&self, tensor: Tensor) -> Result<Vec<f32>, Box<dyn Error>> {
         let mut buffers = self.buffers.iter();
         let found = buffers.find(|(name, ..)| *name == tensor);

@@ -1,11 +1,11 @@
-//! Prints the WGSL of an operation's kernels, each with the file that every part came from:
+//! Prints the WGSL of an operation's kernels, with the source file of each part:
 //!
 //! ```sh
 //! cargo run --example wgsl -- layer_norm_backward/64x256/f32
 //! ```
 //!
-//! The operation is written as `wgpu-norm verify` writes its cases, whose algorithm it forces. The plan is one for a GPU with
-//! WebGPU's default limits.
+//! The operation is a case's ID as printed by `wgpu-norm verify`; the case may force the algorithm. The plan is for a
+//! GPU with WebGPU's default limits.
 
 use wgpu_norm::{BufferUse, Profile};
 use wgpu_norm_verify::Case;

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the path of the Vulkan driver manifest of SwiftShader, which Chromium and Chrome bring with
-# them; exit status 1 and nothing printed if there is none.
+# Prints the path of SwiftShader's Vulkan driver manifest, which comes with Chromium and Chrome. If there is none, it
+# prints nothing and exits with status 1.
 set -eu
 for dir in /usr/lib/chromium /usr/lib/chromium-browser /usr/lib64/chromium-browser \
     /opt/google/chrome /opt/chromium.org/chromium; do

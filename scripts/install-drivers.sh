@@ -1,13 +1,13 @@
 #!/bin/sh
 # Installs a software Vulkan driver (Mesa's lavapipe) if this machine has no usable Vulkan driver.
 #
-#   scripts/install-drivers.sh          what the command and the library need
-#   scripts/install-drivers.sh --all    what the tests want besides: lavapipe in any case, llvmpipe
+#   scripts/install-drivers.sh          installs what the command and the library need
+#   scripts/install-drivers.sh --all    also installs what the tests need: lavapipe in any case, llvmpipe
 #                                       for GL, and, with apt, Chromium for its SwiftShader, and
 #                                       the validators of SPIR-V and GLSL
 #
-# Knows apt, dnf and pacman; macOS and Windows bring all that is needed. What is there already is
-# left alone. Prints one line that says what it did.
+# Supports apt, dnf and pacman; macOS and Windows already have everything. Leaves alone what is already installed.
+# Prints one line about what it did.
 set -eu
 
 all=no
@@ -42,10 +42,10 @@ case "$(uname -s)" in
         ;;
 esac
 
-PATH=$PATH:/usr/sbin:/sbin # ldconfig is there, and not everybody's PATH has it
+PATH=$PATH:/usr/sbin:/sbin # ldconfig's folder, which not every PATH has
 here=$(dirname "$0")
 
-# Is one of these files there? (For patterns: one that matches nothing stays as it is written.)
+# Does one of these files exist? (A pattern that matches nothing stays as written.)
 any() {
     for file; do
         [ -e "$file" ] && return 0
@@ -57,7 +57,7 @@ has_library() {
         || any /usr/lib/"$1" /usr/lib64/"$1" /usr/lib/*/"$1" /usr/local/lib/"$1"
 }
 
-# A driver named by the environment, as the Vulkan loader reads it.
+# A driver named by the environment, in the Vulkan loader's way.
 has_named_driver() {
     named=${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}
     [ -n "$named" ] || return 1
@@ -75,7 +75,7 @@ has_manifest() {
 has_gpu() { any /dev/dri/renderD* /dev/nvidia0 /dev/dxg; }
 
 has_lavapipe() { has_library libvulkan.so.1 && has_manifest 'lvp_icd*.json'; }
-# The driver of a GPU counts only where there is a GPU: Mesa installs several whatever the machine.
+# A GPU's driver counts only if there is a GPU: Mesa installs several drivers on any machine.
 has_vulkan() {
     has_library libvulkan.so.1 || return 1
     has_named_driver || has_manifest 'lvp_icd*.json' || { has_gpu && has_manifest '*.json'; }
@@ -135,7 +135,7 @@ if [ -z "$need" ]; then
     exit 0
 fi
 [ $manager != none ] \
-    || fail "missing: $need; none of apt, dnf and pacman is here: please install them otherwise"
+    || fail "missing: $need; apt, dnf and pacman are not available: please install it in another way"
 
 if [ "$(id -u)" = 0 ]; then
     root=
@@ -147,15 +147,15 @@ fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-quietly() { # shows what a command wrote only if it failed
+quietly() { # shows a command's output only if it failed
     $root "$@" >"$log" 2>&1 || {
         cat "$log" >&2
         return 1
     }
 }
-# A package that this distribution lacks would make apt refuse them all (Ubuntu's Chromium is a snap).
+# A package that this distribution lacks would make apt refuse all of them (Ubuntu's Chromium is a snap).
 if [ $manager = apt ]; then
-    # One broken third-party source is no reason to stop: the install says if a package is missing.
+    # One broken third-party source is no reason to stop: the installation reports a missing package.
     quietly apt-get update -qq || say "apt-get update failed; going on with the lists as they are" >&2
     case $packages in
         *chromium*)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Installs MPI (Open MPI) and libclang, with which Rust's bindings to it are made, where they are missing. Knows apt, dnf and
-# pacman, and Homebrew on macOS. Prints one line that says what it did.
+# Installs MPI (Open MPI) and libclang, which builds Rust's bindings to it, if they are missing. Supports apt, dnf and
+# pacman, and Homebrew on macOS. Prints one line about what it did.
 set -eu
 
 say() { echo "mpi: $*"; }
 has() { command -v "$1" >/dev/null; }
 
-# Any libclang: that of a system's packages, or of a folder of LLVM's.
+# Any libclang: from the system's packages, or from an LLVM folder.
 has_libclang() {
     [ -n "${LIBCLANG_PATH-}" ] && return 0
     for file in /usr/lib/llvm-*/lib/libclang*.so* /usr/lib/*/libclang*.so* /usr/lib64/libclang*.so* /usr/lib/libclang*.so* \

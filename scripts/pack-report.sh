@@ -1,6 +1,6 @@
 #!/bin/sh
-# Packs what `wgpu-norm report` needs on a machine that may have nothing but a GPU's driver; docs/measuring-a-gpu.md says
-# how to use it there.
+# Packs everything that `wgpu-norm report` needs on a machine that may have only a GPU's driver; docs/measuring-a-gpu.md
+# explains how to use it there.
 #
 #     sh scripts/pack-report.sh FOLDER [BINARY]
 set -eu
@@ -20,6 +20,6 @@ loader=$(ldconfig -p 2>/dev/null | awk '/libvulkan\.so\.1 .*x86-64/ { print $NF;
 if [ -n "$loader" ]; then
     cp -L "$loader" "$1/libvulkan.so.1"
 else
-    echo "no libvulkan.so.1 here: the machine has to have one" >&2
+    echo "no libvulkan.so.1 here: the other machine must have one" >&2
 fi
 ls -l "$1"

@@ -1,13 +1,12 @@
 #!/bin/sh
-# Runs every kernel in a browser: builds the page in tests/browser for wasm32 and opens it in a headless
-# Chromium, whose WebGPU compiles the kernels with Tint and runs them on SwiftShader. The page holds the
-# results against the float64 reference. Not a part of scripts/test.sh, for which Rust's usual target is enough.
+# Runs every kernel in a browser: builds the page in tests/browser for wasm32 and opens it in a headless Chromium, whose
+# WebGPU compiles the kernels with Tint and runs them on SwiftShader. The page compares the results with the float64
+# reference. It is not part of scripts/test.sh, which needs only Rust's default target.
 #
 #   scripts/test-browser.sh
 #
-# Needs node, Chromium (scripts/install-drivers.sh --all brings one), Rust's target wasm32-unknown-unknown
-# (asked of rustup if it is missing) and the wasm-bindgen command of the page's version (built by cargo if it
-# is missing).
+# Needs node, Chromium (scripts/install-drivers.sh --all installs one), Rust's target wasm32-unknown-unknown (installed
+# by rustup if missing) and the wasm-bindgen command in the page's version (built by cargo if missing).
 set -eu
 cd "$(dirname "$0")/../tests/browser"
 

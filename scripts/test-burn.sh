@@ -1,13 +1,13 @@
 #!/bin/sh
-# Tests burn-wgpu-norm (integrations/burn): formatting, lints, tests, documentation, the bench once and untimed, and the
-# example for a few steps, on the software drivers that it installs where that is possible.
+# Tests burn-wgpu-norm (integrations/burn): formatting, lints, tests, documentation, the bench once and untimed, and a
+# few steps of the example, on software drivers, which it installs if possible.
 #
-# Burn takes ten minutes and more to build. What is built is kept in the user's cache, by lock file and toolchain, so that
-# a machine builds it once.
+# Burn takes ten minutes or more to build. The build is kept in the user's cache, by lock file and toolchain, so that a
+# machine builds it only once.
 #
 # Environment:
-#   CARGO_TARGET_DIR  where to build instead
-#   CI=true           a device without f16 fails the tests
+#   CARGO_TARGET_DIR  another folder to build in
+#   CI=true           the tests fail on a device without f16
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-drivers.sh
@@ -15,7 +15,7 @@ cd integrations/burn
 
 key=$( (cat Cargo.lock && rustc -V) | cksum | cut -d ' ' -f 1)
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/burn-wgpu-norm/$key}"
-# Without it the GL driver's search for a Wayland display complains in every process.
+# Otherwise the GL driver's search for a Wayland display complains in every process.
 export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 heading() { printf '\n==== %s\n' "$*"; }
 

@@ -1,9 +1,9 @@
 #!/bin/sh
-# Tests wgpu-norm-mpi (integrations/mpi): formatting, lints, documentation, and ranks under mpirun, on the software drivers and
-# with the MPI that it installs where that is possible.
+# Tests wgpu-norm-mpi (integrations/mpi): formatting, lints, documentation, and ranks under mpirun, with software
+# drivers and MPI, which it installs if possible.
 #
 # Environment:
-#   CARGO_TARGET_DIR  where to build instead of in the folder itself
+#   CARGO_TARGET_DIR  a folder to build in, other than the crate's own
 set -eu
 cd "$(dirname "$0")/.."
 scripts/install-drivers.sh
@@ -11,7 +11,7 @@ scripts/install-mpi.sh
 cd integrations/mpi
 
 heading() { printf '\n==== %s\n' "$*"; }
-# Without it the GL driver's search for a Wayland display complains in every process.
+# Otherwise the GL driver's search for a Wayland display complains in every process.
 export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 
 heading "formatting, lints and documentation"

@@ -1,20 +1,20 @@
 #!/bin/sh
-# Installs the software drivers that the tests run on, where that is possible, and runs the tests.
+# Installs the software drivers for the tests, if possible, and runs the tests.
 #
-#   scripts/test.sh             whether it works on this machine: every operator and algorithm on one adapter, and a share
-#                               of that on the others
+#   scripts/test.sh             whether it works on this machine: every operator and algorithm on one adapter, and a
+#                               selection of those on the others
 #   scripts/test.sh --all       all cases, and every other check: formatting, lints, documentation, benches (once,
 #                               untimed), examples, and the kernels through Tint, Chrome's WGSL compiler
-#   scripts/test.sh --release   besides, every element type with every kernel on every adapter, every text that a kernel
-#                               has, a hundred thousand random plans, and verify's full list: hours
+#   scripts/test.sh --release   in addition, every element type with every kernel on every adapter, every text of every
+#                               kernel, a hundred thousand random plans, and verify's full list: hours
 #
 # Environment:
-#   WGPU_NORM_REQUIRE_ADAPTERS  adapters without which the tests fail: a comma-separated list of
-#                               lavapipe, llvmpipe and swiftshader; set here on Linux with apt, where
-#                               all three can be installed, if it is not set yet
-#   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests fail without spirv-val and glslangValidator; set
-#                               here where apt can install them
-#   CI=true                     nothing is skipped: what a skipped step would need must be there
+#   WGPU_NORM_REQUIRE_ADAPTERS  adapters that the tests require: a comma-separated list of lavapipe,
+#                               llvmpipe and swiftshader; on Linux with apt, where all three can be
+#                               installed, it is set here unless it is already set
+#   WGPU_NORM_REQUIRE_VALIDATORS  if set, the tests require spirv-val and glslangValidator; set here
+#                               where apt can install them
+#   CI=true                     nothing is skipped: the requirements of every step must be met
 set -eu
 cd "$(dirname "$0")/.."
 ci=${CI:-false}
@@ -50,9 +50,9 @@ has cargo || {
 heading "drivers"
 scripts/install-drivers.sh --all
 
-# The Vulkan loader finds installed drivers by itself but not the one inside Chromium, and naming one
-# means naming all: a list made of both puts every adapter into one process. Loaders before 1.3.207
-# know the second variable only. Only the tests get this list.
+# The Vulkan loader finds installed drivers by itself, but not the one inside Chromium; and if one driver is named, all
+# must be named. A list of both puts every adapter into one process. Loaders before 1.3.207 know only the second
+# variable. Only the tests get this list.
 drivers=${VK_DRIVER_FILES:-${VK_ICD_FILENAMES:-}}
 swiftshader=
 if [ "$(uname -s)" = Linux ] && swiftshader=$(scripts/find-swiftshader.sh); then
@@ -69,13 +69,13 @@ if [ "$(uname -s)" = Linux ] && swiftshader=$(scripts/find-swiftshader.sh); then
 fi
 if [ -z "${WGPU_NORM_REQUIRE_ADAPTERS+set}" ] && [ "$(uname -s)" = Linux ] && has apt-get; then
     WGPU_NORM_REQUIRE_ADAPTERS=lavapipe
-    # Where there is a GPU, its driver may be the one that GL offers.
+    # If there is a GPU, GL may offer only its driver.
     gpu=no
     for device in /dev/dri/renderD* /dev/nvidia0 /dev/dxg; do
         if [ -e "$device" ]; then gpu=yes; fi
     done
     if [ $gpu = no ]; then WGPU_NORM_REQUIRE_ADAPTERS=$WGPU_NORM_REQUIRE_ADAPTERS,llvmpipe; fi
-    # Not every distribution has Chromium as a package of apt's.
+    # Not every distribution has an apt package of Chromium.
     if [ -n "$swiftshader" ]; then
         WGPU_NORM_REQUIRE_ADAPTERS=$WGPU_NORM_REQUIRE_ADAPTERS,swiftshader
     fi
@@ -94,10 +94,10 @@ with_drivers() {
     fi
 }
 
-# Without it the GL driver's search for a Wayland display complains in every process.
+# Otherwise the GL driver's search for a Wayland display complains in every process.
 export XDG_RUNTIME_DIR="${XDG_RUNTIME_DIR:-${TMPDIR:-/tmp}}"
 
-# One test per core: software drivers have threads of their own, and idle ones spin.
+# One test per core: software drivers have their own threads, and idle ones spin.
 cores=$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export RUST_TEST_THREADS="${RUST_TEST_THREADS:-$cores}"
 
@@ -108,7 +108,7 @@ run_tests() { # arguments of the library's own tests
     if [ $all = no ]; then
         with_drivers cargo test --test library --no-fail-fast || failed=yes
     else
-        # A process for each module: what drivers have compiled stays in a process's memory, here many gigabytes.
+        # A process for each module: kernels compiled by drivers stay in a process's memory, here many gigabytes.
         modules=$(cargo test -q --test library -- --list | sed -n 's/::.*: test$//p' | sort -u)
         [ -n "$modules" ] || failed=yes
         for module in $modules; do
@@ -158,7 +158,7 @@ RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
 
 heading "tests"
 rm -rf target/wgsl # the tests write kernels there, for Tint
-# Those that only write files for tools, too.
+# Including tests that only write files for tools.
 run_tests --include-ignored
 with_drivers cargo test --examples --no-fail-fast || failed=yes
 with_drivers cargo test --doc || failed=yes
@@ -169,7 +169,7 @@ if [ -n "${WGPU_NORM_TEST_EVERY:-}" ]; then
         cargo test -p wgpu-norm-cli --test integration damage_is_seen || failed=yes
 fi
 
-# By `cargo test`, so that the dependencies are not built once more under the bench profile.
+# With `cargo test`, so that the dependencies are not built again under the bench profile.
 heading "benches, each once and untimed"
 with_drivers cargo test --bench '*'
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use wgpu_norm::{DType, Profile};
 
-/// An adapter in words.
+/// The description of an adapter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Adapter {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Adapter {
     pub subgroups: String,
 }
 
-/// Runs the subcommand: all adapters of the backends, or those whose name `--adapter` gives a part of.
+/// Runs the subcommand: lists all adapters of the backends, or those whose name contains `--adapter`.
 pub fn run(args: &GpuArgs) -> Result<(), Failure> {
     let wanted = args.adapter.as_deref().unwrap_or_default().to_lowercase();
     let all = all(args)?;
@@ -35,13 +35,13 @@ pub fn run(args: &GpuArgs) -> Result<(), Failure> {
         }
     }
     if !any {
-        // Says what there is.
+        // The failure lists the adapters that there are.
         pollster::block_on(args.options().adapter())?;
     }
     Ok(())
 }
 
-/// All adapters of the backends that are asked for.
+/// All adapters of the requested backends.
 pub fn all(args: &GpuArgs) -> Result<Vec<Adapter>, Failure> {
     let options = args.options();
     let all = pollster::block_on(wgpu_norm::adapters(options.chosen_backends()?));
@@ -117,7 +117,7 @@ impl fmt::Display for Adapter {
 }
 
 impl Adapter {
-    /// All but the name.
+    /// All fields except the name.
     pub fn facts(&self) -> [(&'static str, &str); 10] {
         [
             ("used", &self.used),
@@ -134,7 +134,7 @@ impl Adapter {
     }
 }
 
-/// A size for people.
+/// A size in a readable unit.
 fn bytes(size: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     for (shift, unit) in units {

@@ -12,34 +12,34 @@ use wgpu_norm::{Algorithm, Tuning};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Adapter")]
 pub struct GpuArgs {
-    /// A part of the adapter's name, in any case [default: $WGPU_ADAPTER_NAME, else the best there is]
+    /// Part of the adapter's name, case-insensitive [default: $WGPU_ADAPTER_NAME, else the best adapter]
     #[arg(long, value_name = "NAME", global = true)]
     pub adapter: Option<String>,
-    /// The graphics interface to use [default: $WGPU_BACKEND, else any]
+    /// The graphics API to use [default: $WGPU_BACKEND, else any]
     #[arg(long, global = true)]
     pub backend: Option<Backend>,
-    /// Sizes that override the adapter's, as `bench --tune` prints them: key=value,... or a file of
-    /// such lines [default: $WGPU_NORM_PROFILE]
+    /// Tuning sizes that override the adapter's, as `bench --tune` prints them: key=value,... or a file of such lines
+    /// [default: $WGPU_NORM_PROFILE]
     #[arg(long, value_name = "PROFILE", global = true, value_parser = profile)]
     pub profile: Option<String>,
-    /// The algorithm to take, whether or not it is fast [default: the first that pays]
+    /// The algorithm to use, whether or not it is fast [default: the first that is worthwhile]
     #[arg(long, value_name = "NAME", global = true, value_parser = algorithm())]
     pub algorithm: Option<Algorithm>,
 }
 
-/// The names of all algorithms, for the help text as well.
+/// Parses an algorithm's name; the help text lists all names.
 fn algorithm() -> impl clap::builder::TypedValueParser<Value = Algorithm> {
     let names = PossibleValuesParser::new(Algorithm::ALL.map(Algorithm::name));
     names.try_map(|name| name.parse::<Algorithm>())
 }
 
-/// The text of a profile, or of the file that holds it; checked.
+/// The text of a profile given directly or in a file, checked.
 fn profile(argument: &str) -> Result<String, String> {
     let text = if argument.contains('=') {
         argument.to_owned()
     } else {
         files::read_text(Path::new(argument))
-            .map_err(|error| format!("no key=value, and {error}"))?
+            .map_err(|error| format!("neither key=value nor a readable file: {error}"))?
     };
     match Tuning::GPU.overridden(&text) {
         Ok(_) => Ok(text),
@@ -47,11 +47,11 @@ fn profile(argument: &str) -> Result<String, String> {
     }
 }
 
-/// The parser of a file's or folder's path. What is `-` elsewhere, stdin or stdout, cannot be one: files are read at
-/// any place, and appear whole.
+/// Parses the path of a file or folder. Refuses `-`, elsewhere the name of stdin or stdout: files are read at arbitrary
+/// offsets and appear as a whole.
 pub fn path() -> impl TypedValueParser<Value = PathBuf> {
     PathBufValueParser::new().try_map(|path| match path.as_os_str() == "-" {
-        true => Err("a file or folder is needed, for which stdin and stdout cannot stand"),
+        true => Err("expected a file or folder; stdin and stdout are not supported"),
         false => Ok(path),
     })
 }
@@ -67,21 +67,21 @@ pub enum Backend {
 /// The files of an operator.
 #[derive(Debug, Args)]
 pub struct FileArgs {
-    /// The safetensors file to read. Tensors that have PyTorch's or ONNX's names stand for those of help where these are not
-    /// there: weight or Scale for gamma, bias or B for beta, running_var or input_var for running_variance, input_mean for
-    /// running_mean, X for src; of batch-norm-inference running statistics for mean and variance. A warning names what is
-    /// left out
+    /// The safetensors file to read. Where a tensor is missing under the name in this help, its PyTorch or ONNX name is
+    /// tried: weight or Scale for gamma, bias or B for beta, running_var or input_var for running_variance, input_mean
+    /// for running_mean, X for src; in batch-norm-inference also the names of running statistics for mean and variance.
+    /// A warning names the tensors that are left out
     #[arg(value_name = "IN.safetensors", value_parser = path())]
     pub input: PathBuf,
-    /// The safetensors file to write; it may be IN, whose tensors are lost then
+    /// The safetensors file to write; it may be IN, whose tensors are then lost
     #[arg(short, long, value_name = "OUT.safetensors", value_parser = path())]
     pub output: PathBuf,
-    /// Compare with the float64 reference, and write nothing where the difference is beyond rounding
+    /// Compare with the float64 reference, and write nothing if the difference exceeds rounding error
     #[arg(long)]
     pub check: bool,
-    /// Memory for tensors, of the adapter and of this process together, as 512MB or 2GiB: larger tensors are read and
-    /// written in pieces. The results are the same to the bit, unless a tensor would be computed by an algorithm that
-    /// cannot be cut. variance + epsilon is not checked [default: as much as all of them take]
+    /// Memory for tensors, on the adapter and in this process together, like 512MB or 2GiB; larger tensors are read and
+    /// written in pieces. The results are the same to the bit, unless the whole tensor would be computed by an
+    /// algorithm that cannot work in pieces. variance + epsilon is not checked [default: as much as all tensors need]
     #[arg(long, value_name = "SIZE", conflicts_with = "check")]
     pub memory_budget: Option<ByteSize>,
 }

@@ -1,4 +1,4 @@
-//! An operator's attributes: a flag counts before the file's metadata, and that before the default.
+//! An operator's attributes: a flag takes precedence over the file's metadata, and that over the default.
 
 use crate::failure::Failure;
 use crate::input::Input;
@@ -9,7 +9,7 @@ use wgpu_norm::{Activation, DataFormat, ParamGrads, RunningVariance, Through};
 
 /// An attribute with a few named values, spelled alike in flags and metadata.
 pub trait Choice: Copy + Send + Sync + 'static {
-    /// What help calls a value.
+    /// The name of a value in help texts.
     const VALUE_NAME: &'static str;
     /// Every value and its name.
     const VALUES: &'static [(&'static str, Self)];
@@ -24,7 +24,7 @@ pub trait Choice: Copy + Send + Sync + 'static {
         found.map_or("", |&(name, _)| name)
     }
 
-    /// The value of a name, in any case.
+    /// The value of a name, case-insensitive.
     fn parse(name: &str) -> Option<Self> {
         let mut values = Self::VALUES.iter();
         let found = values.find(|(known, _)| known.eq_ignore_ascii_case(name));
@@ -32,12 +32,12 @@ pub trait Choice: Copy + Send + Sync + 'static {
     }
 }
 
-/// What tells the channels of src.
+/// The axes of src that hold its channels.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Format {
-    /// One axis of it.
+    /// One axis.
     Axis(DataFormat),
-    /// The axes along which the parameters, of src's rank, have its size and not 1.
+    /// The axes along which the parameters, which have src's rank, have src's size and not 1.
     Broadcast,
 }
 
@@ -86,25 +86,25 @@ impl Choice for ParamGrads {
     ];
 }
 
-/// The parser of a flag.
+/// Parses a flag whose values are named.
 pub fn choice<T: Choice>() -> impl TypedValueParser<Value = T> {
     let names = T::VALUES.iter().map(|&(name, _)| name);
     PossibleValuesParser::new(names)
         .try_map(|name| T::parse(&name).ok_or("not one of the possible values"))
 }
 
-/// What a number has to be.
+/// An invalid number, as the description of a valid one.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("expected {0}")]
 pub struct Wanted(&'static str);
 
-/// epsilon. Whether it is one in f32, too, depends on the data, which the library looks at.
+/// Parses epsilon. Whether it is also valid in f32 depends on the data; the library checks that.
 pub fn epsilon(text: &str) -> Result<f64, Wanted> {
     let fits = |value: &f64| value.is_normal() && *value > 0.0;
     read(text, fits, "a finite, normal number above 0")
 }
 
-/// A part of 1.
+/// Parses a weight from 0 to 1.
 pub fn weight(text: &str) -> Result<f64, Wanted> {
     read(
         text,
@@ -113,12 +113,12 @@ pub fn weight(text: &str) -> Result<f64, Wanted> {
     )
 }
 
-/// How many of something.
+/// Parses a positive count.
 pub fn count(text: &str) -> Result<usize, Wanted> {
     read(text, |&value| value > 0, "an integer above 0")
 }
 
-/// An axis, which may count from the end.
+/// Parses an axis; negative ones count from the end.
 pub fn axis(text: &str) -> Result<i64, Wanted> {
     read(text, |_| true, "an integer")
 }
@@ -132,14 +132,14 @@ fn read<T: FromStr>(
     number.filter(fits).ok_or(Wanted(wanted))
 }
 
-/// What flags and the file's metadata give.
+/// The attributes given by flags and by the file's metadata.
 pub struct Given<'a> {
     pub flags: &'a ArgMatches,
     pub input: &'a Input,
 }
 
 impl Given<'_> {
-    /// A flag's value, where there is such a flag.
+    /// A flag's value, if the operator has the flag and it is given.
     pub fn flag<T: Clone + Send + Sync + 'static>(&self, key: &str) -> Option<T> {
         self.flags.try_get_one(key).ok().flatten().cloned()
     }
@@ -152,7 +152,7 @@ impl Given<'_> {
         })
     }
 
-    /// A number, likewise.
+    /// A number, found in the same way.
     pub fn number<T: Clone + Send + Sync + 'static>(
         &self,
         key: &'static str,
@@ -163,7 +163,7 @@ impl Given<'_> {
         })
     }
 
-    /// `read` says what was expected where a text makes no sense.
+    /// For a text that is invalid, `read` returns what was expected.
     fn find<T: Clone + Send + Sync + 'static>(
         &self,
         key: &'static str,

@@ -7,22 +7,22 @@ use wgpu_norm::memory;
 use wgpu_norm::{DType, Element, Error, Format, Operation, Tensor, TensorUse};
 use wgpu_norm_verify::reference::{self, Computed, SUM_ULPS, scaled_error};
 
-/// What came of each output.
+/// The comparison of each output.
 #[derive(Debug, Default)]
 pub struct Comparison(Vec<Compared>);
 
 #[derive(Debug)]
 struct Compared {
     tensor: &'static str,
-    /// The largest error, in tolerances.
+    /// The largest error, in units of the tolerance.
     error: f64,
     words: String,
 }
 
-/// Elements that are compared at a time.
+/// The number of elements that are compared at a time.
 const PART: usize = 1 << 16;
 
-/// Compares an operation's results with what the reference computes of the same inputs.
+/// Compares an operation's results with the reference's for the same inputs.
 pub fn compare(
     operation: &Operation,
     inputs: &[(Tensor, &[u8])],
@@ -47,7 +47,7 @@ pub fn compare(
     let mut comparison = Comparison::default();
     for &(tensor, got) in results {
         let want = expected.iter().find(|want| want.tensor == tensor);
-        // Nothing is no match.
+        // A missing result of the reference is no match.
         let Some(want) = want else {
             comparison.push(tensor, f64::INFINITY, in_words(f64::INFINITY));
             continue;
@@ -60,7 +60,7 @@ pub fn compare(
     Ok(comparison)
 }
 
-/// A tensor's elements as the reference takes them; of a mask 0 or 1 for each.
+/// A tensor's elements as the reference takes them; for a mask, 0 or 1 for each.
 fn to_f64(used: &TensorUse, bytes: &[u8]) -> Result<Vec<f64>, Error> {
     let what = "a tensor in float64";
     match used.format {
@@ -88,8 +88,8 @@ impl Comparison {
         self.push(want.tensor, error, words);
     }
 
-    /// Compares a mask with what the activation is applied to, in sums of this type. Where that is within its tolerance of 0,
-    /// either bit is right.
+    /// Compares a mask with the values that the activation is applied to, whose sums have this type. Where such a value
+    /// is within its tolerance of 0, either bit is correct.
     fn add_mask(&mut self, want: &Computed, got: &[u8], sums: DType) {
         let bits = Bits::of(got, &want.values, &want.scale, sums);
         match bits.wrong {
@@ -113,7 +113,7 @@ impl Comparison {
         });
     }
 
-    /// Prints one line per output; a failure if one of them is off.
+    /// Prints one line per output; a failure if one of them is wrong.
     pub fn report(&self) -> Result<(), Failure> {
         for Compared { tensor, words, .. } in &self.0 {
             stdout::line(format_args!("check {tensor}: {words}"))?;
@@ -132,7 +132,7 @@ impl Comparison {
     }
 }
 
-/// The bits of a mask beside what they should be.
+/// The comparison of a mask's bits.
 #[derive(Debug, PartialEq)]
 struct Bits {
     wrong: usize,
@@ -154,7 +154,7 @@ impl Bits {
             .iter()
             .flat_map(|byte| (0..8).map(move |bit| byte >> bit & 1))
         {
-            // Bits behind the last element are 0.
+            // Bits after the last element are 0.
             let (value, scale) = values.next().unwrap_or((&0.0, &0.0));
             let tolerance = roundings * scale;
             if tolerance > 0.0 && tolerance.is_finite() && value.abs() <= tolerance {
@@ -167,7 +167,7 @@ impl Bits {
     }
 }
 
-/// The largest error of an output's elements, in tolerances.
+/// The largest error of an output's elements, in units of the tolerance.
 fn largest_error<T: Element>(want: &Computed, got: &[u8]) -> f64 {
     if got.len() != want.values.len() * size_of::<T>() {
         return f64::INFINITY;
@@ -175,13 +175,13 @@ fn largest_error<T: Element>(want: &Computed, got: &[u8]) -> f64 {
     let parts = got.chunks(PART * size_of::<T>());
     let wanted = want.values.chunks(PART).zip(want.scale.chunks(PART));
     let errors = parts.zip(wanted).map(|(got, (values, scale))| {
-        // Bytes may lie anywhere.
+        // The bytes may be unaligned.
         scaled_error(&bytemuck::pod_collect_to_vec::<u8, T>(got), values, scale)
     });
     errors.fold(0.0, f64::max)
 }
 
-/// What there is to say of elements that rounding decides.
+/// A note on elements whose activation rounding decides.
 fn either_way(undecided: usize) -> String {
     match undecided {
         0 => String::new(),
@@ -189,7 +189,7 @@ fn either_way(undecided: usize) -> String {
     }
 }
 
-/// An error in tolerances, for people.
+/// An error in units of the tolerance, in words.
 fn in_words(error: f64) -> String {
     if !error.is_finite() {
         "wrong, not finite where the reference is, or finite where it is not".to_owned()
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use wgpu_norm::{Backward, Norm};
 
-    /// What comes of layer norm's gradient, all of whose inputs are 1, where the results are these.
+    /// The comparison of these results of layer norm's gradient, whose inputs are all 1.
     fn compared(results: &[(Tensor, f32)]) -> Comparison {
         let norm = Norm::Layer { begin_axis: -1 };
         let operation = Operation::new(norm, Backward::default(), &[1, 1], DType::F32);
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn a_lost_number_fails() {
         assert!(compared(&[(Tensor::DiffSrc, f32::NAN)]).verdict().is_err());
-        // The reference has none.
+        // The reference has no such result.
         assert!(compared(&[(Tensor::Dst, 0.0)]).verdict().is_err());
     }
 
@@ -263,7 +263,7 @@ mod tests {
         for word in [0b01001, 0b01101, 0b11001] {
             assert_eq!(bits(word), right, "{word:b}");
         }
-        // One that is set behind the end, or between, and ones that are not.
+        // One bit set after the end, or in between, and bits that are missing.
         for (word, wrong) in [(0b10_1001, 1), (0b01011, 1), (0b00100, 2)] {
             assert_eq!(bits(word), Bits { wrong, ..right }, "{word:b}");
         }

@@ -23,7 +23,7 @@ pub enum Failure {
     /// The input file cannot be read.
     #[error("{}: cannot be read: {source}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    /// The input file is not what it has to be.
+    /// The input file does not have the required content.
     #[error("{}: expected {expected}, got {got}", .path.display())]
     Format {
         path: PathBuf,
@@ -53,25 +53,25 @@ pub enum Failure {
         why: String,
         got: Vec<usize>,
     },
-    /// src has one axis and the parameters' one says nothing: all of src may be a channel, or reduced.
+    /// src has one axis, and the parameters' only axis does not tell whether that one holds channels or is reduced.
     #[error("src: expected a rank from 2 to 8, or from 1 with --data-format broadcast, got rank 1")]
     RankOne,
-    /// An attribute in the file's metadata makes no sense.
+    /// An attribute in the file's metadata is invalid.
     #[error("metadata {key}: expected {expected}, got \"{}\"", excerpt(.got))]
     Metadata {
         key: &'static str,
         expected: String,
         got: String,
     },
-    /// An attribute without a default is given nowhere.
+    /// An attribute without a default is missing.
     #[error(
         "{attribute}: expected --{} or metadata of this name in the file, got neither",
         .attribute.replace('_', "-")
     )]
     NoAttribute { attribute: &'static str },
-    /// The results are not those of the reference.
+    /// The results differ from the reference's by more than rounding error.
     #[error(
-        "check: expected results as near to the float64 reference as rounding allows, \
+        "check: expected results within rounding error of the float64 reference, \
          got others in {tensor}; nothing was written"
     )]
     Check { tensor: &'static str },
@@ -79,12 +79,12 @@ pub enum Failure {
     #[error("report: {what}")]
     Report { what: String },
     /// Cases of `verify` failed.
-    #[error("verify: expected every case to be right, got {failed} that failed")]
+    #[error("verify: expected every case to pass, got {failed} that failed")]
     Verify { failed: usize },
     /// The output file cannot be written.
     #[error("{}: cannot be written: {source}", .path.display())]
     Write { path: PathBuf, source: io::Error },
-    /// The command line makes no sense.
+    /// The command line is invalid.
     #[error("{0}")]
     Arguments(String),
     /// Another process of the batch failed.

@@ -1,13 +1,13 @@
-//! The kinds of files, and files of text that are read whole.
+//! Kinds of files, and text files that are read whole.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Bytes that a file of text may have: far more than any of ours.
+/// The maximum size of a text file in bytes: far above that of any of ours.
 const MOST_TEXT: u64 = 16 << 20;
 
-/// A failure if something is no regular file: opening a pipe may wait for ever, and a device may not end.
+/// A failure unless this is a regular file: opening a pipe may block forever, and a device may be endless.
 pub fn expect_regular(kind: &Metadata) -> io::Result<()> {
     match kind.is_file() {
         true => Ok(()),
@@ -23,7 +23,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
     let kind = std::fs::metadata(path)?;
     expect_regular(&kind)?;
     let mut bytes = Vec::new();
-    // Some files do not know their size.
+    // Some files do not report their size.
     File::open(path)?
         .take(MOST_TEXT + 1)
         .read_to_end(&mut bytes)?;
@@ -35,7 +35,7 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         .map_err(|_| io::Error::other("expected text in UTF-8, got other bytes"))
 }
 
-/// What something is that is not a regular file.
+/// The kind of a file that is not regular.
 fn kind_of(kind: &Metadata) -> &'static str {
     if kind.is_dir() {
         return "a directory";

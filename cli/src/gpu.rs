@@ -4,7 +4,7 @@ use crate::args::{Backend, GpuArgs};
 use wgpu_norm::{ContextOptions, DeviceOptions, Error, GpuContext, Profile, Tuning};
 
 impl GpuArgs {
-    /// What the flags ask for.
+    /// The options that the flags ask for.
     pub fn options(&self) -> ContextOptions {
         let backends = self.backend.map(|backend| match backend {
             Backend::Vulkan => wgpu::Backends::VULKAN,
@@ -22,13 +22,13 @@ impl GpuArgs {
         options
     }
 
-    /// A context on the best adapter that fits. The flag's profile stands in the environment's place.
+    /// A context on the best adapter that fits. The profile flag takes precedence over the environment.
     pub fn open(&self) -> Result<GpuContext, Error> {
         let options = self.options();
         pollster::block_on(async { self.open_on(&options.adapter().await?).await })
     }
 
-    /// A context on an adapter, likewise.
+    /// A context on an adapter, with the same precedence.
     pub async fn open_on(&self, adapter: &wgpu::Adapter) -> Result<GpuContext, Error> {
         let mut profile = Profile::for_adapter(adapter);
         profile = match &self.profile {

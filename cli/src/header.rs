@@ -6,13 +6,13 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use std::collections::HashMap;
 use std::fmt;
 
-/// Tensors that a file may have: models of any size have fewer, and this many are read in a second.
+/// The maximum number of tensors in a file: models of any size have fewer, and this many take a second to read.
 const MOST_TENSORS: usize = 100_000;
 
-/// Where the format keeps text.
+/// The key under which the format stores text.
 const METADATA: &str = "__metadata__";
 
-/// What a header says, not checked yet.
+/// The contents of a header, not checked yet.
 struct Header {
     metadata: Option<HashMap<String, String>>,
     tensors: HashMap<String, TensorInfo>,
@@ -20,8 +20,8 @@ struct Header {
 
 /// Reads a header, or says what is wrong with it and with which tensor.
 ///
-/// Not by `SafeTensors::read_metadata`, which wants the whole file in memory, adds up hostile sizes without a
-/// check for overflow, and seldom names the tensor.
+/// Does not use `SafeTensors::read_metadata`, which needs the whole file in memory, adds up hostile sizes without
+/// checking for overflow, and seldom names the tensor.
 pub fn parse(json: &[u8]) -> Result<Metadata, String> {
     let header: Header =
         serde_json::from_slice(json).map_err(|error| excerpt(&error.to_string()))?;
@@ -33,7 +33,7 @@ pub fn parse(json: &[u8]) -> Result<Metadata, String> {
     Metadata::new(header.metadata, tensors).map_err(|error| excerpt(&error.to_string()))
 }
 
-/// A tensor on its own: its bytes are as many as its shape and element type ask for.
+/// Checks one tensor: it must have as many bytes as its shape and element type require.
 fn check(name: &str, info: &TensorInfo) -> Result<(), String> {
     let (start, end) = info.data_offsets;
     let message = match end.checked_sub(start) {

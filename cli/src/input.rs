@@ -1,5 +1,5 @@
-//! Reads safetensors files. The header is checked against the file before anything is allocated by
-//! it, and of the tensors only those that are asked for are read.
+//! Reads safetensors files. The header is checked against the file before its sizes cause any allocation, and only the
+//! requested tensors are read.
 
 use crate::failure::Failure;
 use crate::text::excerpt;
@@ -16,10 +16,10 @@ use wgpu_norm::{DType, Format, Tensor};
 /// Bytes before the header, which hold its length.
 const PREFIX: u64 = 8;
 
-/// The longest header, as the safetensors library has it.
+/// The longest header that the safetensors library accepts.
 const MAX_HEADER: u64 = 100_000_000;
 
-/// Names of which a message tells at most so many.
+/// The maximum number of names in a message.
 const MOST_NAMES: usize = 8;
 
 /// An open file whose header was read.
@@ -31,11 +31,11 @@ pub struct Input {
     data: u64,
     /// The names of tensors that were looked for.
     asked: RefCell<BTreeSet<&'static str>>,
-    /// Whether running statistics stand for given ones.
+    /// Whether running statistics may replace mean and variance.
     takes_running: Cell<bool>,
 }
 
-/// What a tensor of the file is.
+/// A tensor in the file.
 #[derive(Clone, Debug)]
 pub struct Stored {
     pub tensor: Tensor,
@@ -93,12 +93,12 @@ impl Input {
         })
     }
 
-    /// From now on running statistics stand for mean and variance where these are not there.
+    /// From now on, running statistics replace mean and variance where these are missing.
     pub fn take_running_statistics(&self) {
         self.takes_running.set(true);
     }
 
-    /// What a tensor may be called: by its own name, else by PyTorch's or ONNX's.
+    /// The names that a tensor may have: its own, else PyTorch's or ONNX's.
     fn names(&self, name: &'static str) -> impl Iterator<Item = &'static str> {
         let others: &[&'static str] = match name {
             "src" => &["X"],
@@ -115,20 +115,21 @@ impl Input {
         std::iter::once(name).chain(others.iter().copied())
     }
 
-    /// The name in the file of the tensor that stands for one, if there is any.
+    /// The name under which the file has a tensor, if it has it.
     fn stored(&self, name: &'static str) -> Option<&'static str> {
         self.names(name)
             .find(|name| self.header.info(name).is_some())
     }
 
-    /// What the file has of the tensor, which is looked for from now on.
+    /// The file's description of a tensor, which counts as looked for from now on.
     fn info(&self, name: &'static str) -> Option<&TensorInfo> {
         self.asked.borrow_mut().insert(name);
         self.header.info(self.stored(name)?)
     }
 
-    /// Which tensors of the file nobody looked for, and which names were looked for; nothing where none was left out.
-    /// PyTorch's number of batches has no part in any operator, and `expected.…` are answers to compare with.
+    /// Names the tensors of the file that nobody looked for, and the names that were looked for; none if no tensor was
+    /// left out. PyTorch's number of batches, which no operator uses, and `expected.…`, results to compare with, do not
+    /// count.
     pub fn left_out(&self) -> Option<String> {
         let asked = self.asked.borrow();
         let taken: Vec<_> = asked.iter().filter_map(|name| self.stored(name)).collect();
@@ -166,13 +167,13 @@ impl Input {
         self.info(tensor.name()).is_some()
     }
 
-    /// A tensor that has to be there; `why` follows that in the message.
+    /// A required tensor; `why` is appended to the requirement in the message.
     pub fn tensor(&self, tensor: Tensor, why: &'static str) -> Result<Stored, Failure> {
         self.optional(tensor)?
             .ok_or_else(|| self.missing(tensor, why))
     }
 
-    /// The failure of a tensor that has to be there; `why` follows that in the message.
+    /// The failure of a missing tensor; `why` is appended to the requirement in the message.
     pub fn missing(&self, tensor: Tensor, why: &'static str) -> Failure {
         Failure::Missing {
             tensor: tensor.name(),
@@ -186,7 +187,8 @@ impl Input {
         }
     }
 
-    /// A tensor that may be there; if it is, its elements must be numbers of one of the library's types, or a mask's words.
+    /// An optional tensor. If it is there, its elements must be numbers of one of the library's types, or a mask's
+    /// words.
     pub fn optional(&self, tensor: Tensor) -> Result<Option<Stored>, Failure> {
         let Some(info) = self.info(tensor.name()) else {
             return Ok(None);
@@ -212,7 +214,7 @@ impl Input {
         }))
     }
 
-    /// Some bytes of a tensor that is there, from an offset on.
+    /// Reads bytes of a tensor that is there, from an offset on.
     pub fn read(&self, tensor: Tensor, offset: u64, to: &mut [u8]) -> Result<(), Failure> {
         let name = tensor.name();
         let place = self.info(name).map(|info| info.data_offsets);
@@ -233,7 +235,7 @@ impl Input {
 }
 
 impl Stored {
-    /// Its element type; of a mask none.
+    /// The element type; none for a mask.
     pub fn dtype(&self) -> Option<DType> {
         match self.format {
             Format::Elements(dtype) => Some(dtype),
@@ -241,7 +243,7 @@ impl Stored {
         }
     }
 
-    /// A failure if the element type is none of these.
+    /// A failure unless the element type is one of these.
     pub fn expect_dtype(&self, expected: &[DType]) -> Result<(), Failure> {
         match self.dtype() {
             Some(got) if !expected.contains(&got) => Err(Failure::DType {
@@ -253,7 +255,7 @@ impl Stored {
         }
     }
 
-    /// A failure if the shape is none of these; `why` follows them in the message.
+    /// A failure unless the shape is one of these; `why` follows them in the message.
     pub fn expect_shape(&self, expected: &[&[usize]], why: &str) -> Result<(), Failure> {
         if expected.contains(&self.shape.as_slice()) {
             return Ok(());
@@ -268,7 +270,7 @@ impl Stored {
     }
 }
 
-/// Names for a message, the first of them if there are many.
+/// Names for a message; only the first of many.
 fn listed(names: &[String]) -> String {
     let first = names.iter().take(MOST_NAMES).cloned().collect::<Vec<_>>();
     let first = match first.is_empty() {
@@ -281,7 +283,7 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The library's name of a file's element type.
+/// The library's name for a file's element type.
 fn known(dtype: Dtype) -> Option<DType> {
     match dtype {
         Dtype::F16 => Some(DType::F16),

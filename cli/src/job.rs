@@ -1,4 +1,4 @@
-//! What every operator on files does around its own work.
+//! The work around every operator on files.
 
 use crate::args::{FileArgs, GpuArgs};
 use crate::check::Comparison;
@@ -15,30 +15,30 @@ use wgpu_norm::{DType, GpuContext, Tensor};
 
 /// One run of an operator, from its files to its files.
 pub struct Job {
-    /// The file of the arguments.
+    /// The input file.
     pub input: Input,
-    /// Says what is being done.
+    /// Shows what is being done.
     pub progress: Progress,
-    /// Whether results are to be compared with the reference.
+    /// Whether to compare results with the reference.
     pub check: bool,
-    /// Bytes that tensors may take, if they are to pass through memory in pieces.
+    /// The memory budget for tensors in bytes, if they are to be processed in pieces.
     pub memory_budget: Option<u64>,
     output: Output,
-    /// Another process speaks for all.
+    /// Whether another process reports for all.
     is_quiet: bool,
 }
 
-/// Where an operator runs.
+/// The adapter and the processes that an operator runs on.
 pub struct Machine<'a> {
-    /// Which adapter.
+    /// The flags that choose the adapter.
     pub gpu: &'a GpuArgs,
     /// The processes that share the samples, if there are several.
     pub ranks: Option<&'a Group>,
 }
 
 impl Job {
-    /// Opens the input and looks where the output will go. A file that was made for another operator than
-    /// `operator` is not refused, but what fails next may be due to that.
+    /// Opens the input and checks that the output can be written. A file that was made for an operator other than
+    /// `operator` causes a warning, which may explain a later failure.
     pub fn start(files: &FileArgs, operator: &str, on: &Machine<'_>) -> Result<Self, Failure> {
         let is_quiet = on.ranks.is_some_and(|group| group.rank > 0);
         let job = Self {
@@ -73,7 +73,7 @@ impl Job {
         }
     }
 
-    /// Says how many elements of a result are not finite, and what that may come from.
+    /// Says how many elements of a result are not finite, and the possible causes.
     pub fn warn_of_lost(&self, tensor: Tensor, how_many: impl Display) {
         self.warn(format_args!(
             "{}: {how_many} elements are not finite: inputs are not, or a square, a sum or a result overflows its type",
@@ -81,16 +81,16 @@ impl Job {
         ));
     }
 
-    /// Says how many variances are so small that their type of 16 bits holds little or nothing of them.
+    /// Says how many variances are so small that their 16-bit type holds little or nothing of them.
     pub fn warn_of_small(&self, tensor: Tensor, how_many: impl Display, dtype: DType) {
         self.warn(format_args!(
-            "{}: {how_many} elements are below what {dtype} holds with all digits, {:e}",
+            "{}: {how_many} elements are below the smallest normal {dtype}, {:e}",
             tensor.name(),
             numbers::least(dtype)
         ));
     }
 
-    /// Reports the comparison, if there is one, then writes the results unless it failed.
+    /// Reports the comparison, if there is one, and writes the results unless it failed.
     pub fn finish(
         self,
         gpu: &GpuContext,
@@ -108,17 +108,17 @@ impl Job {
         self.end(gpu, what, &tensors, |output| output.write(results))
     }
 
-    /// Creates the file of these results, for parts of them to be written into it.
+    /// Creates the output file of these results, to be written in parts.
     pub fn create_parts(&self, results: &[Described]) -> Result<Parts, Failure> {
         self.output.create(results)
     }
 
-    /// The place of the output.
+    /// The output file.
     pub fn output(&self) -> &Output {
         &self.output
     }
 
-    /// What [`finish`](Self::finish) does, of results whose parts were written.
+    /// Does the same as [`finish`](Self::finish) for results that were written in parts.
     pub fn finish_parts(
         self,
         gpu: &GpuContext,
@@ -130,7 +130,7 @@ impl Job {
         self.end(gpu, what, &tensors, |_| parts.finish())
     }
 
-    /// Has the output appear, and says on stdout what was done.
+    /// Makes the output appear, and says on stdout what was done.
     fn end(
         self,
         gpu: &GpuContext,

@@ -1,6 +1,6 @@
 //! The command `wgpu-norm`: normalization layers and their gradients for tensors in safetensors files.
 //!
-//! [`main`] is the command. [`main_on`] is what the processes of `mpirun` run, for which see `integrations/mpi`.
+//! [`main`] is the command. [`main_on`] is the command in the processes of `mpirun`; see `integrations/mpi`.
 //!
 //! Results go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage).
 
@@ -53,8 +53,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Runs the command with the process's arguments as one of several processes: each computes some samples, and writes them
-/// into one file. Rank 0 speaks for all.
+/// Runs the command as one of several processes, with this process's arguments. Each computes some of the samples, and
+/// all write into one file. Rank 0 reports for all.
 pub fn main_on(ranks: impl Ranks + 'static) -> ExitCode {
     let group = Group::new(ranks);
     let speaks = group.rank == 0;
@@ -65,7 +65,7 @@ pub fn main_on(ranks: impl Ranks + 'static) -> ExitCode {
                 let _ = error.print();
             }
             if error.use_stderr() {
-                // The others may have been given something else, or another file of a profile.
+                // The others may have other arguments, or another profile file.
                 let first = error.to_string();
                 let first = first.lines().next().unwrap_or_default().to_owned();
                 drop(group.all::<()>(Err(Failure::Arguments(first))));
@@ -76,7 +76,7 @@ pub fn main_on(ranks: impl Ranks + 'static) -> ExitCode {
     init_log(if speaks { "warn" } else { "off" });
     let mut done = run(&cli, Some(&group));
     if !group.has_met() {
-        // The others wait for this one, if they went further.
+        // The others may be further on, waiting for this one.
         done = group.all(done);
     }
     match done {
@@ -112,33 +112,33 @@ fn run(cli: &Cli, ranks: Option<&Group>) -> Result<(), Failure> {
     }
 }
 
-/// Keeps an error that is none off stderr: on Linux, Mesa's Vulkan layer for choosing devices asks for the desktop, if
-/// only to know its GPU, and libwayland prints an error where the variable that leads there is not set.
+/// Keeps a harmless error off stderr: on Linux, Mesa's Vulkan layer for device selection asks the desktop which GPU it
+/// uses, and libwayland prints an error if the variable that leads to the desktop is not set.
 ///
 /// # Safety
 ///
-/// It writes the environment: no other thread may read or write it meanwhile. So it belongs at the very beginning of a
-/// program's `main`, before which Rust's runtime starts no thread, nor do the C libraries that are loaded then (the C
+/// It changes the environment: no other thread may read or write it at the same time. So call it at the very beginning
+/// of `main`: Rust's runtime starts no thread before that, nor do the C libraries that are loaded by then (the C
 /// library itself, MPI; drivers are loaded later).
 pub unsafe fn quiet_wayland() {
     const VARIABLE: &str = "XDG_RUNTIME_DIR";
     let leads = |folder: OsString| Path::new(&folder).is_absolute();
     if cfg!(target_os = "linux") && !std::env::var_os(VARIABLE).is_some_and(leads) {
-        // No desktop can be found either way: this is no folder.
+        // No desktop is found either way: this is no folder.
         //
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller promises it.
         unsafe { std::env::set_var(VARIABLE, "/dev/null") };
     }
 }
 
-/// Warnings and errors on stderr in the form of the command's own; `RUST_LOG` asks for more.
+/// Logs warnings and errors to stderr in the command's own format; `RUST_LOG` asks for more.
 fn init_log(level: &str) {
-    // While wgpu looks for adapters, EGL calls every display that it cannot open an error.
+    // While wgpu looks for adapters, EGL logs an error for every display that it cannot open.
     let quiet = format!("{level},wgpu_hal::gles::egl=off");
     let environment = env_logger::Env::default().default_filter_or(quiet);
     env_logger::Builder::from_env(environment)
         .format(|line, record| {
-            // Drivers and wgpu call much an error that does not make the command fail.
+            // Drivers and wgpu log many errors that do not make the command fail.
             if !record.target().starts_with("wgpu_norm") {
                 write!(line, "{}: ", record.target())?;
             }

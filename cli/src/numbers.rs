@@ -1,19 +1,19 @@
-//! Numbers as they lie in files and memory.
+//! Numbers as stored in files and memory.
 
 use half::{bf16, f16};
 use wgpu_norm::DType;
 
-/// How many elements are not finite: those whose exponent has all bits.
+/// The number of elements that are not finite: the exponent's bits are all set.
 pub fn lost(dtype: DType, bytes: &[u8]) -> usize {
     count(dtype, bytes, true)
 }
 
-/// How many elements are 0 or hold fewer digits than their type: those whose exponent has no bit.
+/// The number of elements that are 0 or subnormal: no bit of the exponent is set.
 pub fn small(dtype: DType, bytes: &[u8]) -> usize {
     count(dtype, bytes, false)
 }
 
-/// The least number that holds all digits.
+/// The smallest normal number.
 pub fn least(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => f16::MIN_POSITIVE.to_f64(),
@@ -23,9 +23,9 @@ pub fn least(dtype: DType) -> f64 {
     }
 }
 
-/// How many elements have all bits of the exponent, or none of them.
+/// Counts the elements whose exponent has all bits set, or none of them.
 fn count(dtype: DType, bytes: &[u8], all: bool) -> usize {
-    // By bits, and without a branch, so that many go at a time.
+    // Bitwise and without branches, so that many elements are processed at a time.
     macro_rules! count {
         ($bits:ty, $exponent:expr) => {{
             let (elements, _) = bytes.as_chunks();

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use wgpu_norm::{DType, Format, Tensor};
 
-/// What a tensor of the file is.
+/// A tensor in the file.
 #[derive(Clone, Debug)]
 pub struct Described {
     pub tensor: Tensor,
@@ -20,7 +20,7 @@ pub struct Described {
 }
 
 impl Described {
-    /// The file's name of its element type, and the bytes of an element.
+    /// The name of the element type in the file, and the size of an element in bytes.
     fn dtype(&self) -> (Dtype, usize) {
         match self.format {
             Format::Elements(DType::F16) => (Dtype::F16, 2),
@@ -36,7 +36,7 @@ impl Described {
         self.shape.iter().product::<usize>() * width
     }
 
-    /// The order of tensors in the file: those of wider elements first, so that all are aligned.
+    /// The sort key of tensors in the file: wider elements first, so that all are aligned.
     fn rank(&self) -> (Reverse<usize>, &'static str) {
         let (_, width) = self.dtype();
         (Reverse(width), self.tensor.name())
@@ -52,14 +52,14 @@ pub struct Parts {
 }
 
 enum PartsFile {
-    /// Removed unless it is finished.
+    /// This process's, removed unless it is finished.
     Own(Temporary),
     /// Another process's.
     Joined(File),
 }
 
 impl Parts {
-    /// Where the file is until it is finished, if it is this process's.
+    /// The path of the unfinished file, if this process created it.
     pub fn path(&self) -> Option<&Path> {
         match &self.file {
             PartsFile::Own(temporary) => Some(temporary.path()),
@@ -80,14 +80,14 @@ impl Parts {
                 .seek(SeekFrom::Start(start + offset))
                 .and_then(|_| file.write_all(bytes)),
             None => {
-                let message = format!("{} is none of its tensors", tensor.name());
+                let message = format!("{} is not one of its tensors", tensor.name());
                 Err(io::Error::other(message))
             }
         };
         written.map_err(|source| self.output.unwritable(source))
     }
 
-    /// Moves the file to its place, or has what was written of another process's on the disk.
+    /// Moves the file to its place. Of another process's file, only makes what was written durable.
     pub fn finish(self) -> Result<(), Failure> {
         let done = match self.file {
             PartsFile::Own(temporary) => temporary.replace(&self.output.target),
@@ -101,12 +101,12 @@ impl Parts {
 #[derive(Clone, Debug)]
 pub struct Output {
     path: PathBuf,
-    /// The path behind symbolic links, so that the file is replaced and not a link.
+    /// The path after following symbolic links, so that the file is replaced and not a link.
     target: PathBuf,
 }
 
 impl Output {
-    /// Looks whether a file can be written there, before work is spent on its content.
+    /// Checks that a file can be written there, before work is spent on its content.
     pub fn prepare(path: &Path) -> Result<Self, Failure> {
         match prepare(path) {
             Ok(target) => Ok(Self {
@@ -125,7 +125,7 @@ impl Output {
         &self.path
     }
 
-    /// Writes a safetensors file, in place of one that is there.
+    /// Writes a safetensors file, replacing any that is there.
     pub fn write(&self, tensors: &[(Described, &[u8])]) -> Result<(), Failure> {
         let mut tensors: Vec<_> = tensors.iter().collect();
         tensors.sort_by_key(|(described, _)| described.rank());
@@ -136,13 +136,13 @@ impl Output {
         self.write_bytes(&parts)
     }
 
-    /// Creates the file, for parts of its tensors to be written in any order.
+    /// Creates the file; parts of its tensors may then be written in any order.
     pub fn create(&self, tensors: &[Described]) -> Result<Parts, Failure> {
         let create = || {
             let layout = layout(tensors)?;
             let mut temporary = Temporary::beside(&self.target)?;
             temporary.file().write_all(&layout.header)?;
-            // A disk that is too small says so now, where it can.
+            // Fails now if the disk is too small, where the system can tell.
             temporary.file().set_len(layout.end)?;
             Ok(Parts {
                 output: self.clone(),
@@ -153,7 +153,7 @@ impl Output {
         create().map_err(|source| self.unwritable(source))
     }
 
-    /// Opens a file that another process creates here, to write parts of its tensors too.
+    /// Opens a file that another process creates here, to write parts of its tensors as well.
     pub fn join(&self, path: &Path, tensors: &[Described]) -> Result<Parts, Failure> {
         let joined = layout(tensors).and_then(|layout| {
             let file = OpenOptions::new().write(true).open(path)?;
@@ -169,7 +169,7 @@ impl Output {
         })
     }
 
-    /// Writes the file with other content, which comes in parts.
+    /// Writes the file with other content, given in parts.
     pub fn write_bytes(&self, parts: &[&[u8]]) -> Result<(), Failure> {
         let write = || {
             let mut temporary = Temporary::beside(&self.target)?;
@@ -189,7 +189,7 @@ impl Output {
     }
 }
 
-/// Where a path leads, if a file can be written there.
+/// The file that a path leads to, if it can be written.
 fn prepare(path: &Path) -> io::Result<PathBuf> {
     if path.to_string_lossy().ends_with(std::path::is_separator) {
         return Err(io::Error::other("expected a file's name, got a folder's"));
@@ -201,28 +201,28 @@ fn prepare(path: &Path) -> io::Result<PathBuf> {
     };
     let target = behind_links(path)?;
     if replaces {
-        // Another file takes its place, which its own mode would not hinder.
+        // The file is replaced, which its own mode would not prevent.
         OpenOptions::new().write(true).open(&target)?;
     }
-    // Whether the folder takes a file, by one that has no name.
+    // Checks that the folder accepts a file, with one that has no name.
     tempfile::tempfile_in(folder_of(&target))?;
     Ok(target)
 }
 
-/// Follows symbolic links, also to where nothing is yet.
+/// Follows symbolic links, even to a file that does not exist yet.
 fn behind_links(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
-    // As many as Linux follows.
+    // As many links as Linux follows.
     for _ in 0..40 {
         match std::fs::read_link(&target) {
             Ok(link) => target = folder_of(&target).join(link),
             Err(_) => return Ok(target),
         }
     }
-    Err(io::Error::other("expected a file, got a circle of links"))
+    Err(io::Error::other("expected a file, got a loop of links"))
 }
 
-/// How a file of these tensors begins, and where each of them does.
+/// The beginning of a file of these tensors, and the offset of each of them.
 struct Layout {
     header: Vec<u8>,
     places: Vec<(Tensor, u64)>,
@@ -246,9 +246,10 @@ fn layout(tensors: &[Described]) -> io::Result<Layout> {
     })
 }
 
-/// What comes before the tensors' bytes: the length of the header, and the header.
+/// The bytes before the tensors: the length of the header, and the header.
 ///
-/// Not by `safetensors::serialize`, which copies all tensors into one vector and ends the process where memory does.
+/// Does not use `safetensors::serialize`, which copies all tensors into one vector and ends the process if memory runs
+/// out.
 fn header<'a>(tensors: impl Iterator<Item = &'a Described>) -> io::Result<Vec<u8>> {
     let mut end = 0;
     let infos = tensors.map(|described| {
@@ -288,7 +289,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("out.safetensors");
         let output = Output::prepare(&path).unwrap();
-        // What stands there now came after the check.
+        // The folder was created after the check.
         std::fs::create_dir(&path).unwrap();
         let tensor = described(Tensor::DiffSrc, DType::F32, 2);
         assert!(matches!(

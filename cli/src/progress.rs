@@ -1,4 +1,4 @@
-//! What is being done: a spinner on stderr where that is a terminal, and lines that stay.
+//! Progress on stderr: a spinner if that is a terminal, and lines that stay.
 
 use crate::text::visible;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A spinner, or nothing where stderr is no terminal.
+    /// A spinner, hidden if stderr is no terminal.
     pub fn new() -> Self {
         if !std::io::stderr().is_terminal() {
             return Self::quiet();
@@ -22,7 +22,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Nothing.
+    /// A hidden spinner.
     pub fn quiet() -> Self {
         Self(ProgressBar::hidden())
     }
@@ -33,7 +33,7 @@ impl Progress {
         self.0.set_message(visible(what));
     }
 
-    /// Says how much of something is done.
+    /// Says what part of something is done.
     pub fn portion(&self, what: &str, done: u64, all: u64) {
         let percent = 100.0 * done as f64 / all.max(1) as f64;
         let message = format!("{} {percent:.0} %", visible(what));
@@ -46,7 +46,7 @@ impl Progress {
         self.suspend(|| _ = writeln!(std::io::stderr(), "{}", visible(line)));
     }
 
-    /// Does something that may write to stderr itself.
+    /// Does work that may itself write to stderr.
     pub fn suspend<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.suspend(work)
     }

@@ -1,28 +1,28 @@
-//! Processes that work on one batch, each on some of the samples.
+//! Processes that share a batch: each has some of the samples.
 //!
-//! What one of them cannot do, all learn of before they go on, so that none waits for it.
+//! If one of them fails, all learn of it before they go on, so that none waits for it.
 
 use crate::failure::Failure;
 use std::cell::{Cell, RefCell};
 use wgpu_norm::Error;
 use wgpu_norm::synchronized::AllGather;
 
-/// Bytes of text that a rank tells the others.
+/// Bytes of text that a rank sends to the others.
 const TEXT: usize = 4096;
 
-/// What the command needs of the processes that it runs in.
+/// The command's access to the processes that it runs in.
 pub trait Ranks {
     /// This process's number, from 0 on.
     fn rank(&self) -> usize;
 
-    /// How many processes there are.
+    /// The number of processes.
     fn ranks(&self) -> usize;
 
-    /// Gives all processes everyone's bytes, in the order of ranks. All give as many.
+    /// Returns the bytes of all processes in the order of ranks. All must pass the same number of bytes.
     ///
     /// # Errors
     ///
-    /// A text, where the others cannot be reached.
+    /// A message, if the others cannot be reached.
     fn all_gather(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String>;
 }
 
@@ -44,12 +44,12 @@ impl Group {
         }
     }
 
-    /// Whether all ranks have told each other something yet.
+    /// Whether the ranks have exchanged anything yet.
     pub fn has_met(&self) -> bool {
         self.has_met.get()
     }
 
-    /// What a rank did, or a failure on all ranks where it failed on one.
+    /// This rank's result, or a failure on all ranks if any of them failed.
     pub fn all<T>(&self, done: Result<T, Failure>) -> Result<T, Failure> {
         let said = match &done {
             Ok(_) => String::new(),
@@ -63,7 +63,7 @@ impl Group {
         }
     }
 
-    /// A failure on all ranks where they do not say the same.
+    /// A failure on all ranks unless their texts are equal.
     pub fn agree(&self, what: &str, own: &str) -> Result<(), Failure> {
         let all = self.texts(own)?;
         let Some((first, others)) = all.split_first() else {
@@ -71,13 +71,13 @@ impl Group {
         };
         match (1..).zip(others).find(|(_, said)| *said != first) {
             Some((rank, other)) => Err(Failure::Ranks(format!(
-                "expected the same {what} on all, got {first} on rank 0; {other} on rank {rank}"
+                "expected the same {what} on all, got {first} on rank 0 and {other} on rank {rank}"
             ))),
             None => Ok(()),
         }
     }
 
-    /// Every rank's text.
+    /// The texts of all ranks.
     pub fn texts(&self, own: &str) -> Result<Vec<String>, Failure> {
         let mut bytes: Vec<u8> = own.bytes().take(TEXT).collect();
         bytes.resize(TEXT, 0);
@@ -89,14 +89,14 @@ impl Group {
         Ok(texts.collect())
     }
 
-    /// Every rank's bytes, as many of each.
+    /// The bytes of all ranks, equally many from each.
     pub fn gather(&self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         self.has_met.set(true);
         let mut ranks = self.ranks.borrow_mut();
         ranks.all_gather(bytes).map_err(Failure::Ranks)
     }
 
-    /// This rank's of so many things: some in a row, from a multiple of `unit` on.
+    /// This rank's share of `all` items: a contiguous range that begins at a multiple of `unit`.
     pub fn share(&self, all: usize, unit: usize) -> std::ops::Range<usize> {
         let units = all.div_ceil(unit.max(1));
         let at = |rank: usize| (units * rank / self.size.max(1) * unit).min(all);
@@ -120,7 +120,7 @@ impl AllGather for &Group {
     }
 }
 
-/// A failure if this process is one of several that `mpirun` has started: each would do the whole work.
+/// A failure if `mpirun` has started several of this process: each would do all of the work.
 pub fn refuse_many() -> Result<(), Failure> {
     for variable in ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"] {
         let ranks = std::env::var(variable).ok();

@@ -5,7 +5,7 @@ use crate::text::visible;
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
-/// Prints a line. A reader that went away wants no more, which is no failure.
+/// Prints a line. It is no failure if the reader has closed the pipe.
 pub fn line(text: impl Display) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     let text = visible(&text.to_string());

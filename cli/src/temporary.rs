@@ -1,5 +1,5 @@
-//! A file that is written beside its place and then moved there. Where the command fails or is told to end before
-//! that, nothing is left of it.
+//! A file that is written beside its place and then moved there. If the command fails or is ended before that, no file
+//! is left behind.
 
 use std::fs::File;
 use std::io;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::{Builder, NamedTempFile};
 
-/// The file that is being written, if there is one. Locked while it appears or moves.
+/// The file that is being written, if any. Locked while it appears or moves.
 static CURRENT: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn current() -> MutexGuard<'static, Option<PathBuf>> {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the file that is being written, if there is one: for a process that ends without unwinding.
+/// Removes the file that is being written, if any: for a process that ends without unwinding.
 pub fn remove_current() {
     if let Some(path) = current().take() {
         let _ = std::fs::remove_file(path);
@@ -25,7 +25,7 @@ pub fn remove_current() {
 pub struct Temporary(NamedTempFile);
 
 impl Temporary {
-    /// An empty file in the folder of `target`, with the mode of what is there, else that of a new file.
+    /// An empty file in the folder of `target`, with the mode of the file there, or else of a new file.
     pub fn beside(target: &Path) -> io::Result<Self> {
         #[cfg(unix)]
         unix::watch_signals()?;
@@ -62,13 +62,13 @@ impl Temporary {
 
     /// Moves it to `target`, in place of what is there.
     pub fn replace(self, target: &Path) -> io::Result<()> {
-        // The name must not be on the disk before the content is.
+        // The content must be on the disk before the name is.
         self.0.as_file().sync_all()?;
         let mut current = current();
         self.0.persist(target).map_err(|error| error.error)?;
         *current = None;
         drop(current);
-        // Makes the new name durable where folders can be synchronized; the file is whole anyway.
+        // Makes the new name durable where folders can be synchronized; the file is whole in any case.
         #[cfg(unix)]
         let _ = File::open(folder_of(target)).and_then(|folder| folder.sync_all());
         Ok(())
@@ -98,14 +98,14 @@ mod unix {
         SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXCPU, SIGALRM, SIGUSR1, SIGUSR2,
     ];
 
-    /// What files are created with; the umask takes its part.
+    /// The mode that files are created with, before the umask.
     pub fn of_a_new_file() -> Permissions {
         Permissions::from_mode(0o666)
     }
 
-    /// From now on, a signal that ends the command removes the file first. It still ends the command, so that a shell
-    /// sees 128 and the signal's number as the exit status. What does not end it is left alone: what the caller ignores,
-    /// as `nohup` does, and what somebody else handles.
+    /// From now on, a signal that ends the command removes the file first. The signal still ends the command, so that a
+    /// shell sees 128 plus the signal's number as the exit status. Signals that do not end it are left alone: those
+    /// that the caller ignores, as with `nohup`, and those that have a handler.
     pub fn watch_signals() -> io::Result<()> {
         static WATCHED: Once = Once::new();
         let mut result = Ok(());
@@ -115,14 +115,14 @@ mod unix {
 
     fn start() -> io::Result<()> {
         if ends(SIGXFSZ) {
-            // Without this one the write fails that is too much, which says why.
+            // With SIGXFSZ ignored, the write that exceeds the limit fails and says why.
             signal_hook::flag::register(SIGXFSZ, Arc::default())?;
         }
         let ending = ENDING.into_iter().filter(|&signal| ends(signal));
         let mut signals = signal_hook::iterator::Signals::new(ending)?;
         let watch = move || {
             for signal in signals.forever() {
-                // Kept to the end, so that no other file appears.
+                // Stays locked to the end, so that no other file appears.
                 let current = super::current();
                 if let Some(path) = &*current {
                     let _ = std::fs::remove_file(path);
@@ -134,11 +134,11 @@ mod unix {
         thread.spawn(watch).map(drop)
     }
 
-    /// Whether a signal that ends a process by default does so here.
+    /// Whether a signal that by default ends a process does so here.
     fn ends(signal: i32) -> bool {
-        // SAFETY: zeros are a value of this struct of C.
+        // SAFETY: all zeros are a valid value of this C struct.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: nothing is set, and what is there is written to a struct that lives.
+        // SAFETY: nothing is set, and the present action is written to a live struct.
         let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) };
         asked == 0 && action.sa_sigaction == libc::SIG_DFL
     }

@@ -1,20 +1,20 @@
-//! Text that others wrote, made fit for a terminal, which obeys some characters instead of showing them.
+//! Text from others, made safe for a terminal, which obeys some characters instead of showing them.
 
-/// Characters of a quotation before and after what is left out.
+/// The characters kept of a long quotation, at its beginning and end.
 const HEAD: usize = 140;
 const TAIL: usize = 60;
 
-/// The text with its control characters escaped, line ends apart.
+/// The text with its control characters escaped, except line ends.
 pub fn visible(text: &str) -> String {
     escaped(text, |c| c == '\n')
 }
 
-/// The same without line ends.
+/// The same, with line ends escaped, too.
 pub fn one_line(text: &str) -> String {
     escaped(text, |_| false)
 }
 
-/// A quotation: on one line, and with its middle left out where it is long.
+/// A quotation: on one line, without its middle if it is long.
 pub fn excerpt(text: &str) -> String {
     let count = text.chars().count();
     if count <= HEAD + TAIL {
@@ -38,7 +38,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> String {
     shown
 }
 
-/// Control characters, and those that turn or hide the text around them.
+/// Control characters, and those that reorder or hide the text around them.
 fn is_obeyed(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')

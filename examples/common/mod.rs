@@ -1,4 +1,4 @@
-//! What the examples share: made-up tensors of a layer, and the comparison with the reference.
+//! Shared code of the examples: made-up tensors of a layer, and the comparison with the reference.
 #![allow(dead_code, reason = "no example uses everything")]
 
 use std::error::Error;
@@ -18,7 +18,7 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Numbers that look random but are the same everywhere, and the true statistics of `src`.
+    /// Pseudorandom numbers that are the same everywhere, and the true statistics of `src`.
     pub fn made_up(shape: &[usize], seed: u64) -> Self {
         let mut state = seed;
         let mut random = || {
@@ -36,7 +36,7 @@ impl Layer {
         let gamma = (0..channels).map(|_| 1.0 + 0.5 * random()).collect();
         let beta = (0..channels).map(|_| random()).collect();
 
-        // What a forward pass would have kept: each channel's mean and biased variance.
+        // The statistics that a forward pass would have kept: each channel's mean and biased variance.
         let count = (elements / channels) as f64;
         let mut mean = vec![0.0; channels];
         let mut variance = vec![0.0; channels];
@@ -58,7 +58,7 @@ impl Layer {
         }
     }
 
-    /// What an operation makes of these tensors, in float64 on the CPU.
+    /// An operation's results for these tensors, in float64 on the CPU.
     pub fn reference(&self, operation: &Operation) -> Result<Vec<Computed>, wgpu_norm::Error> {
         let channels = self.gamma.len();
         let tensors = [
@@ -83,8 +83,8 @@ fn f64s(values: &[f32]) -> Vec<f64> {
     values.iter().map(|&v| v.into()).collect()
 }
 
-/// Prints how far a result is from the reference, in units of what is allowed; fails above 1. Errors are measured against the
-/// size of the terms that were added, for a gradient near 0 is the difference of large ones.
+/// Prints the error of a result in units of the tolerance, and fails if it is above 1. Errors are relative to the size
+/// of the terms that were added, because a gradient near 0 is the difference of large terms.
 pub fn compare(tensor: Tensor, got: &[f32], want: &[Computed]) -> Result<(), Box<dyn Error>> {
     let what = tensor.name();
     let want = want.iter().find(|computed| computed.tensor == tensor);
@@ -102,7 +102,7 @@ pub fn compare(tensor: Tensor, got: &[f32], want: &[Computed]) -> Result<(), Box
     }
 }
 
-/// Runs an example: warnings go to stderr, and so does what went wrong.
+/// Runs an example; warnings and its error, if any, go to stderr.
 pub fn main(example: impl std::future::Future<Output = Result<(), Box<dyn Error>>>) -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("wgpu_norm=warn"))
         .init();

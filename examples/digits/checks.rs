@@ -1,7 +1,7 @@
-//! The norms of a step beside the same in float64.
+//! Compares the norms of a step with the same computation in float64.
 //!
-//! Each of the reference's numbers has a scale, the size of the terms that it is made of. An error is measured against
-//! that, since a gradient near 0 may be the difference of large terms: `scaled_error` is 1 at the tolerance.
+//! Each of the reference's numbers has a scale, the size of its terms. Errors are relative to the scale, because a
+//! gradient near 0 may be the difference of large terms: `scaled_error` is 1 at the tolerance.
 
 use crate::norms::{BatchNorm, BatchNormPass, EPSILON, LayerNorm, LayerNormPass, UPDATE};
 use wgpu_norm::{
@@ -10,11 +10,11 @@ use wgpu_norm::{
 };
 use wgpu_norm_verify::reference::{compute, scaled_error};
 
-/// How far tensors are from the reference, in units of their tolerances.
+/// The errors of tensors, in units of their tolerances.
 pub struct Errors(Vec<(&'static str, f64)>);
 
 impl Errors {
-    /// Says what the largest one is; an error if it is above 1.
+    /// Describes the largest error; an error itself if that is above 1.
     pub fn within_tolerance(&self) -> Result<String, String> {
         let worse = |a: &&(_, f64), b: &&(_, f64)| a.1.total_cmp(&b.1);
         let Some((tensor, error)) = self.0.iter().max_by(worse) else {
@@ -26,7 +26,7 @@ impl Errors {
         }
     }
 
-    /// Compares results with those that an operation makes of tensors. One that is missing is infinitely wrong.
+    /// Compares results with an operation's results for these tensors. A missing result has an infinite error.
     fn compare(
         &mut self,
         operation: &Operation,
@@ -47,7 +47,7 @@ impl Errors {
         Ok(())
     }
 
-    /// The gradient's reference takes the statistics that the GPU took: what is measured is the gradient's own error.
+    /// The gradient's reference uses the GPU's statistics, so that only the gradient's own error is measured.
     fn compare_grads(
         &mut self,
         forward: &Operation,
@@ -101,7 +101,7 @@ pub fn batch_norm(
     Ok(errors)
 }
 
-/// Batch norm by running statistics.
+/// Batch norm with running statistics.
 pub fn inference(layer: &BatchNorm, src: &[f32], dst: &[f32]) -> Result<Errors, Error> {
     let tensors = [
         (Tensor::Src, src),

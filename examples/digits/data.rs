@@ -1,6 +1,6 @@
 //! scikit-learn's digits: 1797 handwritten digits of 8×8 pixels.
 //!
-//! `digits.bin` has 65 bytes an image: the pixels row by row, each from 0 to 16, and the digit. It was written by
+//! `digits.bin` has 65 bytes per image: the pixels row by row, each from 0 to 16, and the digit. It was written by
 //!
 //! ```python
 //! import numpy, sklearn.datasets
@@ -14,7 +14,7 @@
 
 use wgpu_norm_verify::Random;
 
-/// Pixels of a row, and rows.
+/// The number of pixels in a row, and of rows.
 pub const SIDE: usize = 8;
 pub const PIXELS: usize = SIDE * SIDE;
 
@@ -38,7 +38,7 @@ impl Digits {
         Self { images, labels }
     }
 
-    /// Images to train on, and others to test. The same people wrote both, which makes the test an easy one.
+    /// Images to train on, and others to test. The same people wrote both, so the test is easy.
     pub fn split(&self, test: usize, random: &mut Random) -> (Self, Self) {
         let order = shuffled(self.len(), random);
         let (test, train) = order.split_at(test.min(order.len()));
@@ -58,7 +58,7 @@ impl Digits {
     }
 }
 
-/// The numbers below `len` in random order.
+/// The numbers below `len`, in random order.
 pub fn shuffled(len: usize, random: &mut Random) -> Vec<usize> {
     let mut order: Vec<usize> = (0..len).collect();
     order.sort_by_cached_key(|_| random.bits());

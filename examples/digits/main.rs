@@ -3,7 +3,7 @@
 //!
 //! ```sh
 //! cargo run --release --example digits                       # five epochs, seconds
-//! cargo run --release --example digits -- --steps 20 out.svg # fewer steps, and where the picture goes
+//! cargo run --release --example digits -- --steps 20 out.svg # fewer steps, and the path of the picture
 //! ```
 //!
 //! ```text
@@ -11,19 +11,19 @@
 //!                16 channels                      64   └──────residual───┘
 //! ```
 //!
-//! What it shows:
+//! It shows:
 //!
 //! * A training step with `forward` and `backward` of [`GpuBatchNorm`](wgpu_norm::GpuBatchNorm) and
-//!   [`GpuLayerNorm`](wgpu_norm::GpuLayerNorm): what the one hands to the other, and where a residual goes.
+//!   [`GpuLayerNorm`](wgpu_norm::GpuLayerNorm): what one passes to the other, and where a residual goes.
 //! * Running statistics: `forward` updates them, and `infer` uses them on images that were not trained on.
-//! * How to check a layer within a network: at some steps all that the norms computed is compared with the float64
-//!   reference. The example fails if anything is beyond the tolerance.
+//! * How to check a layer within a network: at some steps, everything that the norms computed is compared with the
+//!   float64 reference. The example fails if anything exceeds the tolerance.
 //!
-//! `norms.rs` is the part to read, then `step` below. `checks.rs` has the comparison, `plain.rs` the other layers,
-//! `data.rs` the images, `plot.rs` the picture.
+//! Read `norms.rs`, then `step` below. `checks.rs` has the comparison, `plain.rs` the other layers, `data.rs` the
+//! images, `plot.rs` the picture.
 //!
-//! Host slices go in and come out here, so each call uploads and reads back. To keep a network on the GPU, see the
-//! example `record`.
+//! Tensors are host slices here, so each call uploads and reads back. To keep a network on the GPU, see the example
+//! `record`.
 
 mod checks;
 #[path = "../common/mod.rs"]
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
 }
 
 async fn digits() -> Result<(), Box<dyn Error>> {
-    // 1. The images, and a GPU. Without any adapter this is where the example ends, with an error that says so.
+    // 1. The images, and a GPU. Without an adapter the example ends here with an error.
     let mut random = Random::new(SEED);
     let (train, test) = Digits::all().split(TEST, &mut random);
     let per_epoch = train.len() / BATCH;
@@ -73,13 +73,13 @@ async fn digits() -> Result<(), Box<dyn Error>> {
         options.steps,
     );
 
-    // 2. The network, and what it guesses before it has learnt anything.
+    // 2. The network, and its guesses before it has learnt anything.
     let mut network = Network::new(&gpu, &mut random)?;
     let mut losses = Vec::new();
     let mut accuracies = vec![(0, network.infer(&test).await?.accuracy(&test))];
     let start = Instant::now();
 
-    // 3. Train. The images are shuffled for each epoch; those that fill no batch rest for an epoch.
+    // 3. Train. The images are shuffled for each epoch; those that do not fill a batch are left out for an epoch.
     let mut order = Vec::new();
     for step in 1..=options.steps {
         let of_epoch = (step - 1) % per_epoch;
@@ -101,7 +101,7 @@ async fn digits() -> Result<(), Box<dyn Error>> {
     }
     let seconds = start.elapsed().as_secs_f64();
 
-    // 4. The forward pass by running statistics has a reference too.
+    // 4. The forward pass with running statistics has a reference, too.
     let inference = network.infer(&test).await?;
     let Inference {
         convolved,
@@ -110,7 +110,7 @@ async fn digits() -> Result<(), Box<dyn Error>> {
     } = &inference;
     let errors = checks::inference(&network.batch_norm, convolved, normalized)?;
     println!(
-        "inference: batch norm by running statistics {}",
+        "inference: batch norm with running statistics {}",
         errors.within_tolerance()?
     );
     println!(
@@ -139,7 +139,7 @@ struct Network {
     classify: Dense,
 }
 
-/// What the network makes of images without learning from them.
+/// The network's results for images, without learning from them.
 struct Inference {
     convolved: Vec<f32>,
     normalized: Vec<f32>,
@@ -158,13 +158,13 @@ impl Network {
         })
     }
 
-    /// One step of training: the loss, and where asked for how far each norm is from its reference.
+    /// One training step: the loss and, on request, the error of each norm relative to its reference.
     async fn step(
         &mut self,
         batch: &Digits,
         check: bool,
     ) -> Result<(f32, Vec<(&'static str, Errors)>), Box<dyn Error>> {
-        // Forward. What a norm's gradient needs stays in `normalized` and `block`.
+        // Forward. `normalized` and `block` keep what the norms' gradients need.
         let convolved = self.convolution.forward(&batch.images);
         let normalized = self.batch_norm.forward(convolved).await?;
         let features = plain::relu(&normalized.output.dst);
@@ -180,7 +180,7 @@ impl Network {
         let classify = self.classify.backward(&top, &diff_logits);
         let diff_block = plain::relu_backward(&block.output.dst, &classify.diff_src);
         let layer_norm = self.layer_norm.backward(&block, &diff_block).await?;
-        // The sum's gradient goes two ways, through the inner layer and past it, and both meet in `hidden`.
+        // The sum's gradient goes through the inner layer and past it; both parts meet in `hidden`.
         let inner = self.inner.backward(&active, &layer_norm.diff_src);
         let through = plain::relu_backward(&block.residual, &inner.diff_src);
         let diff_hidden = plain::sum(&through, &layer_norm.diff_src);
@@ -190,7 +190,7 @@ impl Network {
         let batch_norm = batch_norm.await?;
         let weight = (self.convolution).backward(&batch.images, &batch_norm.diff_src);
 
-        // Check, while gamma and beta are still those that were used.
+        // Check while gamma and beta still have the values that were used.
         let mut checks = Vec::new();
         if check {
             let (layer, diff_dst) = (&self.batch_norm, &diff_normalized);
@@ -211,7 +211,7 @@ impl Network {
         Ok((loss, checks))
     }
 
-    /// The forward pass with running statistics: what the network makes of an image no longer depends on the others.
+    /// The forward pass with running statistics: the result for an image no longer depends on the other images.
     async fn infer(&self, digits: &Digits) -> Result<Inference, wgpu_norm::Error> {
         let convolved = self.convolution.forward(&digits.images);
         let normalized = self.batch_norm.infer(&convolved).await?;
@@ -228,7 +228,7 @@ impl Network {
 }
 
 impl Inference {
-    /// How many of 100 images are recognized.
+    /// The percentage of images that are recognized.
     fn accuracy(&self, digits: &Digits) -> f32 {
         let guesses = self.logits.chunks_exact(CLASSES).map(plain::largest);
         let right = guesses.zip(&digits.labels).filter(|(a, b)| a == *b).count();
@@ -236,7 +236,7 @@ impl Inference {
     }
 }
 
-/// What the command line asks for.
+/// The options on the command line.
 struct Options {
     steps: usize,
     picture: PathBuf,

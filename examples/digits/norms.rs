@@ -10,7 +10,7 @@ use wgpu_norm::{
 
 pub const EPSILON: f64 = 1e-5;
 
-/// As PyTorch has it: a tenth of the batch's statistics, and the unbiased variance.
+/// PyTorch's defaults: a tenth of the batch's statistics, and the unbiased variance.
 pub const UPDATE: RunningUpdate = RunningUpdate::new(0.1, RunningVariance::Unbiased);
 
 /// Batch norm of images, (N, C, H, W).
@@ -28,7 +28,7 @@ pub struct Running {
     pub variance: Vec<f32>,
 }
 
-/// What a forward pass of batch norm leaves to the backward pass and to the check.
+/// The data of batch norm's forward pass that the backward pass and the check need.
 pub struct BatchNormPass {
     pub shape: [usize; 4],
     pub src: Vec<f32>,
@@ -50,7 +50,7 @@ impl BatchNorm {
         })
     }
 
-    /// Normalizes by the batch's own statistics, and lets the running ones follow.
+    /// Normalizes by the batch's own statistics, and updates the running ones.
     pub async fn forward(&mut self, src: Vec<f32>) -> Result<BatchNormPass, Error> {
         let shape = self.shape(&src);
         let running_before = self.running.clone();
@@ -67,7 +67,7 @@ impl BatchNorm {
         })
     }
 
-    /// The gradients. The statistics go in as `forward` returned them.
+    /// The gradients, from the statistics that `forward` returned.
     pub async fn backward(
         &self,
         pass: &BatchNormPass,
@@ -104,7 +104,7 @@ pub struct LayerNorm {
     pub beta: Param,
 }
 
-/// What a forward pass of layer norm leaves to the backward pass and to the check.
+/// The data of layer norm's forward pass that the backward pass and the check need.
 pub struct LayerNormPass {
     pub shape: [usize; 2],
     pub src: Vec<f32>,
@@ -135,7 +135,7 @@ impl LayerNorm {
         })
     }
 
-    /// The gradients. The sum is what was normalized, so it takes src's place, and diff_src is the gradient of both
+    /// The gradients. The sum was normalized, so it takes the place of src, and diff_src is the gradient of both
     /// summands.
     pub async fn backward(
         &self,
@@ -148,7 +148,7 @@ impl LayerNorm {
         self.norm.backward(args).await
     }
 
-    /// The same as `forward`, but nothing is kept: layer norm has no running statistics.
+    /// Like `forward`, but keeps nothing: layer norm has no running statistics.
     pub async fn infer(&self, src: &[f32], residual: &[f32]) -> Result<Vec<f32>, Error> {
         let shape = self.shape(src);
         let args = self.args(&shape, src, residual).without_statistics();
@@ -183,7 +183,7 @@ impl LayerNormPass {
     }
 }
 
-/// Both parameter gradients are there, since `ParamGrads::Both` is the default.
+/// Both parameter gradients are present, since `ParamGrads::Both` is the default.
 fn learn(gamma: &mut Param, beta: &mut Param, grads: &Grads<f32, f32>) {
     for (param, diff) in [(gamma, &grads.diff_gamma), (beta, &grads.diff_beta)] {
         if let Some(diff) = diff {

@@ -1,4 +1,4 @@
-//! The layers that are no norms, in plain loops. Matrices are row-major, one row an image.
+//! The other layers, in plain loops. Matrices are row-major, with one row per image.
 
 use crate::data::{PIXELS, SIDE};
 use wgpu_norm_verify::Random;
@@ -18,7 +18,7 @@ impl Param {
         Self { value, velocity }
     }
 
-    /// Random weights, as large as suits a ReLU after sums of so many terms.
+    /// Random weights, of a size that suits a ReLU after sums of this many terms.
     fn random(len: usize, terms: usize, random: &mut Random) -> Self {
         let limit = (6.0 / terms as f64).sqrt();
         Self::new(random.vec(len, limit, 0.0))
@@ -33,7 +33,7 @@ impl Param {
     }
 }
 
-/// A 3×3 convolution of images with one channel, with padding 1. There is no bias: batch norm would subtract it again.
+/// A 3×3 convolution of images with one channel, with padding 1. It has no bias, which batch norm would subtract again.
 pub struct Convolution {
     pub weight: Param,
     channels: usize,
@@ -54,7 +54,7 @@ impl Convolution {
         let mut terms = Vec::new();
         for (y, x) in (0..SIDE).flat_map(|y| (0..SIDE).map(move |x| (y, x))) {
             for weight in 0..TAPS {
-                // One to the right and below, so that nothing is negative; outside the image is 0.
+                // Shifted by one to the right and down, so that nothing is negative; pixels outside the image are 0.
                 let (src_y, src_x) = (y + weight / 3, x + weight % 3);
                 if (1..=SIDE).contains(&src_y) && (1..=SIDE).contains(&src_x) {
                     terms.push(Term {
@@ -86,7 +86,7 @@ impl Convolution {
         dst
     }
 
-    /// The weight's gradient; nobody asks for that of the images.
+    /// The weight's gradient; that of the images is not needed.
     pub fn backward(&self, images: &[f32], diff_dst: &[f32]) -> Vec<f32> {
         let mut diff = vec![0.0; self.weight.value.len()];
         let outputs = diff_dst.chunks_exact(self.channels * PIXELS);
@@ -169,7 +169,7 @@ impl Dense {
         self.bias.learn(&grads.diff_bias);
     }
 
-    /// Inputs and outputs.
+    /// The number of inputs and outputs.
     fn shape(&self) -> (usize, usize) {
         let outputs = self.bias.value.len();
         (self.weight.value.len() / outputs, outputs)
@@ -210,7 +210,7 @@ pub fn cross_entropy(logits: &[f32], labels: &[usize]) -> (f32, Vec<f32>) {
     (loss, diff)
 }
 
-/// The place of the largest number.
+/// The index of the largest number.
 pub fn largest(row: &[f32]) -> usize {
     let pairs = row.iter().enumerate();
     let largest = pairs.max_by(|a, b| a.1.total_cmp(b.1));

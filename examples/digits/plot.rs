@@ -11,16 +11,16 @@ const RIGHT: f64 = 640.0;
 struct Panel<'a> {
     title: &'a str,
     color: &'a str,
-    /// Where it stands in the picture.
+    /// The position in the picture.
     top: f64,
     bottom: f64,
-    /// The axis goes from 0 to here, with a line at each tick.
+    /// The end of the axis, which begins at 0 and has a line at each tick.
     max: f64,
     tick: f64,
     points: &'a [(usize, f32)],
     /// The radius of the dot at each point but the last.
     dot: f64,
-    /// What stands beside the last point.
+    /// The label of the last point.
     last: String,
 }
 
@@ -45,7 +45,7 @@ pub fn svg(adapter: &str, losses: &[(usize, f32)], accuracies: &[(usize, f32)]) 
             last: format!("{loss:.3}"),
         },
         Panel {
-            title: "test accuracy in %, by running statistics",
+            title: "test accuracy in %, with running statistics",
             color: "#b4501e",
             top: 312.0,
             bottom: 472.0,
@@ -81,7 +81,7 @@ impl Panel<'_> {
         text(svg, (LEFT, self.top - 14.0), "start", self.title);
         for value in multiples(self.tick, self.max) {
             line(svg, (LEFT, y(value)), (RIGHT, y(value)));
-            // As many digits as the ticks differ by.
+            // As many decimals as the ticks need.
             let decimals = if self.tick < 1.0 { 1 } else { 0 };
             let label = format!("{value:.decimals$}");
             text(svg, (LEFT - 8.0, y(value) + 4.0), "end", &label);
@@ -120,7 +120,7 @@ impl Panel<'_> {
     }
 }
 
-/// 1, 2 or 5 times a power of ten, so that four to seven of them make `max`.
+/// The distance of ticks: 1, 2 or 5 times a power of ten, for four to seven ticks up to `max`.
 fn tick(max: f64) -> f64 {
     let least = (max / 7.5).max(0.1);
     let power = 10.0_f64.powf(least.log10().floor());
@@ -155,7 +155,7 @@ fn put(svg: &mut String, element: std::fmt::Arguments<'_>) {
     let _ = writeln!(svg, "{element}");
 }
 
-/// A driver may name its adapter as it likes.
+/// A driver may give its adapter any name.
 fn escaped(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;")
 }

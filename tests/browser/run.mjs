@@ -31,7 +31,7 @@ const server = createServer(async (request, response) => {
   }
   const name = request.url === "/" ? "index.html" : request.url.slice(1);
   try {
-    // Only what the page is made of.
+    // Serves only the page's own files.
     if (!/^(index\.html|pkg\/[\w.]+)$/.test(name)) throw new Error(name);
     const content = await readFile(join(here, name));
     response.setHeader("content-type", TYPES[name.split(".").pop()] ?? "text/plain");

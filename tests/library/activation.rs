@@ -1,5 +1,5 @@
-//! Activations and residuals behind batch, group and instance norm: what users compose of the parts must come out, forward and
-//! back; other libraries' names for it; errors. Every kernel whatever the shape: verify.rs.
+//! Activations and residuals after batch, group and instance norm: the result must be what users get by composing the
+//! parts, forward and backward; other libraries' names for it; errors. For every kernel with any shape, see verify.rs.
 
 use crate::common::data::{Random, close, computed, to_f64};
 use crate::common::errors::says;
@@ -66,12 +66,12 @@ impl Tensors {
         compute(operation, &inputs).unwrap()
     }
 
-    /// Batch norm's output in float64, before anything follows, and the statistics.
+    /// Batch norm's output in float64, without residual and activation, and the statistics.
     fn layer(&self) -> Vec<Computed> {
         self.compute(&batch_norm(Forward::default(), Epilogue::default()), &[])
     }
 
-    /// Batch norm's gradients in float64 of the gradient of its output.
+    /// Batch norm's gradients in float64, from the gradient of its output.
     fn gradients(&self, of_output: &[f64], layer: &[Computed]) -> Vec<Computed> {
         let operation = batch_norm(Backward::default(), Epilogue::default());
         let statistic = |tensor| (tensor, &*computed(layer, tensor).values);
@@ -85,8 +85,8 @@ fn after_relu(values: &[f64]) -> Vec<f64> {
     values.iter().map(|value| value.max(0.0)).collect()
 }
 
-/// A training step of a block with a residual: the forward pass, its mask, and the gradients by it are those of the parts,
-/// one after another.
+/// A training step of a block with a residual: the forward pass, its mask, and the gradients from that mask are those
+/// of the parts, one after another.
 #[test]
 fn a_masked_layer_is_its_parts() {
     for seed in 0..4 {
@@ -128,7 +128,8 @@ fn a_masked_layer_is_its_parts() {
     }
 }
 
-/// Without a residual, what passed is found again: whatever the forward pass computed, the gradient agrees with it.
+/// Without a residual, the gradient recomputes what passed the activation, and agrees with whatever the forward pass
+/// computed.
 #[test]
 fn what_passed_is_found_again() {
     for subject in subjects() {
@@ -140,7 +141,7 @@ fn what_passed_is_found_again() {
         let dst = &computed(&layer, Tensor::Dst).values;
         let mut passed = to_f64(&tensors.diff_dst);
         for (i, y) in dst.iter().enumerate() {
-            // Rounding decides of what is near 0.
+            // Rounding decides whether values near 0 pass.
             if y.abs() < 1e-5 {
                 tensors.diff_dst[i] = 0.0;
             }
@@ -160,7 +161,7 @@ fn what_passed_is_found_again() {
     }
 }
 
-/// One group of four: x̂ = −1, −1, 1, 1 but for epsilon, of which relu and silu are known.
+/// One group of four, in which x̂ = −1, −1, 1, 1 apart from epsilon; relu and silu of these are known.
 #[test]
 fn group_and_instance_norm_by_hand() {
     let src = [1.0_f32, 1.0, 3.0, 3.0];
@@ -185,7 +186,7 @@ fn group_and_instance_norm_by_hand() {
             let layer = GpuInstanceNorm::new(&subject.gpu, options.activation(activation)).unwrap();
             let args = ForwardArgs::new(&[1, 1, 4], &src);
             is(&block_on(layer.forward(args)).unwrap().dst);
-            // diff_beta is the sum of what passes: silu's slopes at −1 and 1 are 0.0723295 and 0.9276705.
+            // diff_beta is the sum of diff_dst times the slopes; silu's slopes at −1 and 1 are 0.0723295 and 0.9276705.
             let args = BackwardArgs::new(&[1, 1, 4], &src, &[8.0, 4.0, 2.0, 1.0], statistics);
             let grads = block_on(layer.backward(args)).unwrap();
             let [at_low, at_high] = match activation {
@@ -198,7 +199,7 @@ fn group_and_instance_norm_by_hand() {
     }
 }
 
-/// NaN passes, as PyTorch has it, forward and back.
+/// NaN passes, as in PyTorch, forward and backward.
 #[test]
 fn not_a_number_passes() {
     let statistics = (&[0.0], &[1.0]);
@@ -218,7 +219,7 @@ fn not_a_number_passes() {
     }
 }
 
-/// Everything that the list of cases can say, at random.
+/// Everything that the list of cases can express, at random.
 #[test]
 fn random_problems_end_as_the_reference() {
     let shape = (1..5_usize, 1..9_usize, 1..150_usize);
@@ -243,7 +244,7 @@ fn random_problems_end_as_the_reference() {
             ][operator];
             let ending = ["relu", "silu", "relu/residual", "residual"][ending];
             let backward = operator.ends_with("backward");
-            // A residual alone is nothing to the gradient.
+            // A residual alone does not affect the gradient.
             let ending = match ending {
                 "residual" if backward => "relu",
                 other => other,
@@ -303,7 +304,7 @@ fn what_does_not_fit_is_refused() {
     says(&error, &["mask", "13", "12"]);
     let error = run(&plain, None, Some(&mask)).unwrap_err();
     says(&error, &["mask", "none without an activation"]);
-    // beta may be given where nothing depends on it, as long as it has to be.
+    // beta may be given even if nothing depends on it, but must have the right length.
     let (beta, short) = (Some(&*tensors.beta), Some(&tensors.beta[1..]));
     assert_eq!(run(&op, beta, Some(&mask)).unwrap(), masked);
     let without = run(&plain, None, None).unwrap();
@@ -332,7 +333,7 @@ fn what_does_not_fit_is_refused() {
     }
 }
 
-/// A device with four storage buffers takes a ReLU; for a mask it has too few, and says so.
+/// A device with four storage buffers supports a ReLU; it has too few for a mask, and says so.
 #[test]
 fn masks_need_more_buffers() {
     let few = one(false).with_profile("four buffers", |profile| profile.max_storage_buffers = 4);
@@ -353,7 +354,7 @@ fn masks_need_more_buffers() {
     is_refused(Forward::default().into(), "5");
 }
 
-/// oneDNN's primitive and DirectML's operator under their own names.
+/// oneDNN's primitive and DirectML's operator, under their own names.
 #[test]
 fn operators_are_the_layer() {
     let gpu = &one(false).gpu;
@@ -469,10 +470,10 @@ fn operators_are_the_layer() {
     assert!(scaled_error(&got, &after_relu(&dst.values), &dst.scale) <= 1.0);
 }
 
-/// An activation of src and its gradient, by batch norm that leaves src as it is.
+/// An activation of src and its gradient, by a batch norm that does not change src.
 fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2] {
     let shape = [src.len(), 1];
-    // Beside epsilon a deviation of 1, so that y is src.
+    // With epsilon, a deviation of 1, so that y is src.
     let statistics = (&[0.0], &[0.5]);
     let options = BatchNormOptions::new(DataFormat::Nxc)
         .epsilon(0.5)
@@ -487,7 +488,7 @@ fn curve(subject: &Subject, activation: Activation, src: &[f32]) -> [Vec<f32>; 2
     [dst, grads.diff_src]
 }
 
-/// SiLU and its gradient fall off like exp(y): they are right to the last bits of that as long as they are normal numbers.
+/// SiLU and its gradient fall off like exp(y). They are correct to the last bits of that while they are normal numbers.
 #[test]
 fn silu_keeps_its_tail() {
     let src: Vec<f32> = (0..4000).map(|i| -94.0 + 0.025 * i as f32).collect();
@@ -495,10 +496,10 @@ fn silu_keeps_its_tail() {
         for (&y, &got) in src.iter().zip(got) {
             let want = want(y.into());
             if want.abs() >= f32::MIN_POSITIVE.into() {
-                // exp is off by as many units as its argument has.
+                // exp is off by as many units as its argument.
                 let allowed =
                     want.abs() * f64::from(2.0 * y.abs() + 16.0) * f64::from(f32::EPSILON);
-                // Near its own zero the gradient is a difference of terms as large as 1.
+                // Near its own zero, the gradient is a difference of terms as large as 1.
                 let of_terms = f64::from(y.abs() < 4.0) * 16.0 * f64::from(f32::EPSILON);
                 let error = (f64::from(got) - want).abs();
                 assert!(
@@ -518,7 +519,8 @@ fn silu_keeps_its_tail() {
     }
 }
 
-/// The error function's complement by its continued fraction, or for small arguments by the series of the error function.
+/// The complementary error function, by its continued fraction; for small arguments, by the series of the error
+/// function.
 fn erfc(x: f64) -> f64 {
     if x < 0.0 {
         return 2.0 - erfc(-x);
@@ -538,8 +540,8 @@ fn erfc(x: f64) -> f64 {
     scale / fraction
 }
 
-/// GELU and its gradient, over every f16 and every bf16, and f32 in between: within 2.4e-7 of max(|y|, 1), and where they fall
-/// off within 1e-4 of themselves, as long as they are normal numbers.
+/// GELU and its gradient, for every f16 and bf16, and f32 in between: within 2.4e-7 of max(|y|, 1); where they fall
+/// off, within a relative error of 1e-4 while they are normal numbers.
 #[test]
 fn gelu_is_right_everywhere() {
     let finite = |bits: u16| {
@@ -572,7 +574,7 @@ fn gelu_is_right_everywhere() {
             let error = (f64::from(got) - want).abs();
             let near = 2.4e-7 * f64::from(y.abs().max(1.0));
             assert!(error <= near, "{what} of {y}: {got}, not {want}");
-            // Around its own zero at −0.75 a gradient is a difference.
+            // Near its zero at −0.75, the gradient is a difference.
             if y < -2.0 && want.abs() >= f32::MIN_POSITIVE.into() {
                 assert!(
                     error <= 1e-4 * want.abs(),

@@ -1,5 +1,5 @@
-//! Every bad argument is a typed error that names it, what was expected and what was given, and leaves the
-//! context working.
+//! Every bad argument is a typed error that names it, says what was expected and what was given, and leaves the context
+//! working.
 
 use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{Problem, batch_norm_gradient};
@@ -22,7 +22,8 @@ fn layer_norm(shape: &[usize]) -> Operation {
     Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 
-/// Whether a subject takes a problem of f32, and the layer, too; if not, both say the same, and the context still works.
+/// Runs a problem of f32 on a subject, also through the layer; if they fail, both report the same, and the context
+/// still works.
 fn run(subject: &Subject, problem: &Problem) -> Result<(), Error> {
     let operation = &problem.operation;
     let inputs = problem.inputs.iter();
@@ -100,7 +101,7 @@ fn epsilons() {
             says(&error, &["epsilon", "above 0", &format!("{epsilon:e}")]);
         }
     }
-    // In the type that it is used in: as f32 0, subnormal (which an adapter may take for 0) and infinity.
+    // In the type that is used: as f32 they are 0, subnormal (which an adapter may treat as 0) and infinity.
     for (epsilon, as_used) in [
         (1e-60, 0.0),
         (1e-40, f64::from(1e-40_f32)),
@@ -145,7 +146,7 @@ fn variances() {
             )
         );
     };
-    // The last is 0 in f32, where kernels add, though not in f64.
+    // The last one is 0 in f32, in which kernels add, though not in f64.
     for bad in [-1.0, -2e-5, f32::NEG_INFINITY, f32::INFINITY, -1e-5] {
         let mut problem = problem();
         problem.set(Tensor::Variance, &[1.0, bad.into(), -7.0]);
@@ -158,7 +159,7 @@ fn variances() {
             is_of(&problem.run(&noop.subject).unwrap_err(), 2, bad);
         }
     }
-    // Not an error: zero, small negative noise within epsilon, and what the data may be.
+    // Not an error: zero, small negative noise within epsilon, and values that data may have.
     for good in [0.0, -0.0, -1e-6, f32::NAN, f32::MAX] {
         let mut problem = problem();
         problem.set(Tensor::Variance, &[1.0, good.into(), 1.0]);
@@ -248,8 +249,8 @@ fn limits_of_the_adapter() {
     says(&error, &["src", "max_buffer_size", "12000", "4096"]);
     let tiny = Problem::random(&ncx(DType::F32, &[1, 1]), 1);
     tiny.run(&small).unwrap();
-    // A device that does not allow four storage buffers cannot run the kernels, nor can one with smaller workgroups than any
-    // kernel has: it is the device's fault, not the plan's.
+    // A device that does not allow four storage buffers cannot run the kernels, nor can one whose workgroups are
+    // smaller than any kernel's. The error blames the device, not the plan.
     let three = wgpu::Limits {
         max_storage_buffers_per_shader_stage: 3,
         ..wgpu::Limits::default()
@@ -281,7 +282,7 @@ fn limits_of_the_adapter() {
 
 #[test]
 fn a_plan_of_another_context() {
-    // Made for wide workgroups, bound where they are not allowed.
+    // Planned for wide workgroups, bound on a device that does not allow them.
     let wide = Noop::new(
         wgpu::Limits {
             max_compute_invocations_per_workgroup: 1024,
@@ -304,7 +305,7 @@ fn a_plan_of_another_context() {
     let want = limit(what, "max_compute_invocations_per_workgroup", 1024, 256);
     assert_eq!(error.map(|_| ()).unwrap_err(), want);
     still_works(&narrow.subject);
-    // Made for larger bindings, and for more workgroup memory.
+    // Planned for larger bindings, and for more workgroup memory.
     let limited = |what, change: fn(&mut Profile)| {
         let limited = narrow.subject.with_profile(what, change);
         let error = plan.bind(&limited.gpu, &buffers.ranges());
@@ -326,7 +327,7 @@ fn a_plan_of_another_context() {
         panic!("{error:?}");
     };
     assert!(needed > 256);
-    // Of channels so many that a binding does not hold their means: known when planning. Of rows there may be as many.
+    // With this many channels a binding cannot hold their means, which planning reports. As many rows are allowed.
     let short = narrow.subject.with_profile("short bindings", |profile| {
         profile.max_binding = 4096;
         profile.window_unit = 256;

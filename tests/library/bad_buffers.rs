@@ -1,5 +1,5 @@
-//! Every bad buffer is a typed error that names it, what was expected and what was given, and leaves the
-//! context working.
+//! Every bad buffer is a typed error that names it, says what was expected and what was given, and leaves the context
+//! working.
 
 use crate::common::Noop;
 use crate::common::buffers::{Buffers, Room, range, with};
@@ -9,7 +9,7 @@ use wgpu_norm::{
     Backward, BufferRange, DType, DataFormat, Error, Norm, Operation, ParamGrads, Plan, Tensor,
 };
 
-/// A plan and right buffers for it, those for sums and workspace among them.
+/// A plan and valid buffers for it, including those for sums and workspace.
 struct Binding {
     noop: Noop,
     plan: Plan,
@@ -29,7 +29,7 @@ impl Binding {
         Self { noop, plan, own }
     }
 
-    /// The buffers' tensors, and the bytes of each.
+    /// The buffers' tensors, and the size of each in bytes.
     fn tensors(&self) -> impl Iterator<Item = (Tensor, u64)> {
         self.own.iter().map(|(tensor, size, _)| (*tensor, *size))
     }
@@ -40,13 +40,13 @@ impl Binding {
             .collect()
     }
 
-    /// That of a tensor.
+    /// The buffer range of a tensor.
     fn of(&self, tensor: Tensor) -> BufferRange<'_> {
         let right = self.right();
         right.iter().find(|(own, _)| *own == tensor).unwrap().1
     }
 
-    /// Right buffers but for another one for a tensor, or none.
+    /// Binds valid buffers, but with another one for a tensor, or none.
     fn bind(&self, tensor: Tensor, other: Option<BufferRange<'_>>) -> Result<(), Error> {
         self.bind_all(&with(&self.right(), tensor, other))
     }
@@ -56,7 +56,7 @@ impl Binding {
         bound.map(|_| ())
     }
 
-    /// The error of binding so, after which the right buffers still bind.
+    /// The error of such a binding; afterwards the valid buffers still bind.
     #[track_caller]
     fn error(&self, tensor: Tensor, other: Option<BufferRange<'_>>) -> Error {
         let error = self.bind(tensor, other).unwrap_err();
@@ -96,7 +96,7 @@ fn buffers_too_small() {
             assert_eq!((name, expected, got), (tensor.name(), bytes, bytes_given));
             says(&error, &[name, &expected.to_string(), &got.to_string()]);
         }
-        // Beyond the buffer, also where the tensor itself would fit.
+        // Beyond the buffer's end, even where the tensor itself would fit.
         for place in [
             (256, 1 << 20),
             (0, (1 << 12) + 4),
@@ -190,7 +190,7 @@ fn assert_presence(error: &Error, of: Tensor, is_expected: bool) {
 fn buffers_missing_or_superfluous() {
     let test = Binding::new(&problem());
     for (tensor, _) in test.tensors() {
-        // For the halves alone, and made by the plan.
+        // Sums are for halves only, and the plan creates the workspace.
         if [Tensor::Sums, Tensor::Workspace].contains(&tensor) {
             test.bind(tensor, None).unwrap();
         } else {
@@ -226,7 +226,7 @@ fn buffers_of_another_device() {
             says(&error, &[name, "this context's device"]);
         }
     }
-    // On its own device it is right.
+    // It is valid on its own device.
     still_works(&sibling);
 }
 
@@ -259,7 +259,7 @@ fn ranges_that_overlap() {
         assert_overlap(&error, names);
     }
 
-    // diff_src over a part of diff_dst, and one byte too near; then right beside it.
+    // diff_src over a part of diff_dst, and one byte too close; then directly after it.
     let pool = subject.buffer(1 << 14, &[]);
     let pooled = |diff_src| {
         let ranges = with(&test.right(), DiffDst, Some(range(&pool, 0, 2800)));
@@ -271,7 +271,7 @@ fn ranges_that_overlap() {
     for offset in [0, 2816, 8192] {
         pooled(offset).unwrap();
     }
-    // Sums at the end of a buffer, half inside of the workspace.
+    // Sums at the end of a buffer, half within the workspace.
     let sums = test.plan.sums().unwrap().bytes();
     let workspace = test.plan.workspace_bytes();
     let offset = (workspace - 256) / 256 * 256;
@@ -279,7 +279,7 @@ fn ranges_that_overlap() {
     let ranges = with(&test.right(), Workspace, Some(range(&end, 0, workspace)));
     let ranges = with(&ranges, Sums, Some(range(&end, offset, sums)));
     assert_overlap(&test.bind_all(&ranges).unwrap_err(), [Workspace, Sums]);
-    // What is only read may overlap.
+    // Tensors that are only read may overlap.
     let ranges = with(&test.right(), Src, Some(test.of(DiffDst)));
     let ranges = with(&ranges, Mean, Some(test.of(Variance)));
     let ranges = with(&ranges, Gamma, Some(test.of(Variance)));

@@ -1,5 +1,5 @@
-//! Batch norm's gradient against the reference: which shapes take one dispatch, and random small shapes and tunings. Every
-//! kernel whatever the shape: verify.rs.
+//! Batch norm's gradient compared with the reference: the shapes that take one dispatch, and random small shapes and
+//! tunings. For every kernel with any shape, see verify.rs.
 
 use crate::common::data::{Problem, Random, batch_norm_gradient};
 use crate::common::{Subject, random_cases, subjects};
@@ -35,7 +35,7 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
                     "{shape:?}"
                 );
             }
-            // No whole vec4s, too many rows, too large.
+            // Rows that are not whole vec4s, too many rows, too large.
             for shape in [&[64, 126][..], &[16_384, 4], &[64, 128, 128]] {
                 assert_ne!(kernels(&usual, shape), ["channels_last_fused"], "{shape:?}");
             }
@@ -43,11 +43,11 @@ fn small_tensors_with_the_channels_last_take_one_dispatch() {
             assert_eq!(kernels(&few_buffers, &[64, 128]).len(), 4);
             let unwanted = set(|profile| profile.tuning.fused_block = 0);
             assert_eq!(kernels(&unwanted, &[64, 128]).len(), 4);
-            // On a GPU a dispatch takes as long as many more elements do.
+            // On a GPU a dispatch costs as much as many more elements.
             let of_gpu = kernels(&usual, &[128, 2048]) == ["channels_last_fused"];
             assert_eq!(of_gpu, fits && what == "gpu");
         }
-        // However it is tuned, sums stay within the tolerance where all roundings have one sign.
+        // With any tuning, sums stay within the tolerance if all roundings have one sign.
         let greedy = subject.with_profile("greedy", |profile| {
             profile.tuning = Tuning {
                 fused_block: u32::MAX,
@@ -78,7 +78,7 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
         let fits = usual.gpu.profile().max_storage_buffers >= 8;
         let bytes = |shape: &[usize]| 4 * shape.iter().product::<usize>() as u64;
         let binds = |shape: &[usize]| bytes(shape) <= usual.gpu.profile().max_binding;
-        // By blocks of four channels, then channel by channel, then small ones in few blocks.
+        // Blocks of four channels, then single channels, then small channels in few blocks.
         for shape in [
             [50, 2048, 7, 7],
             [8, 512, 7, 7],
@@ -97,8 +97,8 @@ fn channels_that_a_cache_holds_take_one_dispatch() {
                 subject.name
             );
         }
-        // Channels too long, blocks too few, runs that cannot be taken one by one, and a binding that is
-        // too small for a tensor that cannot be cut.
+        // Channels that are too long, too few blocks, runs that cannot be processed one by one, and a binding too small
+        // for a tensor that cannot be cut.
         for shape in [[50, 512, 28, 28], [50, 256, 14, 14], [50, 1024, 13, 15]] {
             assert_ne!(
                 kernels(&usual, &shape),

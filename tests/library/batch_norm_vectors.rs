@@ -1,4 +1,4 @@
-//! Every batch-norm vector, the three real layers included.
+//! Every batch-norm vector, including the three real layers.
 
 use crate::common::data::assert_close;
 use crate::common::vectors::of_operator;

@@ -1,4 +1,4 @@
-//! Parameters of src's rank: any set of reduced axes, as DirectML's operators have them.
+//! Parameters of src's rank: any set of reduced axes, as in DirectML's operators.
 
 use crate::common::data::{Problem, Random, all_choices, assert_close, sizes, types};
 use crate::common::{Subject, every_pair, random_cases, subjects, taken};
@@ -11,7 +11,8 @@ use wgpu_norm::{
     Operation, ParamOf, Tensor,
 };
 
-/// Checks a gradient by parameters of the kept axes, of one of the choices; mean and variance are plausible, not those of src.
+/// Checks a gradient with parameters along the kept axes, for one of the choices. Mean and variance are plausible, but
+/// not those of src.
 fn check<T: Element, P: ParamOf<T>>(
     contexts: &[Subject],
     shape: &[usize],

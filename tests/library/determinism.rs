@@ -1,4 +1,4 @@
-//! The same bits from several threads, in windows and whole. And tensors beyond an adapter's limits.
+//! The same bits from several threads, in windows and as a whole; and tensors beyond an adapter's limits.
 
 use crate::common::data::{
     FORMATS, Problem, Values, all_choices, assert_close, batch_norm_gradient, in_format,
@@ -60,7 +60,7 @@ fn several_threads_on_one_context() {
     }
 }
 
-/// Sizes with which small tensors are cut into many windows.
+/// Sizes that cut small tensors into many windows.
 const SMALL_UNITS: Tuning = Tuning {
     workgroup: 16,
     fused_workgroup: 16,
@@ -85,7 +85,7 @@ fn small_units(profile: &mut Profile) {
     profile.window_unit = 4096;
 }
 
-/// Bytes that a binding may have, where a problem's smallest is taken: the workspace is never cut.
+/// Binding sizes in bytes, of which each problem uses its smallest possible: the workspace is never cut.
 const WINDOWS: [u64; 4] = [40 << 10, 128 << 10, 512 << 10, 8 << 20];
 
 struct Windows {
@@ -136,7 +136,7 @@ impl Windows {
         let operation = &problem.operation;
         let plan = |subject: &Subject| operation.plan(subject.gpu.profile());
         let whole = plan(&self.whole).unwrap();
-        // Where a binding has no room for as many partial sums, there are fewer.
+        // If a binding cannot hold as many partial sums, there are fewer.
         let alike = |plan: &Plan| {
             plan.algorithm() == whole.algorithm()
                 && plan.workspace_bytes() == whole.workspace_bytes()
@@ -151,7 +151,7 @@ impl Windows {
         let what = format!("{operation:?} on {}", subject.name);
         if problem.inputs[0].bytes.len() as u64 > subject.gpu.profile().max_binding {
             self.problems.fetch_add(1, Ordering::Relaxed);
-            // Where a row is cut anyway, windows take no dispatches of their own.
+            // If a row is cut anyway, windows need no additional dispatches.
             assert!(cut >= whole, "{what}");
         }
         let in_one = problem.run(&self.whole).unwrap();
@@ -165,7 +165,7 @@ impl Windows {
 }
 
 fn windows_give_the_bits_of_the_whole<T: Element, P: Element>() {
-    // Checks change no bits, as another test shows: one adapter with them is enough.
+    // Checks do not change bits, as another test shows, so one adapter with them is enough.
     let unchecked = subjects().iter().filter(|subject| !subject.checked);
     let subjects = unchecked.chain([one(true)]);
     for subject in subjects.filter(|subject| subject.takes::<T>()) {
@@ -174,7 +174,7 @@ fn windows_give_the_bits_of_the_whole<T: Element, P: Element>() {
             subject.with_profile(&format!("in windows of {window} bytes"), |profile| {
                 small_units(profile);
                 profile.max_binding = window;
-                // Folded, so that there are workgroups without a tile beside a window.
+                // Folded, so that windows also have workgroups without a tile.
                 profile.max_workgroups = 255;
             })
         });
@@ -196,7 +196,7 @@ every_pair!(windows_give_the_bits_of_the_whole: f32 f32 f32, bf16_f32 bf16 f32);
 fn what_cannot_be_cut_is_an_error() {
     let subject = one(false).with_profile("in windows", |profile| profile.max_binding = 4096);
     let plan = |operation: &Operation| operation.plan(subject.gpu.profile());
-    // Axes that do not fold.
+    // Axes that cannot be merged.
     let mut operation = ncx(&[6, 20, 6, 5], 1).operation;
     operation.norm = Norm::Batch(Channels::Broadcast(vec![6, 1, 6, 1]));
     let error = plan(&operation).unwrap_err();
@@ -212,13 +212,13 @@ fn what_cannot_be_cut_is_an_error() {
     };
     assert!(what.contains("src"), "{what}");
     assert!(*needed > 4096);
-    // The workspace and the parameters are bound whole.
+    // The workspace and the parameters are bound as a whole.
     let error = plan(&ncx(&[1, 4096], 1).operation).unwrap_err();
     assert!(matches!(error, Error::Limit { .. }), "{error:?}");
     let _ = plan(&ncx(&[4, 4, 10], 1).operation).unwrap();
 }
 
-/// With the usual sizes, which are cut for larger ones.
+/// With the usual sizes, for which larger tensors are cut.
 #[test]
 fn small_bindings_are_enough() {
     for subject in subjects() {
@@ -239,7 +239,7 @@ fn small_bindings_are_enough() {
     }
 }
 
-/// More tiles than a dispatch has workgroups, by either kernel.
+/// More tiles than a dispatch has workgroups, with either kernel.
 #[test]
 fn more_tiles_than_workgroups() {
     for subject in subjects() {
@@ -275,7 +275,7 @@ fn more_tiles_than_workgroups() {
         });
         ncx(&[9, 132], 5).check(&folded, "fused columns");
 
-        // However the workgroups are folded, the order of the additions stays.
+        // The order of additions does not depend on how the workgroups are folded.
         let operation = batch_norm_gradient::<bf16, f32>(&[40, 30, 40], DataFormat::Ncx);
         let problem = Problem::random(&operation, 4);
         let few = subject.with_profile("40 workgroups", |profile| profile.max_workgroups = 40);
@@ -284,7 +284,7 @@ fn more_tiles_than_workgroups() {
     }
 }
 
-/// 205 MB a tensor: beyond the 128 MiB that lavapipe and WebGPU's defaults bind.
+/// 205 MB per tensor: beyond the 128 MiB that lavapipe and WebGPU's defaults can bind.
 #[test]
 fn a_tensor_beyond_the_binding_limit() {
     let subject = one(false);
@@ -306,7 +306,7 @@ fn a_tensor_beyond_the_binding_limit() {
     ncx(&shape, 5).check(subject, "64 × 64 × 112 × 112");
 }
 
-/// Millions of equal terms, as the gradient of a mean has: roundings that all have one sign.
+/// Millions of equal terms, as in the gradient of a mean: all roundings have one sign.
 #[test]
 fn long_channels_of_equal_terms() {
     let subject = one(false);
@@ -320,7 +320,7 @@ fn long_channels_of_equal_terms() {
     }
 }
 
-/// All choices in windows once more, by the reference: the halves of the plan differ.
+/// All choices in windows once more, compared with the reference: the halves of the plan differ.
 #[test]
 fn every_choice_in_windows() {
     let cut = one(true).with_profile("in windows", |profile| {
@@ -355,6 +355,6 @@ fn futures_of_one_context_can_interleave() {
     // The second is finished before the first is polled at all.
     let second = block_on(second).unwrap();
     let first = block_on(first).unwrap();
-    // Debug tells apart what has other bits, but for NaN.
+    // Debug output distinguishes different bits, except NaN.
     assert!(format!("{first:?}") == format!("{second:?}"));
 }

@@ -1,5 +1,5 @@
-//! Devices that are lost, have no memory left or are not there, callbacks that panic, futures that are dropped:
-//! an answer in any case, and nothing left behind.
+//! Devices that are lost, out of memory or missing, callbacks that panic, and futures that are dropped: there is always
+//! an answer, and nothing is left behind.
 
 use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{Problem, batch_norm_gradient};
@@ -28,7 +28,7 @@ fn layer(gpu: &GpuContext) -> GpuBatchNorm {
     GpuBatchNorm::new(gpu, options).unwrap()
 }
 
-/// What the layer's gradient takes of a problem.
+/// The arguments of the layer's gradient for a problem.
 struct Call {
     shape: Vec<usize>,
     tensors: [Vec<f32>; 5],
@@ -156,7 +156,7 @@ fn lost_devices() {
                 };
                 subject(&what, gpu)
             };
-            // Before the first use; after one; and on buffers that were bound before.
+            // Before the first use, after one use, and on buffers that were bound before.
             for used in [false, true] {
                 let subject = open();
                 let errors = promptly(&what, move || {
@@ -172,7 +172,7 @@ fn lost_devices() {
                     says(&error, &["lost"]);
                 }
             }
-            // While a future waits: its result, or the loss, but an answer.
+            // While a future waits: it yields its result or the loss.
             let gpu = open().gpu;
             let end = promptly(&what, move || {
                 let call = Call::new(&ncx(&[16, 64, 40, 40]));
@@ -201,8 +201,7 @@ fn lost_devices() {
     }
 }
 
-/// A caller's device that its own callback destroys while a call submits: after that, nothing is there to be
-/// mapped.
+/// A caller's device that its own callback destroys while a call submits: afterwards nothing can be mapped.
 #[test]
 fn a_device_destroyed_by_a_callback() {
     for adapter in adapters() {
@@ -211,7 +210,7 @@ fn a_device_destroyed_by_a_callback() {
         // wgpu calls it when something is submitted next.
         gpu.queue().on_submitted_work_done(move || {
             device.destroy();
-            // wgpu destroys the device's buffers in a poll.
+            // wgpu destroys the device's buffers during a poll.
             let _ = device.poll(wgpu::PollType::wait_indefinitely());
         });
         let what = adapter.get_info().name;
@@ -223,7 +222,7 @@ fn a_device_destroyed_by_a_callback() {
     }
 }
 
-/// A caller's device that is destroyed while many threads are in calls, each at another place.
+/// A caller's device that is destroyed while many threads are in calls, each in another place.
 #[test]
 fn a_device_destroyed_under_many_calls() {
     for adapter in adapters() {
@@ -256,8 +255,8 @@ fn a_device_destroyed_under_many_calls() {
     }
 }
 
-/// A callback of the caller's may run, and panic, on the thread that polls for this crate: calls in flight get
-/// an answer, and later ones work.
+/// A caller's callback may run, and panic, on the thread that polls for this crate: calls in flight get an answer, and
+/// later calls work.
 #[test]
 fn callbacks_that_panic() {
     let devices = OwnDevices::new();
@@ -269,7 +268,7 @@ fn callbacks_that_panic() {
                 let call = Call::new(&ncx(&[8, 64, 40, 40]));
                 let layer = layer(&gpu);
                 let hit = Arc::new(AtomicBool::new(false));
-                // Which thread runs the callback is a matter of time, and of what else the machine does.
+                // Which thread runs the callback depends on timing and on the machine's other load.
                 let start = Instant::now();
                 while start.elapsed() < Duration::from_secs(45) {
                     let mut futures: Vec<_> = (0..2)
@@ -334,7 +333,7 @@ fn no_adapter() {
         panic!("{error:?}");
     };
     assert!(requested.contains("Abacus 3000"), "{requested}");
-    // What there is instead.
+    // The adapter that there is instead.
     let name = one(false).gpu.adapter_info().name;
     assert!(message.contains(&name), "{message}");
     says(&error, &["Abacus 3000"]);
@@ -344,7 +343,7 @@ fn no_adapter() {
     assert!(matches!(error, Error::NoAdapter { .. }), "{error:?}");
 }
 
-/// Runs a test of this file that is ignored otherwise, in a process of its own.
+/// Runs an otherwise ignored test of this file in a process of its own.
 fn in_child(test: &str, shell: &str, environment: &[(&str, &str)]) {
     let program = std::env::current_exe().unwrap();
     let output = Command::new("sh")
@@ -385,7 +384,7 @@ fn out_of_memory_in_a_small_process() {
     };
     let noop = Noop::new(limits, wgpu::Features::empty());
     let subject = &noop.subject;
-    // The plan's own workspace: some 48 bytes a channel.
+    // The plan's own workspace: about 48 bytes per channel.
     let channels = 30_000_000;
     let types = DTypes::from(DType::Bf16).with_statistics(DType::Bf16);
     let frozen = Backward::default().with_param_grads(ParamGrads::Frozen);
@@ -409,8 +408,8 @@ fn out_of_memory_in_a_small_process() {
     still_works(subject);
 }
 
-/// An error is the device's loss, or leaves the context as it was. Mesa 25.0 maps memory that it does not have:
-/// there the process ends in wgpu's upload, whoever calls it, so only drivers that own up to it are asked.
+/// An error means that the device is lost, or leaves the context as it was. Mesa 25.0 maps memory that it does not
+/// have: with it the process ends in wgpu's upload, whoever calls it. So only drivers that report this are tested.
 #[cfg(target_os = "linux")]
 #[test]
 fn out_of_memory_on_a_driver() {
@@ -420,7 +419,7 @@ fn out_of_memory_on_a_driver() {
         return;
     }
     let name = info.name;
-    // 3 to 5 GiB of address space: how far a call gets differs.
+    // 3 to 5 GiB of address space: calls get to different points.
     let kib = [4 << 20, 3 << 20, 5 << 20];
     let taken = if takes_all() { 3 } else { 1 };
     for kib in &kib[..taken] {
@@ -451,7 +450,7 @@ fn out_of_memory_in_a_call() {
             Ok(()) => {}
             Err(Error::OutOfMemory { .. }) => {
                 errors += 1;
-                // Nothing of the call that failed is left.
+                // Nothing of the failed call is left.
                 assert_eq!(call(16), Ok(()), "after {mebibytes} MiB");
             }
             Err(error) => {

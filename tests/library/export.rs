@@ -1,5 +1,5 @@
-//! Plans' dispatches, launched as another framework would: pipelines with layouts that wgpu derives from the text, all
-//! tensors in one buffer, each with just its own size or with padding behind.
+//! Plans' dispatches, launched as another framework would: pipelines with layouts that wgpu derives from the text, and
+//! all tensors in one buffer, each with its exact size or with padding after it.
 
 use crate::common::data::{FORMATS, Problem, Values, batch_norm_gradient, in_format};
 use crate::common::{Subject, subjects};
@@ -19,7 +19,7 @@ const SHAPES: &[&[usize]] = &[
 struct Launcher<'a> {
     subject: &'a Subject,
     pool: wgpu::Buffer,
-    /// Where each tensor begins, and the bytes that may be bound from there.
+    /// The offset of each tensor, and the number of bytes that may be bound from there.
     places: HashMap<Tensor, (u64, u64)>,
     pipelines: HashMap<Kernel, wgpu::ComputePipeline>,
 }
@@ -198,7 +198,7 @@ fn a_tensor_that_is_given_twice_is_named() {
     assert_eq!(error.to_string(), "mean: expected one buffer, got two");
 }
 
-/// A profile of somebody's own may say anything: a plan within the bounds that kernels rely on, or an error.
+/// A user's own profile may contain anything: the result is a plan within the bounds that kernels rely on, or an error.
 #[test]
 fn a_profile_out_of_bounds() {
     let norm = Norm::Layer { begin_axis: -1 };

@@ -1,6 +1,6 @@
-//! Forward passes against the float64 reference: random problems that cross operator, layout, element types, odd lengths,
-//! tunings, algorithms, windows, few buffers, running statistics, gamma, beta and residual; and the typed layers, there and
-//! back.
+//! Forward passes compared with the float64 reference: random problems that combine operators, layouts, element types,
+//! odd lengths, tunings, algorithms, windows, few buffers, running statistics, gamma, beta and residual; and the typed
+//! layers, forward and backward.
 
 use crate::common::data::{
     FORMATS, Problem, Random, Values, assert_close, close, find, in_format, to_f64,
@@ -28,7 +28,7 @@ enum Typed {
 }
 
 impl Typed {
-    /// That of an operation, with the defaults of all but epsilon.
+    /// The layer of an operation, with defaults except for epsilon.
     fn of(operation: &Operation, gpu: &GpuContext) -> Result<Self, Error> {
         let epsilon = operation.epsilon;
         Ok(match operation.norm.clone() {
@@ -73,7 +73,7 @@ impl Typed {
         }
     }
 
-    /// None where the layer has no inference of its own.
+    /// None if the layer has no inference of its own.
     fn infer<T: Element, P: ParamOf<T>>(&self, args: InferenceArgs<'_, T, P>) -> Option<Vec<T>> {
         match self {
             Self::Batch(layer) => Some(block_on(layer.infer(args)).unwrap()),
@@ -113,7 +113,7 @@ impl Choice {
         self.of(&[true, false])
     }
 
-    /// A problem with numbers around a mean in src and residual, the first of them far away.
+    /// A problem with src and residual around a mean, and their first elements far away.
     fn problem(&mut self, operation: &Operation, mean: f64) -> Problem {
         let mut problem = Problem::random(operation, self.0.bits());
         let len = operation.shape.iter().product();
@@ -127,7 +127,7 @@ impl Choice {
         problem
     }
 
-    /// A context with other sizes and limits, and maybe a forced algorithm.
+    /// A context with other sizes and limits, and sometimes a forced algorithm.
     fn context(&mut self, subject: &Subject, algorithms: &[Algorithm]) -> Subject {
         let tiny = Tuning {
             tile: 64,
@@ -163,7 +163,7 @@ impl Choice {
     }
 }
 
-/// A result, or none where the problem is not for the algorithm or the limits.
+/// A result; none if the algorithm or the limits exclude the problem.
 fn result<R>(result: Result<R, Error>, what: &str) -> Option<R> {
     match result {
         Ok(result) => Some(result),
@@ -172,7 +172,7 @@ fn result<R>(result: Result<R, Error>, what: &str) -> Option<R> {
     }
 }
 
-/// The typed call of a forward pass computes the same to the bit; running statistics, if there are any, are changed likewise.
+/// Asserts that the typed call of a forward pass gives the same bits, and updates any running statistics likewise.
 fn check_typed<T: Element, P: ParamOf<T>>(
     problem: &Problem,
     want: &[Values],
@@ -247,7 +247,7 @@ fn run<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     Some(got)
 }
 
-/// Batch norm in training and by given statistics; whether it was run.
+/// Batch norm in training and with given statistics; returns whether it was run.
 fn batch_norm<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     choice: &mut Choice,
     subject: &Subject,
@@ -314,7 +314,7 @@ fn by_statistics(
     problem
 }
 
-/// Layer norm and RMS norm; whether they were run.
+/// Layer norm and RMS norm; returns whether they were run.
 fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: &Subject) -> bool {
     let rows = choice.of(&[1, 3, 9, 33]);
     let columns = choice.of(&[1, 2, 3, 4, 13, 24, 64, 66, 130, 1000, 4099]);
@@ -343,7 +343,7 @@ fn rows<T: Element, P: ParamOf<T>, S: ParamOf<T>>(choice: &mut Choice, subject: 
     })
 }
 
-/// One of the two, of these types; whether it was run.
+/// One of the two, with these types; returns whether it was run.
 fn either<T: Element, P: ParamOf<T>, S: ParamOf<T>>(
     choice: &mut Choice,
     subject: &Subject,
@@ -384,8 +384,8 @@ fn random_problems() {
     }
 }
 
-/// Typed calls give statistics in the type of sums, and take them so: data reach beyond what the parameters' 16 bits hold of
-/// their variance, and of their mean.
+/// Typed calls return statistics in the type of sums, and accept them in that type. The data's variance and mean exceed
+/// what the parameters' 16 bits can hold.
 fn there_and_back<T: Element, P: ParamOf<T>>(subject: &Subject, spread: f64, mean: f64) {
     let shape = &[4, 6, 10];
     let format = DataFormat::Ncx;

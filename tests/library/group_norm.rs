@@ -1,5 +1,5 @@
-//! Group norm and instance norm: numbers worked out by hand, identities, random problems against the reference, errors.
-//! Every kernel whatever the shape: verify.rs.
+//! Group norm and instance norm: numbers worked out by hand, identities, random problems compared with the reference,
+//! errors. For every kernel with any shape, see verify.rs.
 
 use crate::common::buffers::{Buffers, Room, submit, with};
 use crate::common::data::{Problem, Random, assert_close, close};
@@ -33,7 +33,8 @@ fn near(got: &[f32], want: &[f32]) {
     );
 }
 
-/// Two samples of four channels with one element, in two groups. With epsilon 1 a group of ±√3 about its mean has r = 1/2.
+/// Two samples of four channels with one element, in two groups. With epsilon 1, a group of ±√3 around its mean has
+/// r = 1/2.
 #[test]
 fn numbers_worked_out_by_hand() {
     let d = 3_f32.sqrt();
@@ -59,12 +60,12 @@ fn numbers_worked_out_by_hand() {
 
         let args = BackwardArgs::new(&shape, &src, &diff_dst, (&mean, &variance));
         let grads = block_on(layer.backward(args.params(Some(&gamma), None))).unwrap();
-        // First group: gamma · d = (2, 0), so that a = 1, and b = (2 · -x̂ + 0) / 2 = -half. Of x̂ = ∓half
-        // r · ((2 - 1) - half²) and r · ((0 - 1) + half²), half² being 3/4.
+        // First group: gamma · d = (2, 0), so a = 1 and b = (2 · -x̂ + 0) / 2 = -half. With x̂ = ∓half:
+        // r · ((2 - 1) - half²) and r · ((0 - 1) + half²), where half² is 3/4.
         let first = [0.125, -0.125];
-        // Second group: (2, 0) too, x̂ = ±half.
+        // Second group: also (2, 0), with x̂ = ±half.
         let second = [0.125, -0.125];
-        // Of the last, x̂ is 0 and r is 1: (1, 4) less its mean.
+        // In the last group x̂ is 0 and r is 1: (1, 4) minus its mean.
         let diff_src = [first, second, [0.0, 0.0], [-1.5, 1.5]].concat();
         near(&grads.diff_src, &diff_src);
         near(&grads.diff_beta.unwrap(), &[1.0, 5.0, 3.0, 1.0]);
@@ -73,7 +74,7 @@ fn numbers_worked_out_by_hand() {
     }
 }
 
-/// Of one sample, instance norm is batch norm; of G = 1 and gamma that is constant, group norm is layer norm.
+/// For one sample, instance norm is batch norm; for G = 1 and constant gamma, group norm is layer norm.
 #[test]
 fn special_cases_are_other_norms() {
     let shape = &[1, 8, 15];
@@ -115,7 +116,7 @@ fn special_cases_are_other_norms() {
     }
 }
 
-/// Any operator, layout, length, type, number of groups, cut into windows or not.
+/// Any operator, layout, length, type and number of groups, with and without windows.
 #[test]
 fn random_problems() {
     let operators = prop_oneof![
@@ -279,7 +280,7 @@ fn bad_arguments_are_named() {
     }
 }
 
-/// By given statistics there are no partial sums, which long planes read as columns would have too many of.
+/// With given statistics there are no partial sums; long planes read as columns would have too many.
 #[test]
 fn inference_takes_any_walk() {
     let noop = Noop::default();
@@ -290,7 +291,7 @@ fn inference_takes_any_walk() {
     assert_eq!(plan.unwrap().algorithm(), Algorithm::ChannelsLast);
 }
 
-/// Buffers of the caller's: their sizes, what is missing or not wanted, diff_src over diff_dst.
+/// The caller's buffers: their sizes, missing and unwanted ones, diff_src over diff_dst.
 #[test]
 fn buffers_of_the_caller() {
     let subject = one(false);
@@ -345,7 +346,7 @@ fn buffers_of_the_caller() {
     assert_eq!(apart, subject.read(diff_dst));
 }
 
-/// The operators of other libraries give what the layer gives, under their own names.
+/// The operators of other libraries return the layer's results under their own names.
 #[test]
 fn operators_are_the_layer() {
     use wgpu_norm::operators::{onednn, onnx, pytorch};

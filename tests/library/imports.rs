@@ -1,4 +1,4 @@
-//! Imports run downwards only: in no folder of sources do two modules need each other, whatever lies between them.
+//! Imports go only downwards: in no source folder do two modules need each other, whatever lies between them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,12 +8,12 @@ use syn::visit::{self, Visit};
 /// A module by its names from the crate's root on.
 type Module = Vec<String>;
 
-/// What a module's file says of others.
+/// A module's file, as far as it concerns other modules.
 #[derive(Default)]
 struct Source {
     /// Names in scope, and the paths that they stand for.
     names: BTreeMap<String, Vec<String>>,
-    /// Paths that are named, as they stand there.
+    /// The paths in the file, as written.
     paths: Vec<Vec<String>>,
     /// Modules that only tests have.
     of_tests: BTreeSet<String>,
@@ -104,7 +104,7 @@ fn read(folder: &Path, module: &Module, sources: &mut BTreeMap<Module, Source>) 
             let file = file.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             let mut source = Source::default();
             source.visit_file(&file);
-            // A library and a program of one folder are one here.
+            // A library and a program in one folder count as one here.
             let known = sources.entry(own).or_default();
             known.names.extend(source.names);
             known.paths.extend(source.paths);
@@ -113,7 +113,7 @@ fn read(folder: &Path, module: &Module, sources: &mut BTreeMap<Module, Source>) 
     }
 }
 
-/// The module in which a path, as it stands in `module`, ends.
+/// The module that a path in `module` leads to.
 fn resolve(
     sources: &BTreeMap<Module, Source>,
     module: &Module,
@@ -143,7 +143,7 @@ fn resolve(
         }
         let alias = sources.get(&at)?.names.get(name);
         return match alias {
-            // Names of other crates lead back to themselves.
+            // Names of other crates resolve to themselves.
             Some(alias) if depth < 8 && alias != rest => {
                 let whole: Vec<_> = alias.iter().chain(&rest[index + 1..]).cloned().collect();
                 resolve(sources, &at, &whole, depth + 1)
@@ -155,7 +155,7 @@ fn resolve(
     Some(at)
 }
 
-/// Which modules of a folder, with all that is in them, need which others.
+/// For the modules of a folder, with everything in them: which others they need.
 type Needs = BTreeMap<Module, BTreeMap<String, BTreeMap<String, String>>>;
 
 fn needs(root: &Path) -> Needs {
@@ -181,7 +181,7 @@ fn needs(root: &Path) -> Needs {
             };
             let both = module.iter().zip(&needed);
             let shared = both.take_while(|(own, other)| own == other).count();
-            // A parent and its children are one.
+            // A parent and its children count as one.
             if let (Some(own), Some(other)) = (module.get(shared), needed.get(shared)) {
                 let folder = needs.entry(module[..shared].to_vec()).or_default();
                 let how = format!("{} names {}", module.join("::"), path.join("::"));
@@ -193,7 +193,7 @@ fn needs(root: &Path) -> Needs {
     needs
 }
 
-/// The circles of a folder: modules each of which needs the next one.
+/// The cycles in a folder: modules of which each needs the next one.
 fn circle(folder: &BTreeMap<String, BTreeMap<String, String>>) -> Option<Vec<String>> {
     fn walk<'a>(
         folder: &'a BTreeMap<String, BTreeMap<String, String>>,

@@ -1,4 +1,4 @@
-//! Layer norm: every vector, errors, what is planned. Every kernel whatever the shape: verify.rs.
+//! Layer norm: every vector, errors, plans. For every kernel with any shape, see verify.rs.
 
 use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{Problem, close, to_f64};
@@ -17,7 +17,7 @@ fn gradient(shape: &[usize], begin_axis: i64) -> Operation {
     Operation::new(norm, Backward::default(), shape, DType::F32)
 }
 
-/// The gradients of a layer with gamma and beta, or with neither, are those of the reference.
+/// Asserts that the gradients of a layer with gamma and beta, or with neither, are those of the reference.
 #[track_caller]
 fn check<T: Element>(got: Grads<T, f32>, want: &[Computed], is_affine: bool, what: &str) {
     close(&got.diff_src, want, Tensor::DiffSrc, what);
@@ -168,8 +168,8 @@ fn bad_arguments_are_typed_errors() {
     }
 }
 
-/// However many rows there are, sums of columns are few beside the elements, and where rows are few there are
-/// workgroups enough.
+/// For any number of rows, the partial sums of columns are few compared with the elements, and few rows still give
+/// enough workgroups.
 #[test]
 fn wide_workgroups_write_few_sums_of_columns() {
     let subject = one(false);
@@ -186,7 +186,7 @@ fn wide_workgroups_write_few_sums_of_columns() {
             (512, 4096, 1 << 7, 1 << 7),
         ] {
             let plan = gradient(&[rows, columns], -1).plan(subject.gpu.profile());
-            // Two sums of 4 bytes of each column from each workgroup.
+            // Each workgroup has two sums of 4 bytes for each column.
             let parts = plan.unwrap().workspace_bytes() / (8 * columns as u64);
             assert!(
                 (fewest..=most).contains(&parts),
@@ -196,13 +196,13 @@ fn wide_workgroups_write_few_sums_of_columns() {
     }
 }
 
-/// A row's invocations are of one subgroup only where subgroups are as large as in the plan.
+/// A row's invocations share a subgroup only if subgroups are as large as the plan assumes.
 #[test]
 fn a_plan_for_other_subgroups_is_refused() {
     let with_subgroups = subjects()
         .iter()
         .filter(|subject| subject.gpu.profile().subgroup_size == 8);
-    // Rows that registers hold, and longer ones.
+    // Rows that fit in registers, and longer ones.
     for (subject, columns) in with_subgroups.flat_map(|subject| [(subject, 768), (subject, 4096)]) {
         let other = subject.with_profile("without subgroups", |profile| profile.subgroup_size = 0);
         let problem = Problem::random(&gradient(&[64, columns], -1), 0);

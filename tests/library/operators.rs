@@ -1,5 +1,5 @@
-//! The operators under the documents' own names: their vectors, the numbers that the tests of other
-//! implementations print, and the same bits as the engine that they stand on.
+//! The operators under the documents' own names: their vectors, the numbers printed by the tests of other
+//! implementations, and the same bits as the engine that they are built on.
 
 use crate::common::buffers::{Buffers, Room, submit, with};
 use crate::common::data::{
@@ -23,7 +23,7 @@ use wgpu_norm::{
     ParamOf, Pass, Plan, Tensor, Through,
 };
 
-/// Numbers that others print, within a relative and an absolute distance.
+/// Asserts that results are near others' printed numbers, within a relative and an absolute distance.
 fn assert_near(got: &[f32], want: &[f32], relative: f32, absolute: f32, what: &str) {
     assert_eq!(got.len(), want.len(), "{what}");
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
@@ -56,7 +56,7 @@ impl<T: Element, P: Element> Tensors<T, P> {
     }
 }
 
-/// A problem's results, of those that an operator gave: all of them, and no others.
+/// A problem's results from an operator's: all of them, and no others.
 fn values<T: Element, P: Element>(
     problem: &Problem,
     diff_src: &[T],
@@ -84,7 +84,7 @@ fn of_grads<T: Element, P: Element>(problem: &Problem, grads: &Grads<T, P>) -> V
     values(problem, &grads.diff_src, params)
 }
 
-/// What the layer computes, with statistics in the type of sums.
+/// The layer's results, with statistics in the type of sums.
 fn of_layer<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) -> Vec<Values> {
     let operation = &problem.operation;
     let (Norm::Batch(Channels::Axis(format)), Pass::Backward(backward)) =
@@ -105,7 +105,7 @@ fn of_layer<T: Element, P: ParamOf<T>>(subject: &Subject, problem: &Problem) -> 
     of_grads(problem, &grads.unwrap())
 }
 
-/// What an operator's plan leaves in buffers that end with the tensors' last words; diff_src over diff_dst, or beside it.
+/// An operator plan's results in buffers that end with the tensors' last words; diff_src is over diff_dst, or separate.
 fn recorded(
     subject: &Subject,
     problem: &Problem,
@@ -132,7 +132,7 @@ fn recorded(
 mod onednn {
     use super::*;
 
-    /// The document's operator of an operation.
+    /// The document's operator for an operation.
     fn op(operation: &Operation) -> BatchNormTrainingBackward {
         let (Norm::Batch(Channels::Axis(format)), Pass::Backward(backward)) =
             (&operation.norm, operation.pass)
@@ -209,7 +209,7 @@ mod onednn {
         }
     }
 
-    /// The document's rule, and its opposite, which is not the document's.
+    /// The document's rule, and its opposite, which the document does not have.
     #[test]
     fn gamma_is_ignored_without_its_gradient_and_counts_where_it_is_frozen() {
         for format in FORMATS {
@@ -291,8 +291,8 @@ mod onednn {
         }
     }
 
-    /// oneDNN's own test of the operator, `BatchNormBackpropFp32`. Its epsilon is 0, which we refuse;
-    /// one that leaves 1.25 as it is does the same.
+    /// oneDNN's own test of the operator, `BatchNormBackpropFp32`. Its epsilon is 0, which we refuse; one that does not
+    /// change 1.25 does the same.
     #[test]
     fn batch_norm_as_onednn_prints_it() {
         let inputs = BatchNormTrainingBackwardInputs {
@@ -317,8 +317,8 @@ mod onednn {
         }
     }
 
-    /// oneDNN's own test of the operator, `LayerNormBackpropFp32`: statistics that are not src's, and
-    /// variance + epsilon a power of four.
+    /// oneDNN's own test of the operator, `LayerNormBackpropFp32`: statistics other than src's, and variance + epsilon
+    /// a power of four.
     #[test]
     fn layer_norm_as_onednn_prints_it() {
         let affine = LayerNormBackwardInputs {
@@ -337,7 +337,7 @@ mod onednn {
             ..affine
         };
         let diff_src = [0.375, -0.375, 0.0, 0.0, -1.5, 1.5, 0.046875, -0.046875];
-        // Where no other output is asked for, gamma counts all the same.
+        // gamma is used even if no other output is requested.
         let choices = [
             (true, LayerNormOutputs::All, affine),
             (true, LayerNormOutputs::DiffSrc, affine),
@@ -556,7 +556,7 @@ mod directml {
         }
     }
 
-    /// Parameters that vary along axis 1 alone are those of NCX.
+    /// Parameters that vary only along axis 1 are those of NCX.
     fn check_against_ncx<T: DataType>() {
         for through in [Through::Constant, Through::Batch] {
             let mut ncx = batch_norm_gradient::<T, T>(&[3, 5, 7, 2], DataFormat::Ncx);
@@ -584,7 +584,7 @@ mod directml {
         check_against_ncx::<f16>();
     }
 
-    /// Statistics of other data, so that the two gradients differ: by hand.
+    /// Statistics of other data, so that the two gradients differ; computed by hand.
     #[test]
     fn the_two_operators_differ_in_what_flows_through_the_statistics() {
         let inputs = GradInputs {
@@ -679,7 +679,7 @@ mod ngraph {
         }
     }
 
-    /// The engine's bits, on the host and recorded; whatever beta holds.
+    /// The engine's bits, on the host and recorded, whatever beta contains.
     fn check_type<T: ParamOf<T>>() {
         let by_hand = batch_norm_gradient::<T, T>(&[3, 5, 7], DataFormat::Ncx);
         let problem = Problem::random(&by_hand, 4);
@@ -725,8 +725,8 @@ mod ngraph {
         assert!(backward(&[0.0; 5]).is_ok());
     }
 
-    /// nGraph's own test of the operator, `batch_norm_bprop_n4c3h2w2`, with its tolerances. All
-    /// gradients are 20, so input_delta and gamma_delta are what rounding leaves of 0.
+    /// nGraph's own test of the operator, `batch_norm_bprop_n4c3h2w2`, with its tolerances. All gradients are 20, so
+    /// input_delta and gamma_delta are only rounding errors around 0.
     #[test]
     fn as_ngraph_prints_it() {
         #[rustfmt::skip]
@@ -792,7 +792,7 @@ fn epsilon_zero_is_refused_by_every_operator() {
     refused(layer_norm.operation::<f32, f32>(&[2, 3]));
 }
 
-/// What threads may share, and futures that go to any executor's threads.
+/// Types that threads may share, and futures that can be sent to any executor's threads.
 #[test]
 fn threads_share_what_there_is() {
     fn assert_send(_: impl Future + Send) {}

@@ -1,6 +1,6 @@
-//! What must hold whatever a reference says: identities of the gradient, exact cases, and the limits of
-//! the element types. Where NaN and infinities spread, and how numbers are rounded: the cases `nan`, `infinite` and
-//! `roundings` of verify.rs.
+//! Properties that hold independently of a reference: identities of the gradient, exact cases, and the limits of the
+//! element types. For the spread of NaN and infinities, and the rounding of numbers, see the cases `nan`, `infinite`
+//! and `roundings` in verify.rs.
 
 use crate::common::data::{
     FORMATS, Problem, Random, Values, all_choices, batch_norm_gradient, close, computed, error,
@@ -35,7 +35,7 @@ fn map(problem: &mut Problem, tensor: Tensor, f: impl FnMut(f64) -> f64) {
     problem.set(tensor, &numbers.map(f).collect::<Vec<_>>());
 }
 
-/// Sets what a gradient's choices are.
+/// Sets a gradient's choices.
 fn choose(operation: &mut Operation, through: Through, param_grads: ParamGrads) {
     let backward = Backward::default().with_through(through);
     operation.pass = backward.with_param_grads(param_grads).into();
@@ -46,8 +46,8 @@ fn bits(results: &[Values]) -> Vec<&[u8]> {
     results.iter().map(|values| &*values.bytes).collect()
 }
 
-/// src in pairs around a mean that is a multiple of 1/4, gradients that are small integers: every
-/// statistic and every sum of diff_dst is exact in f32.
+/// src in pairs around a mean that is a multiple of 1/4, and gradients that are small integers: every statistic and
+/// every sum of diff_dst is exact in f32.
 fn exact_problem(shape: &[usize], format: DataFormat) -> Problem {
     let operation = batch_norm_gradient::<f32, f32>(shape, format).with_epsilon(0.25);
     let mut problem = Problem::random(&operation, 0);
@@ -88,7 +88,7 @@ fn exact_problems() -> impl Iterator<Item = Problem> {
         .flat_map(|shape| FORMATS.map(|format| exact_problem(&in_format(shape, format), format)))
 }
 
-/// The difference of f32 results that were added in f64 from what they should be: in tolerances of f32.
+/// Asserts that f32 results, added in f64, are close to the expected sums, in tolerances of f32.
 #[track_caller]
 fn close_sums(got: &[f64], want: &[f64], scale: &[f64], what: &str) {
     let ratio = DType::F32.unit_roundoff() / DType::F64.unit_roundoff();
@@ -292,7 +292,7 @@ fn tiny_variances_large_means_and_overflow() {
         for values in ["f32/tiny_variance", "f32/large_mean", "f16-f32/overflow"] {
             let case = format!("batch_norm_backward/{shape}/{values}");
             let case: Case = case.parse().unwrap();
-            // Beyond f16's range are some elements, which have to be infinite then, and others are not.
+            // Some elements exceed f16's range, and must be infinite; others do not.
             let want = case.expected().unwrap();
             let diff_src = want.iter().find(|want| want.name() == "diff_src").unwrap();
             let beyond = diff_src.values.iter().filter(|d| d.abs() > 66_000.0);
@@ -334,7 +334,7 @@ fn plain<T: Element, P: ParamOf<T>>(
     problem
 }
 
-/// Equal as bits, any NaN as NaN; a subnormal number of bf16, which is one of f32, may become 0.
+/// Asserts equal bits, with any NaN as NaN; a subnormal bf16 number, which is also one of f32, may become 0.
 fn same_halves<T: Element>(got: &Values, want: &[T], what: &str) {
     let got: &[T] = bytemuck::cast_slice(&got.bytes);
     assert_eq!(got.len(), want.len());
@@ -372,13 +372,13 @@ where
             let got = problem.run(subject).unwrap();
             same_halves(find(&got, Tensor::DiffSrc), part, &what);
         }
-        // As gamma.
+        // The values as gamma.
         let shape = &[1, 1 << 16];
         let one = vec![T::from_f64(1.0); patterns.len()];
         let problem = plain::<T, T>(shape, DataFormat::Nxc, FROZEN, &one, Some(&patterns));
         let got = problem.run(subject).unwrap();
         same_halves(find(&got, Tensor::DiffSrc), &patterns, &what);
-        // As diff_beta, the sum of one element: 0 + -0 is 0.
+        // The values as diff_beta, the sum of one element: 0 + -0 is 0.
         let both = ParamGrads::Both;
         let problem = plain::<T, T>(shape, DataFormat::Nxc, both, &patterns, None);
         let got = problem.run(subject).unwrap();

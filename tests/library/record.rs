@@ -12,7 +12,7 @@ use wgpu_norm::{
     Operation, ParamGrads, Pass, Plan, Ranks, Tensor, Through, Tuning,
 };
 
-/// Odd and even totals, channels first and last, a channel's end within four elements and at their end, and data in
+/// Odd and even totals, channels first and last, channels that end within four elements and at their end, and data in
 /// whole groups of four with parameters that are not.
 const SHAPES: &[&[usize]] = &[
     &[4, 3, 8],
@@ -42,7 +42,7 @@ fn bind(subject: &Subject, plan: &Plan, ranges: &[(Tensor, BufferRange<'_>)]) ->
         .unwrap_or_else(|error| panic!("{}: {error}", subject.name))
 }
 
-/// A buffer for the two halves to meet at.
+/// A buffer for the sums between the two halves.
 fn sums_of(subject: &Subject, plan: &Plan) -> wgpu::Buffer {
     subject.buffer(plan.sums().unwrap().bytes(), &[0xff; 4])
 }
@@ -80,14 +80,14 @@ fn every_operation<T: Element, P: Element>() -> Vec<(usize, u64, Operation)> {
     all
 }
 
-/// Problems of those that the types take.
+/// The problems that these types run.
 fn problems_taken<T: Element, P: Element>() -> impl Iterator<Item = Problem> {
     let taken = every_operation::<T, P>().into_iter();
     let taken = taken.filter(|(combination, ..)| takes::<T, P>(*combination));
     taken.map(|(_, seed, operation)| Problem::random(&operation, seed))
 }
 
-/// Buffers with and without room behind the tensor give the bits of the host path.
+/// Buffers with and without padding after the tensor give the same bits as the host path.
 fn exact_and_padded_buffers<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
@@ -108,7 +108,7 @@ fn exact_and_padded_buffers<T: Element, P: Element>() {
 
 every_pair!(exact_and_padded_buffers: f32 f32 f32, bf16_f32 bf16 f32);
 
-/// Buffers of exactly the sizes that a plan tells, for batch norm and for layer norm.
+/// Buffers have exactly the sizes that a plan reports, for batch norm and for layer norm.
 fn sizes_of_buffers<T: Element, P: Element>() {
     let noop = Noop::new(wgpu::Limits::default(), wgpu::Features::SHADER_F64);
     for (_, _, operation) in every_operation::<T, P>() {
@@ -136,7 +136,7 @@ fn check_sizes(subject: &Subject, operation: &Operation) {
     let types = operation.types;
     let both = backward(operation).param_grads == ParamGrads::Both;
     let param_grads = both && (operation.gamma || has_halves);
-    // Whether there is such a tensor, its elements, and their type.
+    // Whether each tensor exists, its elements, and their type.
     let mut want = vec![
         (Tensor::Src, true, n, types.data),
         (Tensor::DiffDst, true, n, types.data),
@@ -174,7 +174,7 @@ fn check_sizes(subject: &Subject, operation: &Operation) {
     }
 }
 
-/// Where each tensor is in a pool.
+/// The place of each tensor in a pool.
 struct Layout {
     places: Vec<(Tensor, Range<u64>)>,
     end: u64,
@@ -187,7 +187,7 @@ impl Layout {
         let uses = plan.buffers().into_iter();
         let mut sizes: Vec<_> = uses.map(|used| (used.tensor, used.bytes)).collect();
         sizes.push(sums);
-        // What is written is between what is read.
+        // Written tensors are between tensors that are read.
         let order = [
             Tensor::Src,
             Tensor::DiffGamma,
@@ -229,7 +229,7 @@ impl Layout {
     }
 }
 
-/// Runs a problem in one buffer, with and without diff_src over diff_dst: the bits of the host path.
+/// Runs a problem in one buffer, with and without diff_src over diff_dst, and asserts the bits of the host path.
 fn check_pooled(subject: &Subject, problem: &Problem) {
     let want = problem.run(subject).unwrap();
     let plan = plan(subject, problem);
@@ -237,7 +237,7 @@ fn check_pooled(subject: &Subject, problem: &Problem) {
         let layout = Layout::new(subject, &plan, in_place);
         let what = &problem.operation;
         let what = format!("{what:?} in place: {in_place} on {}", subject.name);
-        // What calculates with 0x3e changes it, and NaN shows in results: nothing of either is to be touched.
+        // Calculating with 0x3e changes it, and NaN shows in results: no filler may be touched.
         for filler in [0x3e, 0xff] {
             let got = run_filled(subject, problem, &plan, &layout, filler, &what);
             assert!(got == want, "{what}");
@@ -273,7 +273,7 @@ fn run_filled(
         let place = layout.bytes(result.used.tensor);
         result.bytes.copy_from_slice(&after[place][..len]);
     }
-    // But for what is written, all is as it was.
+    // Everything that is not written is unchanged.
     let mut others = after;
     for (tensor, _) in &layout.places {
         let is_result = results.iter().any(|result| result.used.tensor == *tensor);
@@ -288,7 +288,7 @@ fn run_filled(
     results
 }
 
-/// One buffer for everything, in a caller's order and alignment, nothing but the tensors written.
+/// One buffer for everything, in a caller's order and alignment, in which only the tensors are written.
 fn one_pooled_buffer<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {
@@ -318,7 +318,7 @@ fn a_pooled_buffer_in_windows() {
     }
 }
 
-/// The halves: sums of two shards of a batch, each on a device of its own, merged on the host.
+/// The halves: sums of two shards of a batch, each on its own device, merged on the host.
 fn two_shards_on_two_devices<T: Element, P: Element>() {
     let (left, right) = (OwnDevices::new(), OwnDevices::new());
     let devices = left.subjects.iter().zip(&right.subjects);
@@ -327,7 +327,7 @@ fn two_shards_on_two_devices<T: Element, P: Element>() {
             for format in FORMATS {
                 let gradient = batch_norm_gradient::<T, P>(&in_format(&shape, format), format);
                 for operation in all_choices(&gradient) {
-                    // Alike whatever the type.
+                    // The same for all types.
                     let both = backward(&operation).param_grads == ParamGrads::Both;
                     if both || T::DTYPE == DType::F32 {
                         synchronized([left, right], &Problem::random(&operation, 11));
@@ -340,7 +340,7 @@ fn two_shards_on_two_devices<T: Element, P: Element>() {
 
 every_pair!(two_shards_on_two_devices: f32 f32 f32, f64 f64 f64);
 
-/// Some of a batch, with the statistics of the whole.
+/// Some samples of a batch, with the statistics of the whole.
 fn shard(whole: &Problem, samples: Range<usize>) -> Problem {
     let mut shard = whole.clone();
     shard.operation.shape[0] = samples.len();
@@ -353,7 +353,7 @@ fn shard(whole: &Problem, samples: Range<usize>) -> Problem {
     shard
 }
 
-/// Samples 0..2 and 2.. of a batch, each on a device.
+/// Samples 0..2 and 2.. of a batch, each on its own device.
 fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
     let Operation { shape, types, .. } = &whole.operation;
     let what = format!("{:?} in shards on {}", whole.operation, subjects[0].name);
@@ -396,14 +396,14 @@ fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
     let mut all = Vec::new();
     for (subject, problem, _, buffers, sums, bound, workspace) in &parts {
         subject.write(sums, 0, &merged);
-        // The workspace may be used between the halves.
+        // The workspace may be used for other work between the halves.
         subject.write(workspace, 0, &vec![0xff; workspace.size() as usize]);
         submit(subject, |encoder| bound.record_apply(encoder).unwrap());
         let results = buffers.results(subject, problem);
         diff_src.extend_from_slice(&find(&results, Tensor::DiffSrc).bytes);
         all.push(results);
     }
-    // Every shard has the whole's parameter gradients.
+    // Every shard has the parameter gradients of the whole.
     let want = whole.reference();
     for mut results in all {
         let mut own = results.iter_mut();
@@ -413,15 +413,15 @@ fn synchronized(subjects: [&Subject; 2], whole: &Problem) {
     }
 }
 
-/// The layer's diff_dst is the other one's diff_src.
+/// Uses the other layer's diff_src as this layer's diff_dst.
 fn feed(layer: &mut Buffers, other: &Buffers) {
     let mut own = layer.0.iter_mut();
     let own = own.find(|(used, _)| used.tensor == Tensor::DiffDst);
     own.unwrap().1 = other.of(Tensor::DiffSrc).clone();
 }
 
-/// One layer's diff_src is the diff_dst of the layer before it, in one submission; then everything a
-/// second time, with other data in the same buffers.
+/// One layer's diff_src is the diff_dst of the layer before it, in one submission; then everything again, with other
+/// data in the same buffers.
 #[test]
 fn two_layers_recorded_twice() {
     let devices = OwnDevices::new();
@@ -439,7 +439,7 @@ fn two_layers_recorded_twice() {
             bound_second.record(encoder);
             bound_first.record(encoder);
         };
-        // The same twice in one encoder changes nothing.
+        // Recording the same twice in one encoder changes nothing.
         submit(subject, |encoder| {
             record(encoder);
             record(encoder);
@@ -464,8 +464,8 @@ fn two_layers_recorded_twice() {
     }
 }
 
-/// Three layers in one pass of the caller's, each fed by the one before, with one workspace for all: the bits of
-/// a pass for each.
+/// Three layers in one pass of the caller's, each fed by the one before, with one workspace for all, give the same bits
+/// as one pass each.
 #[test]
 fn layers_in_one_pass() {
     let devices = OwnDevices::new();
@@ -479,7 +479,7 @@ fn layers_in_one_pass() {
                 DataFormat::Ncx => (Algorithm::ChannelsFirst, Algorithm::FusedChannelsFirst),
                 DataFormat::Nxc => (Algorithm::ChannelsLast, Algorithm::FusedChannelsLast),
             };
-            // Split, fused by whole blocks, and fused in turns.
+            // Split, fused with whole blocks, and fused in turns.
             for (algorithm, fused_block) in [(split, 0), (fused, u32::MAX), (fused, 800)] {
                 let fits =
                     through == Through::Batch && subject.gpu.profile().max_storage_buffers >= 8;
@@ -551,7 +551,7 @@ fn check_layers(subject: &Subject, operation: &Operation, is_fused: bool, what: 
         }
     });
     assert!(halves_in_one_pass == halves, "halves: {what}");
-    // And what a layer alone gives: the first is fed by nothing.
+    // The first layer, which is fed by none, gives the same alone.
     let first = Problem::random(operation, 1).run(subject).unwrap();
     assert!(one_pass[0] == first, "{what}");
 }
@@ -610,7 +610,7 @@ fn check_empty(subject: &Subject, problem: &Problem) {
     assert_eq!(buffers.results(subject, problem), grads, "{what}");
 }
 
-/// The kernels of an adapter's own sizes and of a GPU's fit a device with downlevel limits.
+/// The kernels for an adapter's own sizes and for a GPU's fit a device with downlevel limits.
 fn downlevel_limits<T: Element, P: Element>() {
     let devices = OwnDevices::new();
     for subject in devices.subjects.iter().filter(|s| s.takes::<T>()) {

@@ -1,5 +1,5 @@
-//! Statistics of the forward passes that can be trusted: whatever the mean is beside the deviation, in any order, whole, in
-//! windows and in parts.
+//! The forward passes' statistics are accurate for any ratio of mean and deviation, in any order, whole, in windows and
+//! in parts.
 
 use crate::common::buffers::{Buffers, Room};
 use crate::common::data::{FORMATS, Problem, Random, find, in_format, to_f64};
@@ -11,7 +11,7 @@ use wgpu_norm::{
     Tuning,
 };
 
-/// What elements may be like.
+/// The kinds of elements.
 #[derive(Clone, Copy, Debug)]
 enum Order {
     Random,
@@ -68,7 +68,7 @@ fn check(mean: f64, variance: f64, values: &[f32], what: &str) {
     );
 }
 
-/// The statistics of all sets of elements; those of a constant have no variance at all.
+/// Asserts the statistics of all sets of elements; constant elements have a variance of exactly 0.
 fn check_all<'a>(
     got: &Output<f32, f32>,
     all: impl ExactSizeIterator<Item = &'a [f32]>,
@@ -104,7 +104,7 @@ fn contexts(subject: &Subject) -> Vec<Subject> {
         .collect()
 }
 
-/// The channels' elements in a tensor.
+/// The channels' elements, arranged in a tensor.
 fn interleave(channels: &[Vec<f32>], outer: usize, inner: usize, format: DataFormat) -> Vec<f32> {
     match format {
         DataFormat::Ncx => {
@@ -159,7 +159,7 @@ fn batch_statistics_are_exact_whatever_the_mean() {
                 let shape = in_format(&[outer, 4, inner], format);
                 let src = interleave(&channels, outer, inner, format);
                 let options = BatchNormOptions::new(format);
-                // Millions of elements take each way once.
+                // Millions of elements are run only once in each way.
                 let vast = outer * inner > 1 << 20;
                 if vast && (format == DataFormat::Nxc || matches!(order, Order::Rising)) {
                     continue;
@@ -191,7 +191,7 @@ fn row_statistics_are_exact_whatever_the_mean() {
             let means = [0.0, 30.0, 1e4, 1e6, 40_000.0];
             let rows = means.map(|mean| channel(&mut random, columns, mean, order));
             let src = rows.concat();
-            // The same numbers as sums: what is added before the layer has the large mean.
+            // The same numbers as sums: the tensor added before the layer has the large mean.
             let small: Vec<f32> = random.vec(src.len(), 1.0, 0.0);
             let small = match order {
                 Order::Constant => vec![0.5; src.len()],
@@ -235,8 +235,8 @@ fn row_statistics_are_exact_whatever_the_mean() {
     }
 }
 
-/// The two halves over parts of a batch, one of them without samples: each part gets the statistics of all, to the bit those of
-/// the parts as the host merges them.
+/// The two halves over parts of a batch, one of them without samples: each part gets the statistics of all, with the
+/// same bits as the host's merge of the parts.
 #[test]
 fn parts_of_a_batch_have_the_statistics_of_all() {
     let mut random = Random::new(11);
@@ -266,7 +266,7 @@ fn parts_of_a_batch_have_the_statistics_of_all() {
             let mut dst = Vec::new();
             for (part, alone) in &shards {
                 let got = part.apply(subject, &all);
-                // The host's merge is the device's.
+                // The host's merge equals the device's.
                 assert_eq!(got, alone.apply(subject, &merged), "on {}", subject.name);
                 let [mean, variance, own] = got;
                 for c in 0..channels {
@@ -329,14 +329,14 @@ impl Part {
         subject.gpu.queue().submit([encoder.finish()]);
     }
 
-    /// What the first half has of this part.
+    /// The first half's result for this part.
     fn reduce(&self, subject: &Subject) -> Vec<u8> {
         self.record(subject, Bound::record_reduce);
         let part = self.plan.sums().unwrap().part();
         subject.read(&self.sums)[part.start as usize..part.end as usize].to_vec()
     }
 
-    /// Mean, variance and dst by the second half, of this.
+    /// Mean, variance and dst by the second half, from these sums.
     fn apply(&self, subject: &Subject, sums: &[u8]) -> [Vec<f64>; 3] {
         subject.write(&self.sums, 0, sums);
         self.record(subject, Bound::record_apply);

@@ -1,4 +1,4 @@
-//! Tensors in pieces: the same bits as in one piece, within the budget, and what is refused.
+//! Tensors in pieces: the same bits as in one piece, within the budget, and refusals.
 
 use crate::common::buffers::{Buffers, Room, submit};
 use crate::common::data::Problem;
@@ -14,7 +14,7 @@ use wgpu_norm::{
 /// Tensors in host memory.
 struct Memory {
     tensors: HashMap<Tensor, Vec<u8>>,
-    /// Bytes that were asked for at once, at most.
+    /// The largest number of bytes requested at once.
     most: usize,
 }
 
@@ -35,7 +35,8 @@ impl Storage for Memory {
 }
 
 impl Memory {
-    /// Inputs, and results that begin as ones that no result has. Of an odd number of 16 bits, the last word is filled with 0.
+    /// Inputs, and results initialized to values that no result has. With an odd number of 16-bit elements, the last
+    /// word is filled with 0.
     fn new(problem: &Problem) -> Self {
         let all = problem.inputs.iter().cloned().chain(problem.results());
         let tensors = all.map(|values| {
@@ -50,7 +51,7 @@ impl Memory {
     }
 }
 
-/// Any executor may move it to another thread.
+/// Asserts that any executor may move the future to another thread.
 fn sendable<F: Future + Send>(future: F) -> F {
     future
 }
@@ -64,7 +65,8 @@ fn smallest(subject: &Subject, operation: &Operation) -> u64 {
     }
 }
 
-/// The results of the smallest stream beside those in one piece: the same bits, but for sums that cutting reorders.
+/// Compares the results of the smallest stream with those in one piece: the bits are the same, except for sums that
+/// cutting reorders.
 fn check(subject: &Subject, algorithm: Option<Algorithm>, pieces: usize, operation: &Operation) {
     let what = format!("{operation:?} {algorithm:?} on {}", subject.name);
     let types = operation.types;
@@ -131,7 +133,7 @@ fn batch(pass: impl Into<Pass>, format: DataFormat, shape: &[usize], types: DTyp
     Operation::new(Norm::batch(format), pass, shape, types).with_epsilon(1e-3)
 }
 
-/// None, and one that a residual goes before.
+/// No epilogue, and a residual before the layer.
 fn epilogues() -> [Epilogue; 2] {
     [
         Epilogue::default(),
@@ -153,7 +155,7 @@ fn batch_norm_gradient() {
             for (shape, format, algorithm, pieces) in shapes {
                 for epilogue in epilogues() {
                     let gradient = batch(Backward::default(), format, shape, types);
-                    // A mask is cut every 2048 elements at most.
+                    // A mask is cut at multiples of 2048 elements.
                     let is_masked = epilogue != Epilogue::default();
                     let pieces = if is_masked { 2 } else { pieces };
                     let gradient = gradient.with_params(true, false).with_epilogue(epilogue);
@@ -236,7 +238,7 @@ fn constant_statistics() {
     }
 }
 
-/// What an error asks for is enough, and so is all that is more.
+/// The size that an error asks for is enough, and so is any larger one.
 #[test]
 fn budgets_that_are_large_enough_are_taken() {
     let subject = &subjects()[0];

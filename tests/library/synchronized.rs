@@ -1,4 +1,5 @@
-//! Synchronized batch norm: ranks are threads here, each with a part of the batch, held to the reference of the whole.
+//! Synchronized batch norm: ranks are threads here, each with a part of the batch, and are compared with the reference
+//! for the whole.
 
 use crate::common::data::{Problem, Random, close, in_format, to_f64};
 use crate::common::{Subject, subjects, takes_all};
@@ -16,7 +17,7 @@ use wgpu_norm::{
 };
 use wgpu_norm_verify::reference::{Computed, compute};
 
-/// Threads that stand for ranks.
+/// Threads that represent ranks.
 #[derive(Clone, Debug)]
 struct Threads {
     rank: usize,
@@ -59,7 +60,7 @@ impl AllGather for Threads {
     }
 }
 
-/// Does the same on every rank, side by side.
+/// Runs the same code on every rank, side by side.
 fn on_ranks<T: Send>(ranks: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> {
     let run = &run;
     thread::scope(|scope| {
@@ -69,7 +70,7 @@ fn on_ranks<T: Send>(ranks: usize, run: impl Fn(Threads) -> T + Sync) -> Vec<T> 
     })
 }
 
-/// What a rank computes: both passes, and running statistics.
+/// A rank's results: both passes, and running statistics.
 type Results<T, P> = (
     Output<T, <T as Element>::Sum>,
     Grads<T, P>,
@@ -125,7 +126,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
         (shape, samples.start * sample..samples.end * sample)
     }
 
-    /// Splits the batch, computes both passes on as many ranks, and holds their results to the reference.
+    /// Splits the batch, computes both passes on as many ranks, and compares their results with the reference.
     fn check(&self, subject: &Subject, samples: &[usize]) {
         let what = format!("{:?} as {samples:?} on {}", self.shape, subject.name);
         let channels = self.gamma.len();
@@ -152,7 +153,7 @@ impl<T: Element, P: ParamOf<T> + PartialEq> Batch<T, P> {
         self.compare(&what, &results);
     }
 
-    /// Both passes in float64, of the statistics that ranks computed.
+    /// Both passes in float64, with the statistics that the ranks computed.
     fn reference(&self, [mean, variance]: [&[T::Sum]; 2]) -> [Vec<Computed>; 2] {
         let types = (T::DTYPE, P::DTYPE);
         let forward = Forward::default().with_running(UPDATE);
@@ -261,7 +262,7 @@ fn constant_statistics_and_frozen_parameters() {
     }
 }
 
-/// What the layer on one process answers with an empty result, ranks do, too.
+/// If the layer on one process returns an empty result, so do ranks.
 #[test]
 fn without_channels_or_elements() {
     let subject = &subjects()[0];
@@ -303,7 +304,7 @@ fn without_channels_or_elements() {
     }
 }
 
-/// Of two ranks, with a residual and ReLU: the mask leads the gradient.
+/// Two ranks, with a residual and ReLU: the gradient follows the mask.
 #[test]
 fn a_residual_and_an_activation() {
     for subject in subjects() {
@@ -356,7 +357,7 @@ fn forward(
     block_on(layer.forward(ForwardArgs::new(shape, src)))
 }
 
-/// The errors of a forward pass by ranks that each have an epsilon and samples of some shape.
+/// The errors of a forward pass on ranks, each with its own epsilon and shape of samples.
 fn errors(ranks: &[(f64, &[usize])]) -> Vec<String> {
     on_ranks(ranks.len(), |rank| {
         let (epsilon, shape) = ranks[rank.rank];
@@ -376,13 +377,13 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
         "shape of a sample: expected the same on all ranks, got [3] on rank 0; [1] on rank 1";
     assert_eq!(got, [want; 2]);
 
-    // One whose arguments are wrong fails with its own error, and so do the others with that.
+    // A rank whose arguments are wrong fails with its own error, and the others fail with a reference to it.
     let src = [1.0, 2.0];
     let errors = on_ranks(2, |rank| {
         let own: &[usize] = if rank.rank == 1 { &[3, 1] } else { &[2, 1] };
         let mut layer = layer(rank, 1e-5);
         let failed = forward(&mut layer, own, &src).unwrap_err().to_string();
-        // The next call is sound again.
+        // The next call works again.
         let output = forward(&mut layer, &[2, 1], &src).unwrap();
         assert_eq!(output.saved.mean, [1.5]);
         failed
@@ -393,7 +394,7 @@ fn ranks_that_do_not_do_the_same_are_told_so() {
         "{errors:?}"
     );
 
-    // Another call than the others'.
+    // A rank makes another call than the others.
     let errors = on_ranks(2, |rank| {
         let own = rank.rank;
         let mut layer = layer(rank, 1e-5);
@@ -417,7 +418,7 @@ fn few_elements_and_none() {
         let args = ForwardArgs::new(&shape, src);
         block_on(layer.forward(args.running(RunningStatistics::new(mean, variance, UPDATE))))
     };
-    // None at all: statistics are 0, and running ones stay.
+    // No samples at all: statistics are 0, and running statistics stay.
     on_ranks(2, |rank| {
         let mut running = [3.0, 4.0];
         let output = trained(&mut layer(rank, 1e-5), &[], &mut running).unwrap();
@@ -428,7 +429,7 @@ fn few_elements_and_none() {
         );
         assert_eq!(running, [3.0, 4.0]);
     });
-    // One on one rank is one too few for the unbiased variance; one on each are enough.
+    // One sample on one rank is too few for the unbiased variance; one on each rank is enough.
     on_ranks(2, |rank| {
         let own = rank.rank;
         let mut layer = layer(rank, 1e-5);
@@ -455,7 +456,8 @@ fn shapes_without_channels_are_refused() {
     }
 }
 
-/// Every norm and pass by `run_into`: what ranks have together is what one process has, but for rounding.
+/// Every norm and pass with `run_into`: the results of all ranks together are those of one process, except for
+/// rounding.
 #[test]
 fn any_operation() {
     /// Samples of each rank.
@@ -492,7 +494,7 @@ fn any_operation() {
     }
     for operation in &operations {
         let problem = Problem::random(operation, 5);
-        // What a rank has of a tensor: of those of samples, which lie one after another, its part.
+        // A rank's part of a tensor: for tensors split by samples, which are contiguous, its samples.
         let part = |used: &TensorUse, samples: &Range<usize>| match used.ranks {
             Ranks::Split => {
                 let each = used.bytes() as usize / 9;
@@ -547,7 +549,7 @@ fn any_operation() {
             }
         }
     }
-    // What ranks cannot share.
+    // Operations that ranks cannot share.
     let rows = of(&Norm::Rms { begin_axis: 0 }, Forward::default().into());
     let broadcast = Norm::Batch(Channels::Broadcast(vec![1, 4, 1]));
     let broadcast = of(&broadcast, Pass::Inference);

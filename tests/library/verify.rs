@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use wgpu_norm::{Algorithm, DType, Error};
 use wgpu_norm_verify::{Case, Outcome, cases};
 
-/// The full one where `WGPU_NORM_TEST_EVERY` asks for it; with `WGPU_NORM_TEST_ALL` the default one and a share of the
-/// others; else the default one on one adapter, and a ninth of its f32 on the others. Shader checks are a part of the list,
-/// so that each adapter takes it once.
+/// Runs the full list if `WGPU_NORM_TEST_EVERY` is set; with `WGPU_NORM_TEST_ALL` the default list and a part of the
+/// others; otherwise the default list on one adapter, and a ninth of its f32 cases on the others. Shader checks are
+/// cases in the list, so each adapter runs it once.
 #[test]
 fn every_case() {
     let of_default = cases(false).len();
@@ -25,7 +25,7 @@ fn every_case() {
             .iter()
             .filter(|case| case.operation().types.data == DType::F32)
             .step_by(9);
-        // Of those beyond the default list each adapter takes others.
+        // Each adapter runs different cases beyond the default list.
         let listed = cases.iter().enumerate();
         let listed = listed.filter(|(at, _)| {
             *at < of_default || takes_every_one() || (at + 8 * index).is_multiple_of(24)
@@ -34,11 +34,11 @@ fn every_case() {
             true => listed.map(|(_, case)| case).collect(),
             false => share.collect(),
         };
-        // Side by side, each thread on devices of its own.
+        // Side by side, each thread on its own devices.
         let next = AtomicUsize::new(0);
         let outcomes = Mutex::new(Vec::new());
         std::thread::scope(|scope| {
-            // wgpu's GL backend panics where threads wait for each other for long.
+            // wgpu's GL backend panics if threads wait for each other for long.
             let threads = match subject.gpu.adapter_info().backend {
                 wgpu_norm::wgpu::Backend::Gl => 1,
                 _ => std::thread::available_parallelism().map_or(1, usize::from),
@@ -50,7 +50,7 @@ fn every_case() {
                         let Some(case) = taken.get(next.fetch_add(1, Ordering::Relaxed)) else {
                             break;
                         };
-                        // Each takes a megabyte or two.
+                        // Each pipeline takes a megabyte or two.
                         if turn % 64 == 0 {
                             subject.gpu.forget_pipelines();
                         }
@@ -78,7 +78,7 @@ fn every_case() {
         let name = &subject.name;
         assert!(faults.is_empty(), "on {name}:\n{}", faults.join("\n"));
         println!("{} cases not supported on {name}", unsupported.len());
-        // Where an adapter has all that kernels ask for, none is left out.
+        // If an adapter has everything that kernels need, no case is left out.
         let profile = subject.gpu.profile();
         let binds_all = profile.max_storage_buffers >= 8;
         if binds_all && profile.f64 && profile.f16 {
@@ -94,9 +94,9 @@ fn every_case() {
     }
 }
 
-/// Shapes on which an invocation that did all the work would make more loop iterations than Mesa's software drivers let
-/// it: all of them on one adapter, the one that was found first on each. The quick run
-/// takes that one on one adapter.
+/// Shapes on which an invocation that did all the work would exceed the loop iterations that Mesa's software drivers
+/// allow: all of them on one adapter, and the one that was found first on each. The quick run runs that one on one
+/// adapter.
 #[test]
 fn long_loops() {
     let listed = cases(true);
@@ -122,7 +122,7 @@ fn long_loops() {
     }
 }
 
-/// Of every operator, as the quick run takes the default list.
+/// The default list, as the quick run uses it, covers every operator's algorithms and types.
 #[test]
 fn the_list_has_every_algorithm_and_type() {
     use Algorithm::*;
@@ -218,7 +218,7 @@ fn an_id_that_makes_no_sense_is_refused() {
     }
 }
 
-/// An ID says what is not as usual, in one way.
+/// An ID names unusual options, each in one way only.
 #[test]
 fn an_id_is_written_as_it_is_read() {
     for (id, written) in [
@@ -239,7 +239,7 @@ fn an_id_is_written_as_it_is_read() {
     }
 }
 
-/// What a case says of a plan that it cannot have, and of shapes that no operator takes.
+/// A case's error for an impossible plan, and for shapes that no operator accepts.
 #[test]
 fn what_cannot_run_is_not_passed() {
     let gpu = &one(false).gpu;

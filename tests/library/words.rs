@@ -1,4 +1,4 @@
-//! Words that the glossary of ARCHITECTURE.md gives up.
+//! Words that the glossary of ARCHITECTURE.md no longer uses.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ fn files(folder: &Path, found: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// Whether a word stands in a text by itself.
+/// Whether a text contains a word as a whole word.
 fn stands_in(text: &str, word: &str) -> bool {
     let is_of_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(word).any(|(at, _)| {
@@ -44,7 +44,7 @@ fn words_that_were_given_up_stay_so() {
     for path in all {
         let text = std::fs::read_to_string(&path).unwrap();
         for word in &words {
-            // Rust's own.
+            // Rust itself uses this word.
             let is_of_rust = *word == "second" && path.extension().is_some_and(|own| own == "rs");
             assert!(
                 is_of_rust || !stands_in(&text, word),
@@ -55,7 +55,7 @@ fn words_that_were_given_up_stay_so() {
     }
 }
 
-/// Traversals and parts walk whatever tensors a body lists, and take no record apart.
+/// Traversals and parts traverse whatever tensors a body lists, and do not take records apart.
 #[test]
 fn traversals_know_no_tensor() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));

@@ -1,9 +1,10 @@
-/* Compiles HLSL with DirectX's compilers, with the options that wgpu gives them, and prints how long each took. No GPU is needed; see run.sh.
+/* Compiles HLSL with DirectX's compilers, with the same options as wgpu, and prints the time of each. No GPU is needed;
+ * see run.sh.
  *
  *   compile.exe DIRECTORY
  *
  * DIRECTORY has `kernels.tsv` (file, fxc or dxc, entry point, target, description) and the files it names.
- * d3dcompiler_47.dll and dxcompiler.dll lie beside this program. Exits with 1 where a shader is refused. */
+ * d3dcompiler_47.dll and dxcompiler.dll must be in this program's folder. Exits with 1 if a shader is refused. */
 #define COBJMACROS
 #include <windows.h>
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is needed of dxcapi.h, which MinGW does not have. Interfaces begin with IUnknown's three functions. */
+/* The needed parts of dxcapi.h, which MinGW does not have. Interfaces begin with IUnknown's three functions. */
 typedef struct {
     const void *text;
     SIZE_T size;
@@ -71,14 +72,14 @@ static void load_compilers(void) {
     if (FAILED(create(&CLSID_DXC_COMPILER, &IID_DXC_COMPILER3, (void **)&dxc))) fail("DxcCreateInstance");
 }
 
-/* Takes the blob. */
+/* Prints and releases the blob. */
 static void print_message(ID3DBlob *message) {
     if (!message) return;
     printf("%.*s\n", (int)ID3D10Blob_GetBufferSize(message), (const char *)ID3D10Blob_GetBufferPointer(message));
     ID3D10Blob_Release(message);
 }
 
-/* Whether FXC takes it, and the bytes that it makes. Prints what it says of what it refuses. */
+/* Returns whether FXC accepts the shader, and the size of its output. Prints FXC's message if it refuses. */
 static int by_fxc(const char *text, size_t size, const char *entry_point, const char *target, size_t *bytes) {
     ID3DBlob *code = NULL, *message = NULL;
     HRESULT result =

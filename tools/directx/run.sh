@@ -1,7 +1,8 @@
 #!/bin/sh
-# Compiles the kernels that profiles give to a set of shapes with both compilers of DirectX 12, on a machine without
-# Windows: FXC, which wgpu falls back to, and DXC. Prints the seconds that each took and the bytes that it made; fails
-# where one is refused. A kernel's text is given as wgpu gives it, with shader checks and without. Takes some minutes.
+# Compiles the kernels that profiles choose for a set of shapes with both compilers of DirectX 12, on a machine without
+# Windows: FXC, which wgpu falls back to, and DXC. Prints the time of each in seconds and the size of its output in
+# bytes; fails if a kernel is refused. The kernels' texts are those that wgpu passes on, with shader checks and without.
+# Takes some minutes.
 #
 #   tools/directx/run.sh
 #
@@ -18,7 +19,7 @@ x86_64-w64-mingw32-gcc -std=c11 -O1 -Wall -Wextra "$here/compile.c" -o "$kernels
 cp "$root/tools/tint/node_modules/webgpu/dist/win32-x64/d3dcompiler_47.dll" \
     "$root/tools/tint/node_modules/webgpu/dist/win32-x64/dxcompiler.dll" "$kernels"
 
-# Wine has a d3dcompiler_47.dll of its own, which is another compiler.
+# Wine has a d3dcompiler_47.dll of its own, which is a different compiler.
 export WINEPREFIX="${WINEPREFIX:-$root/target/wine}" WINEDEBUG="${WINEDEBUG:--all}" WINEDLLOVERRIDES=d3dcompiler_47=n
 wine=$(command -v wine64 || command -v wine) || {
     echo "Wine is not installed" >&2

@@ -1,8 +1,8 @@
 /* Stands in for the kernel driver of an Intel GPU, so that Mesa's Vulkan driver (ANV) opens one and compiles for it.
- * Preloaded into a process it takes the calls to libdrm, and what is asked of the file that they name. It executes
+ * Preloaded into a process, it answers the calls to libdrm and the requests to the file that they name. It executes
  * nothing.
  *
- * GPU is the PCI identity, in hexadecimal, of the GPU that is there. */
+ * The environment variable GPU is the PCI ID of the simulated GPU, in hexadecimal. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -22,7 +22,7 @@ static int identity(void) {
     return gpu ? (int)strtol(gpu, NULL, 16) : 0;
 }
 
-/* libdrm: what GPUs there are. */
+/* libdrm: the list of GPUs. */
 
 int drmGetDevice2(int fd, uint32_t flags, drmDevicePtr *found) {
     static char *nodes[DRM_NODE_MAX] = {[DRM_NODE_PRIMARY] = path, [DRM_NODE_RENDER] = path};
@@ -49,7 +49,7 @@ void drmFreeDevice(drmDevicePtr *device) { *device = NULL; }
 
 void drmFreeDevices(drmDevicePtr devices[], int count) { (void)devices, (void)count; }
 
-/* The file: memory of its own for each mapping. */
+/* The file: each mapping gets its own memory. */
 
 int open64(const char *name, int flags, ...) {
     if (strcmp(name, path) == 0) return file = memfd_create("stand-in", 0);
@@ -68,7 +68,7 @@ void *mmap64(void *address, size_t length, int protection, int flags, int fd, of
     return next(address, length, protection, flags, fd, offset);
 }
 
-/* What the kernel driver says of the GPU. */
+/* The kernel driver's answers about the GPU. */
 
 static int parameter(int name) {
     switch (name) {
@@ -78,12 +78,12 @@ static int parameter(int name) {
     case I915_PARAM_SUBSLICE_MASK: return 7;
     case I915_PARAM_SUBSLICE_TOTAL: return 3;
     case I915_PARAM_EU_TOTAL: return 24;
-    default: return 1; /* has it */
+    default: return 1; /* supported */
     }
 }
 
-/* One slice of 6 subslices with 16 execution units each, or of 3 with 8: Skylake's, whose identities are below 0x4000.
- * Other GPUs before Tiger Lake are not told apart. */
+/* One slice of 6 subslices with 16 execution units each, or of 3 with 8: Skylake's, whose PCI IDs are below 0x4000.
+ * Other GPUs before Tiger Lake are not distinguished. */
 static void topology(struct drm_i915_query_item *item) {
     enum { SUBSLICES = 6, UNIT_BYTES = 2, BYTES = 1 + 1 + SUBSLICES * UNIT_BYTES };
     if (item->length == 0) {

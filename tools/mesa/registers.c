@@ -1,10 +1,10 @@
-/* Prints what a Vulkan driver of Mesa makes of compute shaders: registers, spills, occupancy. No GPU is needed; see
+/* Prints how a Vulkan driver of Mesa compiles compute shaders: registers, spills, occupancy. No GPU is needed; see
  * run.sh.
  *
  *   registers DIRECTORY
  *
  * DIRECTORY has `kernels.tsv` (file, entry point, workgroup size, storage bindings, description) and the files it
- * names, SPIR-V with a uniform buffer at binding 0 and storage buffers behind it. Exits with 1 where a shader is
+ * names: SPIR-V with a uniform buffer at binding 0 and storage buffers after it. Exits with 1 if a shader is
  * refused. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ static VkPipelineLayout lay_out(VkDevice device, uint32_t storage) {
     return layout;
 }
 
-/* A column of the table, and what drivers call it. */
+/* A column of the table, and the drivers' names for it. */
 static const struct {
     const char *title;
     const char *names[2];
@@ -127,7 +127,7 @@ static void print_head(void) {
     printf("  for\n");
 }
 
-/* Returns whether registers are spilled, or arrays are not held by them. */
+/* Returns whether registers are spilled, or arrays are not in registers. */
 static int print_statistics(VkDevice device, VkPipeline pipeline) {
     PFN_vkGetPipelineExecutablePropertiesKHR get_properties =
         (PFN_vkGetPipelineExecutablePropertiesKHR)vkGetDeviceProcAddr(device, "vkGetPipelineExecutablePropertiesKHR");
@@ -137,7 +137,7 @@ static int print_statistics(VkDevice device, VkPipeline pipeline) {
     uint32_t count = 1;
     VkPipelineExecutablePropertiesKHR properties = {.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_PROPERTIES_KHR};
     if (get_properties(device, &info, &count, &properties) < 0 || count == 0) {
-        fprintf(stderr, "the driver says nothing of its shaders\n");
+        fprintf(stderr, "the driver reports nothing about its shaders\n");
         exit(2);
     }
     VkPipelineExecutableInfoKHR executable = {
@@ -150,7 +150,7 @@ static int print_statistics(VkDevice device, VkPipeline pipeline) {
     unsigned long long spills = 0;
     printf(" %8u", properties.subgroupSize);
     for (int column = 0; column < COLUMN_COUNT; column++) {
-        char text[32] = "-"; /* not every driver counts all of them */
+        char text[32] = "-"; /* not every driver reports all of them */
         for (uint32_t i = 0; i < count; i++) {
             if (!is_a(statistics[i].name, column)) continue;
             snprintf(text, sizeof text, "%llu", (unsigned long long)statistics[i].value.u64);

@@ -1,14 +1,15 @@
 #!/bin/sh
-# Compiles the kernels that GPUs are given with Mesa's Vulkan driver for AMD's GPUs (RADV) or for Intel's (ANV), on a
-# machine without one. Prints of each kernel what the driver counts: the invocations of a subgroup, registers (VGPRs),
-# spilled registers, bytes of scratch and of workgroup memory, waves that a SIMD can hold at a time (from RDNA on by 32
-# invocations, though RADV compiles for waves of 64), instructions (length). Times nothing. Kernels for subgroups of 32 or 64
-# are for GPUs where all are: AMD's before RDNA have 64; those for 32 stand for what other GPUs get.
+# Compiles the kernels for GPUs with Mesa's Vulkan driver for AMD's GPUs (RADV) or Intel's (ANV), on a machine without
+# such a GPU. Prints the driver's numbers for each kernel: the invocations of a subgroup, registers (VGPRs), spilled
+# registers, bytes of scratch and of workgroup memory, the waves that a SIMD can hold at a time (from RDNA on in units
+# of 32 invocations, though RADV compiles for waves of 64), and instructions (length). Times nothing. Kernels for
+# subgroups of 32 or 64 are for GPUs whose subgroups all have that size: 64 for AMD's before RDNA; those for 32
+# represent other GPUs.
 #
 #   tools/mesa/run.sh radv [FAMILY]   RDNA 2 by default: navi21; others: navi31, vega10, …
 #   tools/mesa/run.sh anv [PCI-ID]    Tiger Lake by default: 9a49; others: 56a0 (Arc A770), 1912 (Skylake), …
 #
-# MESA_MANIFEST names another build of the driver than the installed one, by its manifest.
+# MESA_MANIFEST is the manifest of another build of the driver than the installed one.
 #
 # Needs a C compiler, Vulkan's headers and loader (libvulkan-dev), the drivers (mesa-vulkan-drivers), and for ANV
 # libdrm's headers (libdrm-dev).
@@ -42,7 +43,7 @@ rm -f "$kernels/kernels.tsv" # or an old one might pass for this build's
 
 export VK_DRIVER_FILES="$manifest" VK_ICD_FILENAMES="$manifest"
 if [ "$driver" = radv ]; then
-    # The driver compiles for a family without hardware by itself.
+    # The driver itself compiles for a family without hardware.
     RADV_FORCE_FAMILY=${2:-navi21} exec "$kernels/registers" "$kernels"
 fi
 "$cc" -std=c11 -O1 -Wall -Wextra -shared -fPIC -I/usr/include/libdrm "$here/i915.c" -o "$kernels/i915.so" -ldl

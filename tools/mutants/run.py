@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Damages the kernels, one small change at a time, and asks `wgpu-norm verify` whether it sees it.
+"""Damages the kernels, one small change at a time, and checks that `wgpu-norm verify` notices.
 
     tools/mutants/run.py [--each N] [--jobs N] [--only TEXT] [--list]
 
-Takes every function of shaders/**/*.wgsl, and of the functions that read and write storage, which are generated, one of
-each kind. In each it makes N changes (2 unless told): a + becomes a -, a < a <=, a 0u a 1u, an x a y, and so on; the last
-rule takes a statement out. For each change it runs the default `verify`, on the adapter
-that WGPU_BACKEND and WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a
-survivor: a hole in the list of cases (verify/src/list.rs), or a change that cannot be seen, which then belongs to
-UNSEEN below, with the reason. Exits 1 if there is a survivor.
+It changes every function of shaders/**/*.wgsl, and one of each kind of the generated functions that read and write
+storage. In each it makes N changes (2 by default): + becomes -, < becomes <=, 0u becomes 1u, x becomes y, and so on;
+the last rules remove a statement. For each change it runs the default `verify`, on the adapter that WGPU_BACKEND and
+WGPU_ADAPTER_NAME choose, until the first case fails. A change after which every case passes is a survivor: a gap in the
+list of cases (verify/src/list.rs), or a change that cannot be seen, which then belongs to UNSEEN below, with the
+reason. Exits with 1 if there is a survivor.
 
-Builds the command once, with `--cfg wgpu_norm_mutants`: such a build writes kernels' texts to the folder that WGPU_NORM_TEXTS
-names, and damages them as the file says that WGPU_NORM_SWAP names. Needs cargo and nothing but Python's standard library.
+It builds the command once, with `--cfg wgpu_norm_mutants`: such a build writes kernels' texts to the folder
+WGPU_NORM_TEXTS, and damages them as the file WGPU_NORM_SWAP says. Needs cargo, and only Python's standard library.
 """
 
 import argparse
@@ -26,7 +26,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHADERS = ROOT / "shaders"
 
-# What is replaced, by what. One change is one place.
+# Patterns and their replacements. A mutant changes one place.
 RULES = [
     (r" \+ ", " - "),
     (r" - ", " + "),
@@ -72,14 +72,14 @@ RULES = [
     (r"(?m)^ +(if [^{}]* \{ )?return;( \})?$", ""),
 ]
 
-# Changes that change no result: file, function, a part of the line, a part of it when it is changed; and why.
-ABSENT = "a pair of loads or stores is only made of a tensor that is not bound: its loads are not used, its stores are none"
-ENDS = "a tensor whose buffer ends inside of a vec4 is never stored by whole vec4s"
-OUTSIDE = "touches what is outside of the binding: software drivers drop that, or nobody sees it"
-MASKED = "what it reads there, in or out of bounds, is masked out"
+# Changes that cannot change any result: file, function, part of the line, part of the changed line; and the reason.
+ABSENT = "pairs of loads or stores exist only for tensors that are not bound: loads are unused, stores do nothing"
+ENDS = "a tensor whose buffer ends within a vec4 is never stored by whole vec4s"
+OUTSIDE = "accesses memory outside of the binding: software drivers drop that, or nobody sees it"
+MASKED = "the value read there, in or out of bounds, is masked out"
 UNUSED = "the function does not use it"
-ZEROS = "a variable begins with zeros"
-LATER = "what it writes besides is written again before it is read"
+ZEROS = "variables are zero-initialized"
+LATER = "the additional writes are overwritten before they are read"
 UNSEEN = [
     ("generated/real", "load_vector_TENSOR", "2u * vector", "", ABSENT),
     ("generated/real", "store_vector_TENSOR", "2u * vector", "", ABSENT),
@@ -127,14 +127,14 @@ UNSEEN = [
 
 
 def without_comments(text):
-    """The text with blanks for comments."""
+    """The text, with comments replaced by blanks."""
     return re.sub(r"//[^\n]*", lambda found: " " * len(found[0]), text)
 
 
 def functions(text):
-    """Name, start and end of each function's body."""
+    """The name of each function, and the start and end of its body."""
     for found in re.finditer(r"\bfn (\w+)", text):
-        # A body begins at the first brace that is outside of the parameters' parentheses.
+        # A body begins at the first brace outside the parameters' parentheses.
         depth, at = 0, found.end()
         while depth > 0 or text[at] != "{":
             depth += {"(": 1, ")": -1}.get(text[at], 0)
@@ -152,8 +152,8 @@ class Mutant:
     """One change of a function."""
 
     def __init__(self, path, function, text, start, end, new, named=lambda text: text, lines=0):
-        """`named` makes of a generated function's text, in which TENSOR stands for a tensor, that of one tensor. Before the text
-        there are so many lines of its file."""
+        """`named` turns a generated function's text, in which TENSOR stands for a tensor, into that for one tensor.
+        `lines` is the number of lines before the text in its file."""
         self.path, self.function, self.text = path, function, named(text)
         self.damaged = named(text[:start] + new + text[end:])
         self.number = lines + text.count("\n", 0, start) + 1 + text[start:end].startswith("\n")
@@ -174,7 +174,7 @@ class Mutant:
 
 
 def changes(path, name, text, start, end, **more):
-    """All changes of a function that can be seen."""
+    """All changes to a function that can be seen."""
     code = without_comments(text)
     found = []
     for pattern, new in RULES:
@@ -185,19 +185,20 @@ def changes(path, name, text, start, end, **more):
 
 
 def some(each, name, found):
-    """So many of them, spread over the rules and over the text."""
+    """Up to `each` of them, spread over the rules and the text."""
     count = min(each, len(found))
-    # Evenly over the list, which is sorted by rule: by the function's name, so that functions begin elsewhere.
+    # Evenly over the list, which is sorted by rule. The offset depends on the function's name, so that functions begin
+    # elsewhere.
     offset = sum(name.encode()) % max(len(found), 1)
     return [found[(offset + i * len(found) // count) % len(found)] for i in range(count)]
 
 
 def written(each):
-    """Changes of the functions in shaders/."""
+    """Changes to the functions in shaders/."""
     for path in sorted(SHADERS.rglob("*.wgsl")):
         text = path.read_text()
         for name, start, end in functions(without_comments(text)):
-            # Kernels have the function as it is, the file perhaps not.
+            # Kernels have the function as it is; the file may not.
             first = text.rfind("fn ", 0, start)
             lines = text.count("\n", 0, first)
             own = text[first:end]
@@ -209,7 +210,7 @@ TENSORS = "src|diff_dst|mean|variance|gamma|diff_src|diff_gamma|diff_beta|worksp
 
 
 def generated(each, texts):
-    """Changes of the functions that read and write storage: one tensor's of each kind."""
+    """Changes to the functions that read and write storage: those of one tensor of each kind."""
     kinds = {}
     for path in sorted(texts.glob("*.wgsl")):
         text = path.read_text()
@@ -221,7 +222,7 @@ def generated(each, texts):
             tensor = of[2]
             kind = re.sub(rf"\b({TENSORS})\b", "ARRAY", body.replace(f"_{tensor}(", "_TENSOR("))
             kind = re.sub(r"uniforms\.\w+", "uniforms.LENGTH", kind)
-            # Of a kind that data and parameters have, the data's.
+            # For a kind that data and parameters share, the data's.
             known = kinds.get(kind)
             if known is None or TENSORS.split("|").index(tensor) < TENSORS.split("|").index(known[1]):
                 kinds[kind] = (of[1], tensor, body)
@@ -241,12 +242,12 @@ def build():
     return target / "release/wgpu-norm"
 
 
-# wgpu's words for a text that is no WGSL.
+# wgpu's messages about a text that is not valid WGSL.
 REFUSED = ("parsing error", "validation error", "Shader '", "is not valid", "pipeline")
 
 
 def failures(command, swap=None):
-    """Runs verify, and gives the lines of the cases that fail, and at last the exit status."""
+    """Runs verify; yields the lines of the cases that fail, and finally the exit status."""
     environment = dict(os.environ)
     if swap:
         environment["WGPU_NORM_SWAP"] = swap
@@ -272,13 +273,14 @@ def case_of(line):
 
 
 def verdict(command, mutant, ill):
-    """found, refused or survivor, and by which line. `ill` are the cases that fail without any damage."""
+    """Whether the change is found, refused or a survivor, and the line that shows it. `ill` has the cases that fail
+    without any damage."""
     with tempfile.NamedTemporaryFile("w", suffix=".wgsl") as swap:
         swap.write(mutant.text + "\0" + mutant.damaged)
         swap.flush()
         for line in failures(command, swap.name):
             if isinstance(line, int):
-                # A process that dies otherwise is seen too.
+                # A process that dies in another way counts as found, too.
                 return ("survivor", "") if line in (0, 1) else ("found", f"exit status {line}")
             if any(words in line for words in REFUSED):
                 return "refused", line

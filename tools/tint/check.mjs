@@ -2,22 +2,22 @@
 //
 //   node check.mjs DIRECTORY
 //
-// DIRECTORY holds self-contained `NAME.wgsl` files, and beside each a `NAME.json`:
+// DIRECTORY contains self-contained `NAME.wgsl` files, each with a `NAME.json`:
 //
 //   {"entry_point": "main", "constants": {"workgroup_size": 64}}
 //
-// Each becomes a shader module and a compute pipeline with those override constants, as a browser
-// would make them. Every error is printed with its file and line. Exit status: 0 when everything was
-// accepted, 1 when something was not or there was nothing to check, 2 on a usage error.
+// Each file becomes a shader module and a compute pipeline with those override constants, as in a browser. Every error
+// is printed with its file and line. Exit status: 0 if everything was accepted, 1 if something was not or there was
+// nothing to check, 2 on a usage error.
 //
-// On Dawn's null backend, which checks all of it and compiles for no driver: a driver's compiler takes a
-// hundred times as long as Tint does.
+// It runs on Dawn's null backend, which checks everything and compiles for no driver: a driver's compiler takes a
+// hundred times as long as Tint.
 
 import { readFileSync, readdirSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { create, globals } from 'webgpu';
 
-// Dawn holds threads that would keep node alive, so every way out is an explicit exit.
+// Dawn has threads that would keep node alive, so every exit is explicit.
 function quit(status, ...lines) {
   for (const line of lines) console.error(line);
   process.exit(status);
@@ -36,16 +36,16 @@ try {
 }
 if (files.length === 0) quit(1, `tint: no .wgsl file in ${directory}`);
 
-// Errors that come outside any one pipeline; each file is checked within its own error scope.
+// Errors outside any one pipeline; each file is checked within its own error scope.
 const stray = [];
 
 Object.assign(globalThis, globals);
 const gpu = create(['backend=null']);
 const adapter = await gpu.requestAdapter();
-// Reachable to the end: a device outlives neither of them, and their collection crashes node.
+// Kept reachable to the end: a device does not outlive them, and collecting them crashes node.
 globalThis.kept = { gpu, adapter };
 if (!adapter) quit(1, 'tint: Dawn has no null backend');
-// What kernels may use without it being a language error, where the adapter has it.
+// Features that kernels may use without a language error, if the adapter has them.
 const optional = ['shader-f16', 'subgroups'].filter((name) => adapter.features.has(name));
 const limits = {};
 for (const name of [
@@ -72,18 +72,18 @@ async function check(file) {
     return [`${file}: cannot use ${basename(file, '.wgsl')}.json: ${e.message}`];
   }
   const source = readFileSync(path, 'utf8');
-  // naga takes the subgroup builtins without this line, which the language requires.
+  // naga accepts the subgroup builtins without this line, but the language requires it.
   const directive =
     /\bsubgroup[A-Z_]/.test(source) && !/^\s*enable\b[^;]*\bsubgroups\b/m.test(source) ? 'enable subgroups; ' : '';
 
   const errors = [];
-  // The scope is closed before anything is awaited, so it holds this module's errors only.
+  // The scope is closed before any await, so it contains only this module's errors.
   device.pushErrorScope('validation');
   const shader = device.createShaderModule({ label: file, code: directive + source });
   const scope = device.popErrorScope();
   for (const m of (await shader.getCompilationInfo()).messages) {
     if (m.type !== 'error') continue;
-    // The directive sits on the first line, so only the columns of that line move.
+    // The directive is on the first line, so only that line's columns move.
     const column = m.lineNum === 1 ? m.linePos - directive.length : m.linePos;
     errors.push(`${file}:${m.lineNum}:${column}: ${m.message}`);
   }

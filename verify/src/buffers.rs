@@ -1,21 +1,21 @@
-//! The tensors of a case in buffers, with room around them that nothing may touch.
+//! The tensors of a case in buffers, with space around them that must not change.
 
 use crate::case::Memory;
 use std::ops::Range;
 use wgpu_norm::{Bound, BufferRange, Error, GpuContext, Plan, Tensor, TensorUse, wgpu};
 
-/// Fills what is around inputs, as numbers a NaN: what reads it shows.
+/// Fills the space around inputs. As a number it is NaN, so that reading it shows.
 const NAN: u8 = 0xff;
-/// Fills what is around outputs, as numbers small ones: what calculates with it changes it.
+/// Fills the space around outputs. As a number it is small, so that calculating with it changes it.
 const NUMBERS: u8 = 0x3e;
 
-/// Where a tensor is.
+/// The place of a tensor.
 struct Slot {
     tensor: Tensor,
     buffer: usize,
-    /// Its words.
+    /// The bytes of its words.
     bytes: Range<usize>,
-    /// Its elements.
+    /// The bytes of its elements.
     filled: Range<usize>,
     /// Whether it is a result.
     written: bool,
@@ -35,7 +35,7 @@ impl Buffers {
             slots: Vec::new(),
             images: Vec::new(),
         };
-        // Known by now: the operation has been planned.
+        // This cannot fail: the operation has been planned.
         let tensors = plan.operation().tensors().unwrap_or_default();
         for used in plan.buffers() {
             let tensor = used.tensor;
@@ -66,7 +66,7 @@ impl Buffers {
             self.images.push(Vec::new());
         }
         let buffer = self.images.len() - 1;
-        // All of a pool has one filler.
+        // A pool has one filler for everything.
         let filler = match memory.pooled {
             true if memory.in_place => NUMBERS,
             false if written => NUMBERS,
@@ -75,7 +75,7 @@ impl Buffers {
         if let Some(image) = self.images.last_mut() {
             let start = (image.len() + 4).next_multiple_of(alignment);
             let words = bytes.next_multiple_of(4);
-            // Something has to be there to bind.
+            // A binding cannot be empty.
             let end = start + words.max(4);
             let room = if memory.exact { 0 } else { 64 };
             image.resize(end + room, filler);
@@ -97,7 +97,7 @@ impl Buffers {
         }
     }
 
-    /// Puts a tensor's elements in its place.
+    /// Writes a tensor's elements to their place.
     pub fn fill(&mut self, tensor: Tensor, elements: &[u8]) {
         let place = self
             .slot(tensor)
@@ -117,8 +117,8 @@ impl Buffers {
         self.images.get(slot.buffer)?.get(slot.filled.clone())
     }
 
-    /// What is wrong with these contents, after work that began with those: something is not the same that is no output,
-    /// or the rest of an output's last word is not 0.
+    /// The fault in these contents, after work that began with those of `before`: something other than an output has
+    /// changed, or the rest of an output's last word is not 0.
     pub fn damage(&self, before: &Self) -> Option<String> {
         for slot in self.slots.iter().filter(|slot| slot.written) {
             let rest = slot.filled.end..slot.bytes.end;
@@ -159,7 +159,7 @@ impl Buffers {
         None
     }
 
-    /// Where a byte is.
+    /// Describes the position of a byte.
     fn describe(&self, buffer: usize, byte: usize) -> String {
         let own = self.slots.iter().filter(|slot| slot.buffer == buffer);
         let before = own.rev().find(|slot| slot.bytes.start <= byte);
@@ -170,13 +170,13 @@ impl Buffers {
             }
             Some(slot) => {
                 let behind = byte - slot.bytes.end;
-                format!("byte {behind} behind {} was changed", slot.tensor.name())
+                format!("byte {behind} after {} was changed", slot.tensor.name())
             }
             None => "a byte before the first tensor was changed".to_owned(),
         }
     }
 
-    /// The contents after what `record` records has run.
+    /// The contents after running what `record` records.
     pub async fn run(
         &self,
         gpu: &GpuContext,
@@ -218,7 +218,7 @@ impl Buffers {
     }
 }
 
-/// Whether it is memory to work with.
+/// Whether the tensor is working memory.
 fn is_scratch(tensor: Tensor) -> bool {
     matches!(tensor, Tensor::Sums | Tensor::Workspace)
 }

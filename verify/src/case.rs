@@ -8,9 +8,10 @@ use std::fmt;
 use std::str::FromStr;
 use wgpu_norm::{Algorithm, DType, Error, Operation};
 
-/// An operation with its data, the way in which it is computed, and what is asserted of the results.
+/// An operation with its data, the way to compute it, and the assertions about the results.
 ///
-/// As text, its ID: the operation, the shape, and what is not as usual, in any order. The [crate](crate) lists the parts.
+/// As text, its ID: the operation, the shape, and any unusual options, in any order. The [crate](crate) lists the
+/// parts.
 ///
 /// ```
 /// use wgpu_norm::Algorithm;
@@ -32,7 +33,7 @@ pub struct Case {
     pub(crate) checks: Checks,
 }
 
-/// Where the tensors are.
+/// The placement of the tensors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
     /// Buffers end with their tensors.
@@ -43,53 +44,54 @@ pub(crate) struct Memory {
     pub in_place: bool,
 }
 
-/// How an operator is recorded whose sums can be added in between.
+/// The way to record an operator whose sums can be added between its two halves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Halves {
-    /// One after the other.
+    /// Both halves, one after the other.
     Both,
-    /// Those of two parts of the samples, whose sums are added or whose records are put side by side.
+    /// The halves of two parts of the samples, whose sums are added or whose records are put side by side.
     TwoShards,
 }
 
-/// What is asserted beside the results' errors and that nothing else is written.
+/// Further assertions, besides the results' errors and that nothing else is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Checks {
-    /// The same bits again.
+    /// A second run gives the same bits.
     pub repeats: bool,
-    /// The same bits with shader checks.
+    /// Shader checks give the same bits.
     pub checked: bool,
-    /// The same bits with bindings of so many bytes.
+    /// Bindings of this many bytes give the same bits.
     pub windows: Option<u32>,
-    /// What a NaN does not reach keeps its bits, and what it reaches is NaN.
+    /// Whatever a NaN does not reach keeps its bits, and whatever it reaches is NaN.
     pub nan: bool,
-    /// What an infinity does not reach keeps its bits, and what it makes NaN is not finite.
+    /// Whatever an infinity does not reach keeps its bits, and whatever it makes NaN is not finite.
     pub infinite: bool,
-    /// What a number does not reach whose square overflows keeps its bits, and what it reaches is right or not finite.
+    /// Whatever a number whose square overflows does not reach keeps its bits, and whatever it reaches is correct or
+    /// not finite.
     pub square_overflow: bool,
 }
 
-/// A result is compared by parts, but made at once.
+/// Results are compared in parts, but computed at once.
 const MOST_ELEMENTS: usize = 1 << 24;
-/// Where all elements of a tensor are alike, only their bytes take memory.
+/// If all elements of a tensor are equal, only its bytes take memory.
 const MOST_ALIKE: usize = 1 << 28;
 
 impl Case {
-    /// What is computed.
+    /// The operation to compute.
     pub const fn operation(&self) -> &Operation {
         &self.operation
     }
 
-    /// The algorithm that it forces, if it does not leave the choice to the plan.
+    /// The algorithm that the case forces; none if the plan chooses.
     pub const fn algorithm(&self) -> Option<Algorithm> {
         self.algorithm
     }
 
-    /// The tensors that the operation reads, as numbers that their element types hold exactly.
+    /// The tensors that the operation reads, as numbers that their element types represent exactly.
     ///
     /// # Errors
     ///
-    /// Those of [`Operation::tensors`], where there is no such operation.
+    /// Those of [`Operation::tensors`], if there is no such operation.
     pub fn inputs(&self) -> Result<Vec<Input>, Error> {
         let numbers = self.values.inputs(&self.operation)?;
         let inputs = numbers.into_iter().map(|numbers| Input {
@@ -106,7 +108,7 @@ impl Case {
         Ok(inputs.collect())
     }
 
-    /// The tensors that it writes, by the float64 reference.
+    /// The tensors that the operation writes, by the float64 reference.
     ///
     /// # Errors
     ///
@@ -116,7 +118,7 @@ impl Case {
         self.values.expected(&self.operation, &inputs)
     }
 
-    /// Takes a part of an ID, if it is none of an operation's.
+    /// Applies a part of an ID that does not belong to the operation; returns whether it is known.
     fn set(&mut self, token: &str) -> bool {
         let values = Values::ALL
             .into_iter()
@@ -203,7 +205,7 @@ impl FromStr for Case {
         let name = tokens.next().unwrap_or_default();
         let shape = tokens.next().unwrap_or_default();
         let Some(shape) = read_shape(shape) else {
-            return Err(refused("a shape such as 2x3x5 behind the operator", shape));
+            return Err(refused("a shape such as 2x3x5 after the operator", shape));
         };
         let Some(operation) = tokens::operation(name, &shape) else {
             let names = tokens::names().join(", ");
@@ -228,7 +230,7 @@ impl FromStr for Case {
             Values::Alike => MOST_ALIKE,
             _ => MOST_ELEMENTS,
         };
-        // Without elements, there are channels or columns still.
+        // A tensor without elements may still have channels or columns.
         let elements = shape
             .iter()
             .try_fold(1_usize, |all, &size| all.checked_mul(size.max(1)));

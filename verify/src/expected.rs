@@ -1,4 +1,4 @@
-//! What a case's results are held against.
+//! The expected results of a case.
 
 use crate::numbers::size_of;
 use crate::reference::{Computed, SUM_ULPS, scaled_error};
@@ -11,20 +11,22 @@ pub struct Expected {
     pub(crate) tensor: Tensor,
     /// The element type of the result.
     pub dtype: DType,
-    /// How many elements it has.
+    /// The number of elements.
     pub len: usize,
-    /// The elements; a single one where all are alike. Of a mask, which has a bit for each element, what the activation is
-    /// applied to: the bit says whether it is not at most 0, or either where that is within the tolerance of 0.
+    /// The elements; a single one if all are equal. For a mask, which has a bit for each element, the activation's
+    /// arguments: the bit is 1 if the argument is above 0 or NaN, and either value is correct if it is within the
+    /// tolerance of 0.
     pub values: Vec<f64>,
-    /// The size of the terms of each, of which the tolerance is a part: see [`reference`](mod@crate::reference).
+    /// The size of each element's terms, to which the tolerance is proportional: see
+    /// [`reference`](mod@crate::reference).
     pub scale: Vec<f64>,
 }
 
-/// Elements that are compared at a time.
+/// The number of elements that are compared at a time.
 const PART: usize = 1 << 16;
 
 impl Expected {
-    /// What the reference computed of a tensor; fewer elements where all are alike.
+    /// The reference's result for a tensor; it has fewer elements if all are equal.
     pub(crate) fn new(computed: Computed, used: &TensorUse, sums: DType) -> Self {
         Self {
             tensor: computed.tensor,
@@ -43,8 +45,8 @@ impl Expected {
         self.tensor.name()
     }
 
-    /// The largest error of a result in units of the tolerance, as
-    /// [`scaled_error`](crate::reference::scaled_error): above 1 fails.
+    /// The largest error of a result in units of the tolerance, as in [`scaled_error`](crate::reference::scaled_error):
+    /// above 1 fails.
     pub fn error(&self, got: &[f64]) -> f64 {
         self.worst(&self.dtype.encode(got.iter().copied())).1
     }
@@ -70,7 +72,7 @@ impl Expected {
         if error <= 1.0 {
             return worst;
         }
-        // Which of them it is.
+        // Finds the element.
         let size = size_of(self.dtype);
         let part = bytes.get(first * size..).unwrap_or_default();
         let all = part.chunks_exact(size).enumerate();
@@ -80,7 +82,7 @@ impl Expected {
         (found.map_or(first, |(index, _)| first + index), error)
     }
 
-    /// The first bit of a mask that is wrong, as an error of infinity.
+    /// The first wrong bit of a mask, with an error of infinity.
     fn worst_bit(&self, bytes: &[u8]) -> (usize, f64) {
         let words: Vec<u32> = bytemuck::pod_collect_to_vec(bytes);
         if words.len() != self.len.div_ceil(32) {
@@ -93,7 +95,7 @@ impl Expected {
             let value = self.at(index);
             let scale = self.scale.get(index).or(self.scale.first());
             let undecided = scale.is_some_and(|scale| value.abs() <= roundings * scale);
-            // Bits behind the last element are 0.
+            // Bits after the last element are 0.
             let want = index < self.len && (value.is_nan() || value > 0.0);
             bit != want && !(undecided && index < self.len)
         };
@@ -129,14 +131,14 @@ impl Expected {
         element.map_or(f64::INFINITY, |element| self.part_error(element, index, 1))
     }
 
-    /// The element that ought to be there.
+    /// The element that is expected there.
     pub(crate) fn at(&self, index: usize) -> f64 {
         let value = self.values.get(index).or(self.values.first());
         value.copied().unwrap_or(f64::NAN)
     }
 
-    /// The first element that is not the nearest number of its type. A subnormal number of f32 may be 0 of either sign:
-    /// adapters may flush it before it is rounded.
+    /// The first element that is not the nearest number of its type. A subnormal f32 number may be 0 of either sign:
+    /// adapters may flush it before rounding it.
     pub(crate) fn not_nearest(&self, bytes: &[u8]) -> Option<usize> {
         let got = self.dtype.values(bytes);
         let nearest = self.dtype.encode(self.values.iter().copied());

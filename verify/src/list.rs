@@ -1,21 +1,21 @@
-//! The cases.
+//! The list of cases.
 //!
-//! A line is an ID, in which `{a,b}` is a choice between a and b; an empty alternative leaves the part out. The default list
-//! takes each alternative of a line at least once, the full list takes all combinations.
+//! A line is an ID, in which `{a,b}` is a choice between a and b; an empty alternative leaves the part out. The default
+//! list uses each alternative of a line at least once, the full list uses all combinations.
 
 use super::Case;
 use std::collections::HashSet;
 
-/// Lines whose alternatives, each once, take about a minute on a software driver. Compiling kernels takes most of it, so each
-/// line has few element types.
+/// Lines that take about a minute on a software driver if each alternative is used once. Most of that is compiling
+/// kernels, so each line has few element types.
 const DEFAULT: &str = "
-# Channels first: planes that begin at eight elements, at four, anywhere; shorter than four; cut.
+# Channels first: planes that begin at multiples of eight elements, of four, anywhere; shorter than four; cut.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27}/ncx/f32/channels_first/{gpu,software}
 batch_norm_backward/{61x3x3,2x31x1,9x5x2}/ncx/{f16,bf16-f32}/channels_first/{gpu,software}
 batch_norm_backward/{5x7x27,4x6x44}/ncx/{f16-f32,bf16,f64}/channels_first
 batch_norm_backward/{2x3x1201,3x2x520,40x5x12,31x7x9}/ncx/f32/channels_first/tiny/in_place
 
-# Channels last: vectors of a row, rows that end inside of one, several columns a channel, many splits.
+# Channels last: rows of whole vectors, rows that end within a vector, several columns per channel, many splits.
 batch_norm_backward/{64x128,61x3,300x7}/nxc/f32/channels_last/{gpu,software,tiny/in_place}
 batch_norm_backward/{17x33x8,9x6x3,13x8x5}/ncx/f32/channels_last/{gpu,software}
 batch_norm_backward/17x10x12/ncx/f16-f32/channels_last/gpu
@@ -23,7 +23,7 @@ batch_norm_backward/33x20/nxc/{f16,bf16-f32,f64}/channels_last
 batch_norm_backward/50x5/nxc/{f16-f32,bf16}/channels_last
 batch_norm_backward/{40x12,61x5}/nxc/{constant,constant/frozen,neither,frozen,no_gamma}/f32/channels_last/gpu
 
-# Channels first in one dispatch: blocks of channels, and some of them in turns.
+# Channels first in one dispatch: blocks of channels, some of them processed in turns.
 batch_norm_backward/{1x32x30,3x24x9,4x8x92,1x301x7,2x12x10}/ncx/f32/fused_channels_first/{gpu,software}
 batch_norm_backward/4x8x92/ncx/f32/fused_channels_first/software/cheap_barriers=1,fused_block=800
 batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/{frozen,no_gamma}
@@ -32,7 +32,7 @@ batch_norm_backward/{1x23x3,3x12x9}/ncx/{f16,bf16-f32,f64}/fused_channels_first/
 batch_norm_backward/{64x128,9x132,300x4}/nxc/f32/fused_channels_last/{gpu,software}
 batch_norm_backward/{70x12,1x8}/nxc/{f16,bf16-f32,f64}/fused_channels_last/{neither,no_gamma}
 
-# Axes that do not fold.
+# Axes that cannot be merged.
 batch_norm_backward/6x5x8/params_6x1x8/f32/general/{gpu,tiny}
 batch_norm_backward/6x5x7/params_6x1x7/f16-f32/general/software
 batch_norm_backward/3x4x5x37/params_3x1x5x1/{f32,bf16}/general/gpu
@@ -41,7 +41,7 @@ batch_norm_backward/3x4x5x6/params_1x4x1x6/f32/general/{constant,frozen}
 batch_norm_backward/2x3x1x2x3x2x3x2/params_2x1x1x2x1x2x1x2/f32/general
 batch_norm_backward/2x2x2x2x2x2x2x4/params_1x2x1x2x1x2x1x4/f32/general/no_gamma
 
-# Rows in registers: rows that begin at four elements, at two, anywhere; shorter than four; shared by several.
+# Rows in registers: rows at multiples of four elements, of two, anywhere; shorter than four; several per workgroup.
 layer_norm_backward/{16x192,23x101,23x50,301x3}/f32/rows_in_registers/{gpu,software}
 layer_norm_backward/{301x2,301x6}/bf16/rows_in_registers/in_place
 layer_norm_backward/{9x130,9x134}/bf16/rows_in_registers/tiny/in_place
@@ -65,14 +65,14 @@ layer_norm_{backward,forward}/9001x67/f16/rows_in_registers/software/tile=1024,w
 layer_norm_backward/{5x30,9x16}/f64/rows_read_twice
 layer_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 
-# GELU, and what approximates it.
+# GELU and its approximation.
 {batch,instance}_norm_{backward,forward}/{3x8x40/ncx,4x6x20/ncx}/{gelu,gelu_tanh}/{f32,bf16-f32}
 group_norm_{backward,forward}/2x6x27/ncx/groups_3/{gelu,gelu_tanh}/{f32,f16-f32}
 {layer,rms}_norm_{backward,forward}/{16x192,23x101}/{gelu_tanh,gelu}/{f32,f16-f32}/{rows_in_registers,rows_read_twice}
 {batch,group,instance}_norm_inference/3x8x40/ncx/{gelu,gelu_tanh}/f32
 {batch,layer}_norm_{backward,forward}/5x12/{gelu_tanh,gelu}/f32/nan
 
-# Rows and an activation, which the gradient computes again from src.
+# Rows with an activation, whose argument the gradient recomputes from src.
 layer_norm_backward/{16x192,23x101,23x50,301x3}/{relu,silu}/f32/rows_in_registers/{gpu,software}
 layer_norm_backward/{64x64,23x101,70x3,3x2001}/{relu,silu}/f32/rows_read_twice/{gpu,software,tiny/in_place}
 layer_norm_backward/{33x28/no_gamma,33x28/no_beta,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
@@ -83,7 +83,7 @@ rms_norm_backward/{16x192,23x101,301x3}/{relu,silu}/f32/{rows_in_registers,rows_
 rms_norm_backward/{33x28/no_gamma,30x300/frozen,7x6/neither}/{relu,silu}/f32/{rows_in_registers,rows_read_twice}
 {layer,rms}_norm_forward/{16x192,23x101,301x3,3x2001}/{relu,silu,relu/residual,silu/residual}/f32/{rows_in_registers,rows_read_twice}
 
-# An activation, and a residual before it: recomputed from src, or by a mask.
+# An activation, with a residual before it or without: recomputed from src, or by a mask.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/{f32/channels_first/gpu,f32/channels_first/software,bf16-f32/channels_first}
 batch_norm_backward/{64x128,61x3,300x7}/nxc/relu/f32/channels_last/{gpu,software,tiny/in_place}
 batch_norm_backward/{3x24x9,4x8x92,1x301x7}/ncx/relu/f32/fused_channels_first
@@ -119,7 +119,7 @@ group_norm_{backward,forward}/{3x50x8/groups_2/relu/residual,3x7x5/groups_5/relu
 group_norm_backward/{4x6x20/ncx,3x20x12/nxc}/groups_2/{relu/neither,relu/no_beta,silu/frozen,silu/no_gamma,relu/residual/neither,relu/residual/no_gamma}/f32
 instance_norm_{backward,forward}/{3x5x27/ncx,2x9x5/nxc}/{relu,silu,relu/residual}/f32
 
-# Buffers: ends, one for all, diff_src over diff_dst.
+# Buffers: exact ends, one for all tensors, diff_src over diff_dst.
 batch_norm_backward/{3x5x7,4x3x8}/ncx/channels_first/{f32/gpu/exact,f16/software/exact,f16/gpu/pooled,f32/software/pooled,f32/software/exact/in_place,f16/gpu/exact/in_place}
 batch_norm_backward/{5x7,9x12}/nxc/channels_last/{f32/gpu/exact,bf16-f32/software/exact,bf16-f32/gpu/pooled/in_place,f32/software/pooled/in_place}
 batch_norm_backward/{1x7x9,3x4x11}/ncx/{f32,f16}/fused_channels_first/{exact,pooled/in_place}
@@ -134,7 +134,7 @@ batch_norm_backward/7x5/nxc/{f32,f64}/channels_last/{halves,two_shards}
 batch_norm_backward/7x8x4/ncx/{constant,constant/frozen}/f32/two_shards/fused_block=65536
 batch_norm_backward/7x8x4/ncx/f32/two_shards/exact
 
-# Numbers that are not just random.
+# Special numbers.
 batch_norm_backward/1x4x32769/ncx/constant/frozen/no_gamma/{f16-f32,bf16-f32}/patterns/channels_first
 batch_norm_backward/1x70000/nxc/constant/frozen/{f16-f32,bf16-f32}/roundings/channels_last
 batch_norm_backward/4x9x50/ncx/f32/{tiny_variance,large_mean}/channels_first
@@ -152,7 +152,7 @@ layer_norm_backward/400037x3/f32/equal/{gpu,software}
 # Loops that are longer than a software driver lets an invocation make.
 batch_norm_backward/4194304x1/nxc/f32/alike/window_unit=256
 
-# Windows give the bits of the whole.
+# Windows give the same bits as the whole.
 batch_norm_backward/{6x33x729,2x5x30003,60x62x44}/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_backward/6x33x729/ncx/f32/channels_first/gpu/window_unit=4096,tile=64,max_workgroups=60/in_place/windows=131072
 batch_norm_backward/{50011x3,2000x64}/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
@@ -160,7 +160,7 @@ batch_norm_backward/1x701x200/ncx/f32/fused_channels_first/window_unit=4096,max_
 layer_norm_backward/{9000x68/f32,9001x66/bf16-f32}/rows_in_registers/software/tile=1024,window_unit=16384,max_workgroups=255/windows=1048576
 layer_norm_backward/60x{2000,2001}/f32/no_gamma/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 
-# What is not a number, or infinite, stays where it is.
+# NaN and infinity do not spread.
 batch_norm_backward/{3x5x7,5x4x12}/ncx/{f32,f16}/channels_first/{nan,infinite,square_overflow}
 batch_norm_backward/9x7/nxc/{f32,bf16}/channels_last/{nan,infinite,square_overflow}
 batch_norm_backward/{3x12x7,5x4x12}/ncx/f32/fused_channels_first/{nan,infinite,square_overflow}
@@ -185,7 +185,7 @@ rms_norm_backward/{0x5,5x0}/f32
 batch_norm_backward/{4x6x20/ncx/f32/channels_first,33x20/nxc/f32}/checked
 layer_norm_backward/9x14/f32/checked
 
-# Partial sums that there is no room for at once, and empty tensors.
+# Partial sums that do not fit at once, and empty tensors.
 batch_norm_backward/2000x63/nxc/f32/channels_last/tiny/max_binding=16384{,/two_shards}
 batch_norm_backward/2000x63/nxc/constant/f32/channels_last/tiny/max_binding=16384/halves
 batch_norm_backward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
@@ -194,7 +194,7 @@ layer_norm_backward/1000x255/f32/rows_read_twice/tiny/max_binding=65536/in_place
 layer_norm_backward/400x2003/f16/rows_read_twice/software/row_walk=1,prefetched_pages=1,max_binding=131072
 batch_norm_backward/{0x5,5x0}/nxc/f32/channels_last
 layer_norm_backward/{0x5,5x0}/f32/rows_in_registers
-# Rows and samples whose workspace does not fit a binding: some at a time.
+# Rows and samples whose workspace does not fit a binding: processed in parts.
 {layer,rms}_norm_backward/{9000x3,20001x1}/f16/max_binding=65536
 layer_norm_backward/{9001x5/f32/rows_read_twice,20001x7/f32/rows_in_registers,9000x6/bf16-f32/rows_read_twice/in_place}/max_binding=65536
 layer_norm_backward/30001x5/f32/rows_read_twice/frozen/max_binding=32768/exact
@@ -228,18 +228,18 @@ batch_norm_forward/61x3/nxc/no_gamma/no_beta/running/f32/channels_last/max_stora
 batch_norm_forward/7x5x27/ncx/running_unbiased/{f32/halves,f32/two_shards,bf16/two_shards}/channels_first
 batch_norm_forward/{7x5/f32,70x12/f64}/nxc/running/channels_last/two_shards
 batch_norm_forward/7x8x4/ncx/running/f32/two_shards/max_storage_buffers=4
-# Statistics of numbers that nearly cancel, and of equal ones.
+# Statistics of numbers that nearly cancel, and of equal numbers.
 batch_norm_forward/4x9x50/ncx/f32/{tiny_variance,large_mean,huge_mean,vast,equal}/channels_first
 batch_norm_forward/50x9/nxc/f32/{huge_mean,equal}/channels_last
 batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last}/{f32,f64}/huge_mean
 batch_norm_forward/4x9x50/ncx/f16-f32/overflow
-# Long channels: long sums, groups of partial sums, loops, sums that there is no room for at once.
+# Long channels: long sums, groups of partial sums, loops, sums that do not fit at once.
 batch_norm_forward/{1x1x400017/ncx,400037x3/nxc}/f32/alternating
 batch_norm_forward/1x1x300001/ncx/f32/large_mean/channels_first/workgroup=4,tile=64,busy_workgroups=1048576
 batch_norm_forward/4194304x1/nxc/f32/alike/window_unit=256/halves
 batch_norm_forward/2000x63/nxc/running/f32/channels_last/tiny/max_binding=16384{,/two_shards}
 batch_norm_forward/3000x60x8/ncx/f32/channels_first/gpu/max_binding=16384
-# Buffers, windows, what is not a number, the same bits again, empty tensors.
+# Buffers, windows, NaN, repeated bits, empty tensors.
 batch_norm_forward/{3x5x7/ncx/channels_first,9x12/nxc/channels_last}/running/f16/{exact,pooled}
 batch_norm_forward/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_forward/50011x3/nxc/f32/channels_last/software/window_unit=4096,max_workgroups=255/windows=131072
@@ -247,7 +247,7 @@ batch_norm_forward/{3x5x7/ncx/channels_first,9x7/nxc/channels_last}/running/f32/
 batch_norm_forward/{3x12x7/ncx/fused_channels_first,5x12/nxc/fused_channels_last}/f32/{nan,infinite,square_overflow}
 batch_norm_forward/{5x33x27/ncx/f32/repeats,33x20/nxc/f32/checked,0x5/nxc/f32,5x0/nxc/f32}/running
 
-# Batch norm by given statistics.
+# Batch norm with given statistics.
 batch_norm_inference/{4x6x20/ncx/f32/gpu,31x7x9/ncx/f16-f16-f32/tiny}/channels_first
 batch_norm_inference/{61x3/nxc/f32,33x20/nxc/bf16}/channels_last
 batch_norm_inference/6x5x8/params_6x1x8/no_beta/f32/general
@@ -258,7 +258,7 @@ batch_norm_inference/{61x3/nxc/f32/max_storage_buffers=4,3x5x7/ncx/f32}/{nan,inf
 batch_norm_inference/6x33x729/ncx/f32/channels_first/software/window_unit=4096,max_workgroups=255/windows=131072
 batch_norm_inference/4x9x50/ncx/f32/large_mean
 
-# Rows forward, in registers and read twice.
+# Forward over rows, in registers and read twice.
 {layer,rms}_norm_forward/{23x101/gpu,23x101/software,301x3/gpu}/f32/rows_in_registers
 {layer,rms}_norm_forward/9x101/residual/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
 {layer,rms}_norm_forward/{9x66/f16-f16-f32,33x28/bf16-f32}/residual/rows_in_registers/gpu
@@ -281,7 +281,7 @@ layer_norm_forward/9000x68/f32/rows_in_registers/software/tile=1024,window_unit=
 layer_norm_forward/60x2001/f32/rows_read_twice/software/tile=1024,window_unit=4096,max_workgroups=255/windows=65536
 layer_norm_forward/21x30/residual/f32/{repeats,checked}
 
-# Group norm by each algorithm: groups of one channel and of all, planes that begin anywhere, channels last of any number.
+# Group norm by each algorithm: groups of one channel and of all, planes that begin anywhere, any number of channels.
 group_norm_{backward,forward}/{3x8x40/groups_2,2x6x27/groups_2,2x12x520/groups_3}/ncx/f32/channels_first/{gpu,tiny}
 group_norm_{backward,forward}/{4x6x20/groups_6,2x40x3/groups_1}/ncx/{f16,bf16-f32}/channels_first/software
 group_norm_{backward,forward}/5x6x27/ncx/groups_3/{f16-f16-f32,f64}/channels_first
@@ -304,7 +304,7 @@ group_norm_forward/4x6x20/ncx/groups_3/{no_gamma,no_beta,no_gamma/no_beta}/f32/{
 group_norm_{backward,forward,inference}/{4x6x20/ncx,3x20x12/nxc}/groups_3/f32/max_storage_buffers=4
 group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32/exact,f16/pooled}
 group_norm_backward/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x12/nxc}/groups_3/{f32,f16}/exact/in_place
-# Numbers that nearly cancel, long sums, windows, what is not a number, the same bits again, empty tensors.
+# Numbers that nearly cancel, long sums, windows, NaN, repeated bits, empty tensors.
 group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc}/groups_3/f32/{huge_mean,equal}
 group_norm_backward/4x6x50/ncx/groups_3/f32/{tiny_variance,large_mean}
 group_norm_{backward,forward}/{2x2x300001/groups_1/equal,1x5000x3/groups_1/equal,3000x8x4/groups_4}/ncx/f32/channels_first
@@ -318,9 +318,9 @@ group_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/{ncx,nxc}/f32
 instance_norm_{backward,forward}/{0x6x5,3x0x5,3x6x0}/ncx/f32
 ";
 
-/// The others.
+/// Further lines of the full list.
 const FULL: &str = "
-# For these the default list has no time.
+# Cases that the default list has no time for.
 layer_norm_backward/{33x96/f32,33x96/bf16,9x101/f32,9x102/bf16}/rows_in_registers/least_row_vec4s=2
 rms_norm_backward/{6x2x8x33/axis_2,5x300/frozen,33x28/no_gamma,7x6/neither}/f32/rows_read_twice/max_storage_buffers=4
 layer_norm_backward/{33x96,9x101}/f32/rows_in_registers/least_row_vec4s=2,subgroup_size=0
@@ -337,7 +337,7 @@ layer_norm_backward/{9x117,9x120}/f32/rows_read_twice/tiny/subgroup_size=0
 batch_norm_backward/9x12/nxc/{relu/f16/exact,relu/residual/f32/pooled}
 batch_norm_backward/3x3x3/ncx/{f16,bf16-f32}/channels_first/pooled
 
-# What the lines above take in turns.
+# All combinations of what the lines above alternate.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3}/ncx/relu/residual/{f32,f16,bf16-f32,f64}/channels_first
 batch_norm_backward/{3x5x7/ncx,9x7/nxc,9x12/nxc}/{relu,relu/residual}/{f32,f16}/{exact,pooled}
 batch_norm_forward/{3x8x40,5x33x27,1x301x7}/ncx/{relu,silu,residual,relu/residual}/{f32,bf16-f32}{,/software}
@@ -351,7 +351,7 @@ batch_norm_backward/{3x5x7,4x3x8}/ncx/{f32,f16}/channels_first/{gpu,software}/{e
 batch_norm_backward/{5x7,9x12}/nxc/{f32,bf16-f32}/channels_last/{gpu,software}/{exact,pooled/in_place}
 group_norm_{backward,forward}/{3x6x7/ncx/channels_first,3x6x7/ncx/fused_channels_first,3x9x6/nxc}/groups_3/{f32,f16}/{exact,pooled}
 
-# The shapes that people run, with every type.
+# Shapes from practice, with every type.
 batch_norm_backward/{1x16x1,32x128x10,32x27x7,1x3x1x1,1x256x28x28,1x257x28x28,2x128x2x2,4x200x17x16,1x16x12x12x12,1x24x14x14,3x5x1x1x1x1x1x2}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 batch_norm_backward/{1x1x16,32x10x128,32x7x27,1x28x28x256,1x28x28x257,2x2x2x128,4x17x16x200,3x1x1x1x1x1x2x5}/nxc/{f32,f16,f16-f32,bf16,bf16-f32,f64}
 layer_norm_backward/{2x3x5/axis_1,1000x2,33x28,6x2x8x33/axis_2}/{,frozen,neither}/{f32,f16,f16-f32,bf16,bf16-f32,f64}
@@ -380,13 +380,13 @@ rms_norm_backward/{30x300,57x768,1000x2,90x20,7x4,35x66,23x250}/{f32,f16,f16-f32
 rms_norm_backward/{15x3,30x300,5x1,1x9,300x2,70x12,35x66,3x2001}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/rows_read_twice/{gpu,software,tiny}
 layer_norm_backward/{30x300,21x129,3x2001}/{f32,f16,bf16-f32,f64}/rows_read_twice/tiny/subgroup_size=0
 
-# Every choice of statistics and parameters, by the plan's own algorithm.
+# Every choice of statistics and parameters, with the plan's own algorithm.
 batch_norm_backward/{4x7x33,5x6x3,1x9x700,4x6x44}/ncx/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
 batch_norm_backward/{4x33x7,5x3x6,700x9,300x4}/nxc/{,constant}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
 batch_norm_backward/{9/params_9,9/params_1,3x4x5/params_1x4x1,3x4x5/params_1x1x5,3x4x5/params_3x4x5}/{,constant}/{,frozen}/{f32,bf16}
 layer_norm_backward/{6x2x8x33/axis_0,6x2x8x33/axis_1,7/axis_0,30x300}/{,frozen,neither}/{,no_gamma}/{f32,f16,bf16-f32,f64}
 
-# The sizes that people run.
+# Sizes from practice.
 batch_norm_backward/{2x192x71x71,8x322x16x16,2x64x56x56,1x16x40x40x40,2x251x28x28,12x4x8x8,1x1024x28x17}/ncx/{f32,f16-f32,bf16}
 batch_norm_backward/{2x71x71x192,8x16x16x322,2x56x56x64,2x28x28x251,12x8x8x4,70000x1,1x70000}/nxc/{f32,f16-f32,bf16}
 layer_norm_backward/{256x768,128x1x1024,6x2x128x1024,2x100000,200000x3,257x768,3x20001}/{f32,f16-f32,bf16}
@@ -421,7 +421,7 @@ batch_norm_backward/{50011x3,60001x4,2000x64}/nxc/{,constant/frozen}/{f32,f64}/c
 layer_norm_backward/60x20001/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
 layer_norm_backward/3x100000/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
-# What is not a number, or infinite.
+# NaN and infinity.
 batch_norm_backward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}
 batch_norm_backward/{3x7x5,9x7,5x12}/nxc/{,constant}/{f32,f16,f16-f32,bf16,bf16-f32,f64}/channels_last/{nan,infinite,square_overflow}
 batch_norm_backward/{1x6x7,3x4x7,3x5x12}/ncx/{f32,f16,f16-f32,bf16,bf16-f32,f64}/fused_channels_first/{nan,infinite,square_overflow}
@@ -458,7 +458,7 @@ batch_norm_forward/{4x6x20,5x33x27}/ncx/{,no_gamma}/{,no_beta}/{,running,running
 batch_norm_forward/{61x3,64x128}/nxc/{,no_gamma}/{,no_beta}/{,running,running_unbiased,running=0,running=1}/f32{,/max_storage_buffers=4}
 batch_norm_inference/{5x33x27/ncx,61x3/nxc}/{,no_gamma}/{,no_beta}/{f32,f16}{,/max_storage_buffers=4}
 
-# The sizes that people run, forward.
+# Sizes from practice, forward.
 batch_norm_forward/{2x192x71x71,8x322x16x16,2x64x56x56,1x16x40x40x40,12x4x8x8,1x1024x28x17}/ncx/running/{f32,f16-f32,bf16}
 batch_norm_forward/{2x71x71x192,8x16x16x322,2x56x56x64,12x8x8x4,70000x1,1x70000}/nxc/running/{f32,f16-f32,bf16}
 {layer,rms}_norm_forward/{256x768,6x2x128x1024,2x100000,200000x3,257x768,3x20001}/{,residual}/{f32,f16-f32,bf16}
@@ -472,7 +472,7 @@ batch_norm_forward/{7x5x27,7x5x20,7x4x3}/ncx/running_unbiased/{f32,f16,f16-f16-f
 batch_norm_forward/{7x5,70x12,3x1}/nxc/running_unbiased/{f32,f16,f16-f16-f32,bf16-f32,f64}/{halves,two_shards}
 batch_norm_forward/{7x5x27/ncx,70x12/nxc}/f32/{tiny_variance,large_mean,huge_mean,equal}/two_shards
 
-# Extreme statistics of every algorithm, long sums.
+# Extreme statistics with every algorithm, long sums.
 batch_norm_forward/{4x9x50,1x3x1003}/ncx/{f32,f64}/{tiny_variance,large_mean,huge_mean,vast,equal}/channels_first/{gpu,tiny}
 batch_norm_forward/{50x9,1003x4}/nxc/{f32,f64}/{tiny_variance,large_mean,huge_mean,vast,equal}/channels_last/{gpu,tiny}
 batch_norm_forward/{4x12x50/ncx/fused_channels_first,50x8/nxc/fused_channels_last,6x50x8/params_6x1x8/general}/{f32,f64}/{tiny_variance,huge_mean,vast,equal}
@@ -499,7 +499,7 @@ batch_norm_inference/{6x33x729/ncx/channels_first,50011x3/nxc/channels_last}/{f3
 {layer,rms}_norm_forward/60x20001/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=1048576
 {layer,rms}_norm_forward/3x100000/residual/no_gamma/{f32,bf16-f32}/software/tile=1024,window_unit=16384/windows=262144
 
-# What is not a number, or infinite, forward.
+# NaN and infinity, forward.
 batch_norm_forward/{3x5x7,2x3x35,1x6x1,3x5x12}/ncx/running/{f32,f16,bf16-f32,f64}/channels_first/{nan,infinite,square_overflow}
 batch_norm_forward/{3x7x5,9x7,5x12}/nxc/running/{f32,f16,bf16-f32,f64}/channels_last/{nan,infinite,square_overflow}
 batch_norm_forward/{3x12x7,3x4x7}/ncx/running/{f32,f16,bf16-f32,f64}/fused_channels_first/{nan,infinite,square_overflow}
@@ -531,7 +531,7 @@ group_norm_{backward,forward}/{3x9x6,3x9x12}/nxc/groups_2/{f32,f16,bf16-f32,f64}
 group_norm_forward/{4x6x50/ncx/channels_first,4x6x50/ncx/fused_channels_first,4x50x12/nxc/general,4x51x6/nxc/general}/groups_3/{f32,f64}/{tiny_variance,large_mean,huge_mean,vast,equal}
 group_norm_{backward,forward}/{1x300000x3,1x20000x64,2x40x60001}/ncx/groups_1/f32/equal/{gpu,software}
 group_norm_{backward,forward}/{6x32x729,2x4x30003}/ncx/groups_4/{f32,f64}/channels_first/software/window_unit=4096/windows=131072
-# Bindings that hold the workspace of all samples: in slices parameters' sums are taken in another order.
+# Bindings that hold the workspace of all samples: with slices the parameters' sums are added in another order.
 group_norm_{backward,forward}/500x8x40/ncx/groups_4/{f32/channels_first/software/window_unit=4096/windows=131072,f64/channels_first/software/window_unit=4096/windows=524288}
 group_norm_{backward,forward}/{9x300x32,40x70x12,3x3000x32}/nxc/groups_4/{f32,f64}/general/software/window_unit=4096/windows=131072
 group_norm_{backward,forward}/3x40000x6/nxc/groups_2/{f32,f64}/general/software/window_unit=16384/windows=524288
@@ -539,7 +539,7 @@ group_norm_{backward,forward}/{3x6x7,3x6x12}/ncx/groups_3/{f32,f16,bf16-f32,f64}
 group_norm_{backward,forward}/{3x9x12,3x5x6}/nxc/groups_2/{f32,f16,bf16-f32,f64}/general/{nan,infinite,square_overflow}
 group_norm_{backward,forward}/{2x64x400/ncx,3x200x64/nxc,3x201x6/nxc}/groups_2/{f32,f16}/{repeats,checked}
 
-# What follows a layer: shapes of every kind, types, choices; large tensors; windows.
+# Activations and residuals: shapes of every kind, types, choices; large tensors; windows.
 batch_norm_backward/{3x8x40,4x6x20,5x33x27,61x3x3,2x3x1201}/ncx/{relu,relu/residual}/{f32,f16,f16-f16-f32,bf16-f32,f64}/channels_first/{gpu,software,tiny}
 batch_norm_backward/{64x128,61x3,300x7}/nxc/{relu,relu/residual}/{f32,f16,bf16-f32,f64}/channels_last/{gpu,software,tiny}
 batch_norm_backward/{4x12x20,1x301x7}/ncx/{relu,relu/residual}/{f32,f16,bf16-f32,f64}/fused_channels_first/{gpu,software}
@@ -557,7 +557,7 @@ group_norm_{backward,forward}/{2x256x32x32/groups_32/ncx,2x32x32x256/groups_32/n
 group_norm_{backward,forward}/{9x300x32,40x70x12}/nxc/groups_4/{relu,relu/residual}/{f32,f64}/general/software/windows=131072
 ";
 
-/// The list of cases: a share that takes about a minute, or the `full` one.
+/// The list of cases: a selection that takes about a minute, or all if `full`.
 pub fn cases(full: bool) -> Vec<Case> {
     let mut ids: Vec<_> = lines(DEFAULT).flat_map(each_choice).collect();
     if full {
@@ -566,7 +566,7 @@ pub fn cases(full: bool) -> Vec<Case> {
     let mut cases: Vec<Case> = Vec::new();
     let mut known = HashSet::new();
     for id in ids {
-        // A test reads every one.
+        // Every line parses: a test checks that.
         if let Ok(case) = id.parse::<Case>()
             && known.insert(case.to_string())
         {
@@ -581,9 +581,9 @@ fn lines(list: &'static str) -> impl Iterator<Item = &'static str> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// The pieces of a line, each with its alternatives; a fixed piece has one.
+/// The pieces of a line with their alternatives; a fixed piece has one.
 fn pieces(line: &str) -> Vec<Vec<&str>> {
-    // Outside and inside of braces in turn.
+    // Pieces outside and inside of braces alternate.
     let pieces = line.split(['{', '}']).enumerate();
     pieces
         .map(|(index, piece)| match index.is_multiple_of(2) {
@@ -593,13 +593,13 @@ fn pieces(line: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// An ID without the parts that are left out.
+/// An ID without empty parts.
 fn id(parts: &str) -> String {
     let parts: Vec<_> = parts.split('/').filter(|part| !part.is_empty()).collect();
     parts.join("/")
 }
 
-/// IDs with each alternative of a line at least once.
+/// IDs that use each alternative of a line at least once.
 fn each_choice(line: &str) -> Vec<String> {
     let pieces = pieces(line);
     let most = pieces.iter().map(Vec::len).max().unwrap_or(0);

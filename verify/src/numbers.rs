@@ -15,7 +15,7 @@ use wgpu_norm::{DType, Element, Tensor};
 pub struct Random(u64);
 
 impl Random {
-    /// A generator whose numbers follow from the seed.
+    /// A generator whose numbers are determined by the seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -29,12 +29,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number in [-1, 1), all equally likely.
+    /// A uniform number in [-1, 1).
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1_u64 << 52) as f64 - 1.0
     }
 
-    /// So many elements, evenly in offset ± scale.
+    /// `len` elements, uniform in offset ± scale.
     pub fn vec<T: Element>(&mut self, len: usize, scale: f64, offset: f64) -> Vec<T> {
         (0..len)
             .map(|_| T::from_f64(self.unit() * scale + offset))
@@ -42,19 +42,19 @@ impl Random {
     }
 }
 
-/// A tensor's elements, as exact values of its element type; of a mask its bits, 0 or 1.
+/// A tensor's elements, as exact values of its element type; for a mask its bits, 0 or 1.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Numbers {
     pub tensor: Tensor,
     pub dtype: DType,
-    /// How many elements there are.
+    /// The number of elements.
     pub len: usize,
-    /// Their values, from the first one again where these are fewer.
+    /// Their values, repeated from the first one if there are fewer than elements.
     pub values: Vec<f64>,
 }
 
 impl Numbers {
-    /// The nearest numbers of an element type.
+    /// The values, rounded to the nearest numbers of an element type.
     pub fn new(tensor: Tensor, dtype: DType, len: usize, values: Vec<f64>) -> Self {
         let values = dtype.values(&dtype.encode(values)).collect();
         Self {
@@ -65,7 +65,7 @@ impl Numbers {
         }
     }
 
-    /// Makes an element the nearest number to a value.
+    /// Sets an element to the number nearest to a value.
     pub fn set(&mut self, index: usize, value: f64) {
         let nearest = self.dtype.encode([value]);
         let mut nearest = self.dtype.values(&nearest);
@@ -74,7 +74,7 @@ impl Numbers {
         }
     }
 
-    /// As they lie in memory.
+    /// The bytes in memory.
     pub fn bytes(&self) -> Vec<u8> {
         if self.tensor == Tensor::Mask {
             let bits = self.values.iter().cycle().take(self.len);
@@ -92,7 +92,7 @@ impl Numbers {
         }
     }
 
-    /// Those of some elements.
+    /// A range of the elements.
     pub fn part(&self, elements: std::ops::Range<usize>) -> Self {
         let values = match self.values.get(elements.clone()) {
             Some(part) => part.to_vec(),
@@ -106,18 +106,18 @@ impl Numbers {
     }
 }
 
-/// A word of a mask, of up to 32 bits from the lowest on.
+/// A word of a mask, from up to 32 bits, the lowest first.
 pub(crate) fn word_of_bits(bits: &[bool]) -> u32 {
     let bits = bits.iter().rev();
     bits.fold(0, |word, &bit| word << 1 | u32::from(bit))
 }
 
-/// An element's size.
+/// The size of an element in bytes.
 pub(crate) const fn size_of(dtype: DType) -> usize {
     dtype.size() as usize
 }
 
-/// Every number of an element type of 16 bits, and one more: in the next turn each is in the other half of a word.
+/// Every number of a 16-bit type, and one more, so that at the next repetition each is in the other half of a word.
 pub(crate) fn patterns(dtype: DType) -> Vec<f64> {
     let value = |bits: u16| match dtype {
         DType::F16 => f16::from_bits(bits).to_f64(),
@@ -126,8 +126,7 @@ pub(crate) fn patterns(dtype: DType) -> Vec<f64> {
     (0..=u16::MAX).map(value).chain([1.0]).collect()
 }
 
-/// Numbers of f32 at, right below and right above the middle between neighbours of a type of 16 bits; its ends; and
-/// any others.
+/// f32 numbers at, just below and just above the middle between neighbours of a 16-bit type; its ends; and some others.
 pub(crate) fn roundings(dtype: DType) -> Vec<f64> {
     let all = patterns(dtype);
     let mut numbers = Vec::new();

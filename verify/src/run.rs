@@ -1,4 +1,4 @@
-//! Runs a case and says what came of it.
+//! Runs a case and reports the outcome.
 
 use crate::buffers::Buffers;
 use crate::case::{Case, Halves};
@@ -10,27 +10,27 @@ use wgpu_norm::{
     Plan, Ranks, Shards, SumsLayout, Tensor, wgpu,
 };
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Outcome {
     /// It ran.
     Ran {
-        /// What computed it.
+        /// The algorithm that computed it.
         algorithm: Algorithm,
         /// The largest error of a result, in units of the tolerance: above 1 fails.
         error: f64,
-        /// What is wrong, if anything is: an error above 1, or what the case asserts beside it.
+        /// The fault, if any: an error above 1, or a failed assertion of the case.
         fault: Option<String>,
     },
-    /// The adapter cannot do it.
+    /// The adapter cannot run it.
     Unsupported {
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// A run's results.
+/// The results of a run.
 struct Results {
     algorithm: Algorithm,
     dispatches: usize,
@@ -45,7 +45,7 @@ impl Results {
         found.map_or(&[], |(_, bytes)| bytes)
     }
 
-    /// What is wrong with other results, which ought to be the same.
+    /// The difference from other results, which should be the same.
     fn differ(&self, other: &Self) -> Option<String> {
         let mut pairs = self.outputs.iter();
         let differing = pairs.find(|(tensor, bytes)| bytes != other.bytes(*tensor));
@@ -54,16 +54,16 @@ impl Results {
     }
 }
 
-/// Its square is beyond the range of f32, and its power of 7 beyond that of f64's square roots. Every type holds it
-/// exactly but f16, to which it is infinite.
+/// Its square is beyond the range of f32, and the square of its 7th power beyond that of f64. Every type but f16
+/// represents it exactly; in f16 it is infinite.
 const LARGE: f64 = (1_u128 << 84) as f64;
 
 impl Case {
-    /// Runs it under the context's profile, as the case changes it, and compares the results with the reference.
+    /// Runs the case under the context's profile with the case's changes, and compares the results with the reference.
     ///
     /// # Errors
     ///
-    /// What the library refuses or a GPU fails at, but for what the adapter cannot do: that is
+    /// Whatever the library refuses, and failures of the GPU. If the adapter cannot run the case, that is no error but
     /// [`Outcome::Unsupported`].
     pub async fn run(&self, gpu: &GpuContext) -> Result<Outcome, Error> {
         match self.attempt(gpu).await {
@@ -79,7 +79,7 @@ impl Case {
         }
     }
 
-    /// The context that it runs on.
+    /// The context for the run.
     fn context(&self, gpu: &GpuContext, max_binding: Option<u32>) -> GpuContext {
         let mut profile = gpu.profile().clone();
         self.setting.apply(&mut profile);
@@ -111,7 +111,7 @@ impl Case {
         })
     }
 
-    /// The largest error, and what is wrong with the results of one run.
+    /// The largest error of one run, and the fault in its results.
     fn compare(&self, results: &Results, expected: &[Expected]) -> (f64, Option<String>) {
         let mut largest = 0.0;
         let mut fault = results.fault.clone();
@@ -142,7 +142,7 @@ impl Case {
         (largest, fault)
     }
 
-    /// What the case asserts beside the results of one run.
+    /// The faults that show only in further runs.
     async fn other_faults(
         &self,
         gpu: &GpuContext,
@@ -165,7 +165,7 @@ impl Case {
             let checked =
                 GpuContext::from_device(gpu.device().clone(), gpu.queue().clone(), options);
             let again = self.results(&checked, inputs).await?;
-            // A GPU's compiler fuses other multiplications and additions where there are checks between them.
+            // With checks between them, a GPU's compiler fuses other multiplications and additions.
             let bits = gpu.adapter_info().device_type == wgpu::DeviceType::Cpu;
             let differs = bits.then(|| first.differ(&again)).flatten();
             if let Some(fault) = differs.or(self.compare(&again, expected).1) {
@@ -198,9 +198,9 @@ impl Case {
         Ok(None)
     }
 
-    /// How far a value spreads from each of the inputs, at its start, its middle and its end: what does not depend on it
-    /// keeps its bits. What becomes NaN by the reference is NaN where the value is one, and else no finite number. A finite
-    /// value leaves only what is right or not finite.
+    /// Checks how far a value spreads from the start, the middle and the end of each input: whatever does not depend on
+    /// it keeps its bits. Whatever becomes NaN in the reference is NaN if the value is NaN, and otherwise not finite.
+    /// For a finite value, everything is correct or not finite.
     async fn spread(
         &self,
         gpu: &GpuContext,
@@ -214,7 +214,7 @@ impl Case {
                 continue; // below −epsilon, which the operators refuse
             }
             for index in [0, victim.len / 2, victim.len.saturating_sub(1)] {
-                // A gradient multiplies such numbers by each other, and the reference is of f64 itself.
+                // A gradient multiplies such numbers with each other, and the reference itself is in f64.
                 let value = match (value.is_finite() && !self.is_gradient(), victim.dtype) {
                     (true, DType::F64) => LARGE.powi(7),
                     _ => value,
@@ -254,7 +254,7 @@ impl Case {
         Ok(None)
     }
 
-    /// Runs it once.
+    /// Runs the case once.
     async fn results(&self, gpu: &GpuContext, inputs: &[Numbers]) -> Result<Results, Error> {
         let shape = &self.operation.shape;
         let samples = shape.first().copied().unwrap_or_default();
@@ -294,7 +294,7 @@ impl Case {
         self.halves(gpu, &parts).await
     }
 
-    /// Runs the first halves, merges their sums or puts their statistics side by side, and runs the second halves.
+    /// Runs the first halves, adds their sums or puts their statistics side by side, and runs the second halves.
     async fn halves(
         &self,
         gpu: &GpuContext,
@@ -326,7 +326,7 @@ impl Case {
         }
         let mut results: Option<Results> = None;
         for (plan, mut buffers) in begun {
-            // The workspace is what it was before: other work may have used it.
+            // The workspace has its old contents again: other work may have used it.
             buffers.fill(Tensor::Sums, &total);
             let after = buffers.run(gpu, &plan, Bound::record_apply).await?;
             let own = of_run(&plan, &buffers, &after);
@@ -340,7 +340,7 @@ impl Case {
         Ok(results)
     }
 
-    /// The results of all samples: each part has its own elements, and what the elements of all have in common.
+    /// Joins the results of all samples: each part has its own elements, and all have the same shared results.
     fn joined(&self, mut all: Results, part: Results) -> Results {
         for (tensor, bytes) in part.outputs {
             for (_, own) in all.outputs.iter_mut().filter(|(own, _)| *own == tensor) {
@@ -367,7 +367,7 @@ impl Case {
         matches!(self.operation.pass, Pass::Backward(_))
     }
 
-    /// The operation on some of the samples, which are this part of the batch, if it has halves.
+    /// The operation on these samples as this part of the batch, if it has halves.
     fn shard(&self, samples: &Range<usize>, part: Shards) -> Option<Operation> {
         let mut operation = self.operation.clone();
         match (&operation.norm, &mut operation.pass) {
@@ -398,8 +398,8 @@ impl Case {
     }
 }
 
-/// Puts the statistics of a part to its place among those of all parts, and says what is wrong with them: that others are not
-/// as they were, or that they count other elements. Results of elements that are alike hardly depend on the count.
+/// Puts a part's statistics in their place among those of all parts, and returns the fault, if any: the others have
+/// changed, or the counts of elements are wrong. Results of equal elements hardly depend on the count.
 fn put(
     operation: &Operation,
     layout: SumsLayout,
@@ -421,7 +421,7 @@ fn put(
     }
     let reduced = operation.axes().into_iter().filter(|axis| axis.reduced);
     let want = reduced.map(|axis| axis.size).product::<usize>() as f64;
-    // Four numbers of each channel, of which the first one is how many elements it has.
+    // Each channel has four numbers, the first of which is its count of elements.
     let mut counts = operation.types.data.accumulator().values(got).step_by(4);
     let wrong = counts.find(|got| (got - want).abs() > 1e-6 * want);
     wrong.map(|got| format!("a channel has {got} elements, not {want}"))

@@ -1,9 +1,9 @@
-//! The profile that a case runs under.
+//! The profile for a case.
 
 use std::fmt;
 use wgpu_norm::{Profile, Tuning};
 
-/// Sizes to begin with.
+/// The initial sizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Preset {
     /// The adapter's.
@@ -11,11 +11,11 @@ enum Preset {
     Own,
     Gpu,
     Software,
-    /// Sizes so small that little tensors are split, tiled and walked like large ones.
+    /// Sizes so small that small tensors are split, tiled and traversed like large ones.
     Tiny,
 }
 
-/// What [`Preset::Tiny`] makes of [`Tuning::GPU`].
+/// The changes to [`Tuning::GPU`] for [`Preset::Tiny`].
 const TINY: &str = "workgroup=16,fused_workgroup=32,channels_last_threads=2,channels_last_vec4s=3,channels_first_vec4s=2,least_row_vec4s=2,\
     row_vec4s=3,row_walk=1,busy_workgroups=1048576,tile=64,prefetched_pages=2,small_tensor=512";
 
@@ -32,10 +32,10 @@ impl Preset {
     }
 }
 
-/// Makes a limit narrower.
+/// Lowers a limit.
 type Lower = fn(&mut Profile, u32);
 
-/// Limits that can be made narrower, by their names in a case's ID: those of [`Profile`]'s fields.
+/// Limits that can be lowered, by their names in a case's ID: those of [`Profile`]'s fields.
 const LIMITS: [(&str, Lower); 9] = [
     ("max_binding", |profile, value| {
         profile.max_binding = value.into();
@@ -66,7 +66,7 @@ const LIMITS: [(&str, Lower); 9] = [
     }),
 ];
 
-/// Changes of an adapter's profile, as text `gpu` or `tiny/tile=64,max_binding=4096`.
+/// Changes to an adapter's profile; as text, `gpu` or `tiny/tile=64,max_binding=4096`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Setting {
     preset: Preset,
@@ -75,7 +75,7 @@ pub(crate) struct Setting {
 }
 
 impl Setting {
-    /// Takes a part of an ID, if it is one of a setting.
+    /// Applies a part of an ID, if it belongs to a setting; returns whether it does.
     pub fn set(&mut self, token: &str) -> bool {
         if let Some(preset) = Preset::ALL
             .into_iter()
@@ -98,7 +98,7 @@ impl Setting {
         true
     }
 
-    /// Changes a profile.
+    /// Changes a profile accordingly.
     pub fn apply(&self, profile: &mut Profile) {
         let set = |tuning: Tuning, text: &str| tuning.overridden(text).unwrap_or(tuning);
         if self.preset != Preset::Own {

@@ -5,7 +5,7 @@ use wgpu_norm::{
     ParamGrads, Pass, Residual, RunningUpdate, RunningVariance, Through,
 };
 
-/// A batch's weight that IDs do not name.
+/// The batch's weight, if the ID does not name one.
 const WEIGHT: f64 = 0.25;
 
 /// The names of all operations.
@@ -18,7 +18,7 @@ pub(crate) fn names() -> Vec<String> {
         .collect()
 }
 
-/// An operation by its name, of f32, with nothing that is not usual.
+/// The operation with this name in f32, with the usual options.
 pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
     let (norm, pass) = name.rsplit_once('_')?;
     let begin_axis = i64::try_from(shape.len()).ok()? - 1;
@@ -42,7 +42,7 @@ pub(crate) fn operation(name: &str, shape: &[usize]) -> Option<Operation> {
     Some(Operation::new(norm, pass, shape, DType::F32))
 }
 
-/// Takes a part of an ID, if it is an option of this operation.
+/// Applies a part of an ID, if it is an option of this operation; returns whether it is.
 pub(crate) fn set(operation: &mut Operation, token: &str) -> bool {
     let rows = operation.norm.begin_axis().is_some();
     if let Some(types) = read_types(token) {
@@ -128,7 +128,7 @@ fn may_have_beta(operation: &Operation) -> bool {
     norm.has_beta() && (operation.gamma || norm.begin_axis().is_none())
 }
 
-/// The options of an operation that are not as usual, as parts of an ID.
+/// The unusual options of an operation, as parts of an ID.
 pub(crate) fn tokens(operation: &Operation) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut add = |there: bool, token: &str| tokens.extend(there.then(|| token.to_owned()));
@@ -205,8 +205,8 @@ fn show_running(update: RunningUpdate) -> String {
     }
 }
 
-/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics. What is left out is of
-/// the type before it.
+/// `f32`, or `f16-f32` for data and parameters, or `f16-f16-f32` for data, parameters and statistics. A type that is
+/// left out is the same as the one before it.
 fn read_types(token: &str) -> Option<DTypes> {
     let dtype = |name: &str| {
         DType::ALL

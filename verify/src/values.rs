@@ -1,4 +1,4 @@
-//! What the tensors of a case hold.
+//! The contents of a case's tensors.
 
 use crate::expected::Expected;
 use crate::numbers::{Numbers, Random, patterns, roundings};
@@ -11,20 +11,20 @@ use wgpu_norm::{
 /// A choice of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) enum Values {
-    /// Any of ordinary size.
+    /// Random numbers of ordinary size.
     #[default]
     Random,
-    /// Equal diff_dst, or of a forward pass equal src: the roundings of its sums all have one sign.
+    /// Equal diff_dst, or equal src in a forward pass: the roundings of its sums all have one sign.
     Equal,
-    /// Of a forward pass, src that takes two values in turn: the roundings of sums of squares all have one sign.
+    /// In a forward pass, src that alternates between two values: the roundings of sums of squares all have one sign.
     Alternating,
-    /// Every element of a tensor like its first one: a tensor of any size takes no memory here.
+    /// Every element of a tensor equals its first one: here a tensor of any size takes no memory.
     Alike,
     /// src that hardly varies.
     TinyVariance,
-    /// src that hardly varies beside its mean, some ten thousand deviations.
+    /// src that hardly varies beside its mean: some ten thousand deviations.
     LargeMean,
-    /// The same with a million deviations.
+    /// The same, with a million deviations.
     HugeMean,
     /// src whose variance is beyond the range of f16.
     Wide,
@@ -32,16 +32,15 @@ pub(crate) enum Values {
     Vast,
     /// Results beyond the range of f16.
     Overflow,
-    /// diff_dst, or of a forward pass src, is every number of its type of 16 bits, and with constant statistics so is the
+    /// diff_dst, or src in a forward pass, has every number of its 16-bit type, and with constant statistics so has the
     /// result.
     Patterns,
-    /// gamma is rounded to the result, of a type of 16 bits, with constant statistics.
+    /// With constant statistics, gamma is rounded to the result, which has a 16-bit type.
     Roundings,
 }
 
-/// In which order the tensors draw their random numbers: a case's ID names the same numbers whatever the order of an
-/// operation's tensors. RMS norm's come after those of a mean that
-/// nobody reads.
+/// The order in which the tensors draw their random numbers: a case's ID gives the same numbers whatever the order of
+/// an operation's tensors. RMS norm's come after those of an unused mean.
 const GRADIENT: [Tensor; 8] = [
     Tensor::Src,
     Tensor::Mean,
@@ -78,7 +77,7 @@ impl Values {
         Self::Roundings,
     ];
 
-    /// Its name in a case's ID; nothing for what is usual.
+    /// The name in a case's ID; empty for the default.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Random => "",
@@ -96,7 +95,7 @@ impl Values {
         }
     }
 
-    /// Added to the variance. Beside a variance of 0.5 a power of two, so that results can be exact.
+    /// The epsilon of the operation. With a variance of 0.5 it adds up to a power of two, so that results can be exact.
     pub const fn epsilon(self) -> f64 {
         match self {
             Self::TinyVariance => 1e-12,
@@ -110,7 +109,7 @@ impl Values {
         matches!(self, Self::Patterns | Self::Roundings)
     }
 
-    /// The operation that the reference computes for one: of a single element, where all are alike.
+    /// The operation that the reference computes in place of this one: with a single element if all are equal.
     pub fn computed(self, operation: &Operation) -> Operation {
         let mut operation = operation.clone();
         if self == Self::Alike {
@@ -120,7 +119,7 @@ impl Values {
                 Norm::Group { groups, .. } => *groups = 1,
                 _ => {}
             }
-            // The variance is 0, the unbiased one as well.
+            // The variance is 0, even the unbiased one.
             if let Pass::Forward(forward) = &mut operation.pass
                 && let Some(update) = &mut forward.running
             {
@@ -130,7 +129,8 @@ impl Values {
         operation
     }
 
-    /// The numbers that an operation reads. Its gradient takes any mean and variance, so they are such as src could have.
+    /// The numbers that an operation reads. A gradient accepts any mean and variance, so these are plausible ones for
+    /// src.
     pub fn inputs(self, operation: &Operation) -> Result<Vec<Numbers>, Error> {
         let is_gradient = matches!(operation.pass, Pass::Backward(_));
         let tensors = operation.tensors()?;
@@ -161,7 +161,7 @@ impl Values {
         Ok(inputs)
     }
 
-    /// Numbers for so many elements of a tensor; a single one where all are alike.
+    /// Numbers for `len` elements of a tensor; a single one if all are equal.
     fn draw(self, tensor: Tensor, data: DType, len: usize, random: &mut Random) -> Vec<f64> {
         if self == Self::Alike {
             return vec![alike(tensor)];
@@ -205,12 +205,12 @@ impl Values {
                 let bit = |_| f64::from(u8::from(random.unit() < 0.25));
                 (0..len).map(bit).collect()
             }
-            // Of gamma, and of a residual.
+            // gamma and residual.
             _ => around(0.25, 1.0),
         }
     }
 
-    /// What src is instead, where a forward pass takes its sums of it.
+    /// The src of a forward pass that computes its own statistics, in place of the drawn one.
     fn forward_src(self, data: DType, mut src: Vec<f64>) -> Vec<f64> {
         let len = src.len();
         match self {
@@ -228,7 +228,7 @@ impl Values {
         }
     }
 
-    /// A gradient's diff_dst is 0 where rounding decides whether it passes relu.
+    /// Sets a gradient's diff_dst to 0 where rounding decides whether it passes relu.
     fn settle(self, operation: &Operation, inputs: &mut [Numbers]) {
         let Epilogue {
             residual,
@@ -262,7 +262,7 @@ impl Values {
         reference::compute(operation, &inputs.collect::<Vec<_>>())
     }
 
-    /// The results of an operation, by the reference.
+    /// The results of an operation by the reference.
     pub fn expected(
         self,
         operation: &Operation,
@@ -278,7 +278,7 @@ impl Values {
             let Some(used) = tensors.iter().find(written) else {
                 continue;
             };
-            // Where all elements are alike, what stands for many is a sum of one.
+            // If all elements are equal, the single element stands for a sum of many.
             if self == Self::Alike && matches!(used.tensor, Tensor::DiffGamma | Tensor::DiffBeta) {
                 let params = used.shape.iter().product::<usize>().max(1);
                 let summed = elements as f64 / params as f64;
@@ -291,7 +291,7 @@ impl Values {
     }
 }
 
-/// What each element of a tensor is where all are alike.
+/// The value of each element of a tensor if all are equal.
 const fn alike(tensor: Tensor) -> f64 {
     match tensor {
         Tensor::Mean => 0.0,

@@ -21,8 +21,8 @@ pub struct Document {
 }
 
 impl Document {
-    /// Looks for the marks, before work is spent on the table. A document that is not there yet will
-    /// have nothing else.
+    /// Looks for the marks before work is spent on the table. A document that does not exist yet will have nothing
+    /// else.
     pub fn open(path: &Path, name: &str) -> Result<Self, Failure> {
         let output = Output::prepare(path)?;
         let (begin, end) = marks(name);
@@ -58,7 +58,7 @@ impl Document {
     }
 }
 
-/// The lines of the marks; the name may be a file's.
+/// The lines of the marks; the name may come from a file.
 fn marks(name: &str) -> (String, String) {
     let name = one_line(name);
     (

@@ -5,7 +5,7 @@
 //! | `options` | the flags |
 //! | `document` | the place of a table in a document |
 //!
-//! The rest it shares with `report`: `measure`, what is measured, and `results`, what was found.
+//! The rest is shared with `report`: `measure`, what is measured, and `results`, what was found.
 
 mod document;
 mod options;
@@ -64,8 +64,7 @@ fn measure(
     let mut results = Results::new(gpu, bencher.clock.method());
     progress.suspend(|| table::print_head(&results))?;
     if let Some(case) = cases.first() {
-        // Before the rest, so that no driver has compiled its kernels yet. What cannot be run is
-        // reported below.
+        // Measured before the rest, while no driver has compiled its kernels. A case that cannot run is reported below.
         // Opening a device may write to stderr.
         let around = progress.suspend(|| around::measure(args, gpu, case, command.rounds));
         results.around = possible(around)?.ok().flatten();
@@ -83,7 +82,7 @@ fn measure(
     }
 }
 
-/// The files to write, looked at before work is spent on their content.
+/// The files to write, checked before work is spent on their content.
 struct Files {
     json: Option<Output>,
     plot: Option<Output>,
@@ -120,7 +119,7 @@ impl Files {
     }
 }
 
-/// Searches a tuning, and prints it.
+/// Searches for a tuning and prints it.
 fn tune(command: &Bench, gpu: &GpuContext, set: Set, progress: &Progress) -> Result<(), Failure> {
     let cases = command
         .selection
@@ -141,13 +140,13 @@ fn tune(command: &Bench, gpu: &GpuContext, set: Set, progress: &Progress) -> Res
         if tuned.complete {
             ""
         } else {
-            ", when the minutes were over"
+            ", when time ran out"
         },
     ));
     stdout::line(tuned.to)
 }
 
-/// Says on stderr what is tried and what was taken.
+/// Says on stderr what is tried and what was adopted.
 struct Notes<'a> {
     progress: &'a Progress,
     budget: Option<Budget>,

@@ -20,19 +20,19 @@ pub struct Bench {
     pub dtype: Vec<DType>,
     #[command(flatten)]
     pub selection: Selection,
-    /// Samples of each [default: 9 at least, and half a second, 1000 at most; with --tune 5]
+    /// Samples of each case [default: at least 9 and half a second, at most 1000; 5 with --tune]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub rounds: Option<u32>,
     /// Write the results as JSON
     #[arg(long, value_name = "FILE.json", value_parser = path())]
     pub json: Option<PathBuf>,
-    /// Draw the results
+    /// Draw the results as an SVG file
     #[arg(long, value_name = "FILE.svg", value_parser = path())]
     pub plot: Option<PathBuf>,
     /// Put a table into this document, between <!-- bench:begin NAME --> and <!-- bench:end NAME -->
     #[arg(long, value_name = "FILE.md", value_parser = path())]
     pub markdown: Option<PathBuf>,
-    /// The NAME in the document [default: the set's]
+    /// The NAME in the document [default: the set's name]
     #[arg(long, requires = "markdown")]
     pub name: Option<String>,
     /// Measure nothing: show what --json or `report` wrote
@@ -40,10 +40,10 @@ pub struct Bench {
         conflicts_with_all = ["set", "op", "dtype", "data_format", "shape", "statistics", "param_grads", "activation",
         "rounds", "json", "adapter", "backend", "profile"])]
     pub from_json: Option<PathBuf>,
-    /// Search the sizes that are fastest on the adapter, and print them as a profile
+    /// Search for the sizes that are fastest on the adapter, and print them as a profile
     #[arg(long, conflicts_with_all = ["set", "json", "plot", "markdown", "from_json"])]
     pub tune: bool,
-    /// End the search after so many minutes, with the best so far [default: when all was tried]
+    /// End the search after this many minutes, with the best so far [default: after everything was tried]
     #[arg(long, value_name = "N", requires = "tune", allow_negative_numbers = true,
         value_parser = budget::parse)]
     pub minutes: Option<f64>,

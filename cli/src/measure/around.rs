@@ -1,4 +1,4 @@
-//! What surrounds the kernels: opening a device, the first call, and the way from and to host memory.
+//! Costs around the kernels: opening a device, the first call, and transfers from and to host memory.
 
 use super::rotation::MEAN;
 use super::sets::Case;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use wgpu_norm::memory;
 use wgpu_norm::{DType, DeviceOptions, Element, Error, Format, GpuContext, Tensor, TensorUse};
 
-/// Calls on host slices.
+/// The number of timed calls on host slices.
 const CALLS: u32 = 5;
 
-/// Measures a case; none where its adapter is not found again.
+/// Measures a case; none if its adapter is not found again.
 pub fn measure(
     args: &GpuArgs,
     gpu: &GpuContext,
@@ -28,7 +28,7 @@ pub fn measure(
         return Ok(None);
     };
     let options = DeviceOptions::default().profile(gpu.profile().clone());
-    // A device of its own has compiled nothing yet; what a driver keeps on disk is another matter.
+    // A new device has compiled nothing yet; what a driver keeps on disk is another matter.
     let begin = Instant::now();
     let fresh = pollster::block_on(GpuContext::from_adapter(&adapter, options))?;
     let open = begin.elapsed();
@@ -52,7 +52,7 @@ pub fn measure(
     }))
 }
 
-/// The median time of a call with slices, in milliseconds.
+/// The median time of a call on host slices, in milliseconds.
 fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64, Error> {
     let operation = case.operation();
     let tensors = operation.tensors()?;
@@ -71,7 +71,7 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
         .map(|(tensor, bytes)| (*tensor, &**bytes))
         .collect();
     let mut samples: Vec<Duration> = Vec::new();
-    // The first call makes pipelines, and is not counted.
+    // The first call compiles pipelines and is not counted.
     for call in 0..=rounds.unwrap_or(CALLS).min(CALLS) {
         let begin = Instant::now();
         let mut results = Vec::new();
@@ -90,7 +90,7 @@ fn host_slices(gpu: &GpuContext, case: &Case, rounds: Option<u32>) -> Result<f64
     Ok(median_ms(&samples))
 }
 
-/// The bytes of a tensor: a wave of some period, or one value.
+/// The bytes of a tensor: a periodic wave, or a single value repeated.
 fn numbers<T: Element>(used: &TensorUse) -> Result<Vec<u8>, Error> {
     let count = usize::try_from(used.elements()).unwrap_or(usize::MAX);
     let mut all = memory::filled(used.tensor.name(), count, T::zeroed())?;

@@ -1,5 +1,5 @@
-//! Measures a case: the operator, a copy of as many bytes and an empty submission in turns, so that
-//! whatever else the machine does meets all three alike.
+//! Measures a case: the operator, a copy of as many bytes and an empty submission in alternation, so that other load on
+//! the machine affects all three alike.
 
 use super::copy::{Choices, Copier};
 use super::rotation;
@@ -15,18 +15,18 @@ use std::collections::HashMap;
 use std::time::Instant;
 use wgpu_norm::{DType, Error, GpuContext};
 
-/// What the cases of a run share.
+/// The state that a run's cases share.
 pub struct Bencher {
     gpu: GpuContext,
     pub clock: Clock,
     rounds: Rounds,
     copier: Copier,
     patterns: Patterns,
-    /// The best copy kernels for so many bytes.
+    /// The best copy kernels for each number of bytes.
     choices: HashMap<u64, Choices>,
 }
 
-/// The random numbers of each element type, made once.
+/// The random numbers of each element type, created once.
 #[derive(Default)]
 pub struct Patterns(HashMap<DType, wgpu::Buffer>);
 
@@ -53,7 +53,7 @@ impl Bencher {
         })
     }
 
-    /// Measures a case, prints it and adds it to the results; or adds why not, and returns that too.
+    /// Measures a case, prints it and adds it to the results. If that fails, adds the reason and returns it.
     pub fn add(
         &mut self,
         case: &Case,
@@ -167,7 +167,7 @@ impl Bencher {
     }
 }
 
-/// The kernels' names in order, repetitions together: `channels_first_reduce×2+finish+channels_first_apply×2`.
+/// The kernels' names in order, with repetitions grouped: `channels_first_reduce×2+finish+channels_first_apply×2`.
 fn in_groups(names: &[&str]) -> String {
     let groups = names.chunk_by(|a, b| a == b);
     let texts = groups.map(|group| match group {

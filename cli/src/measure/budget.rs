@@ -1,4 +1,4 @@
-//! Time that may be spent.
+//! A time budget.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// So many minutes from now on.
+    /// A budget of this many minutes from now on.
     pub fn minutes(minutes: f64) -> Self {
         let total = Duration::try_from_secs_f64(minutes * 60.0);
         Self {
@@ -18,7 +18,7 @@ impl Budget {
         }
     }
 
-    /// What ends when this share of the whole is spent.
+    /// A budget that ends when this share of the whole is spent.
     pub fn until(self, share: f64) -> Self {
         Self {
             total: self.total.mul_f64(share.clamp(0.0, 1.0)),
@@ -31,7 +31,7 @@ impl Budget {
     }
 }
 
-/// Minutes as a flag: 0 to a week.
+/// Parses minutes: from 0 to a week.
 pub fn parse(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(minutes) if (0.0..=10_080.0).contains(&minutes) => Ok(minutes),

@@ -1,18 +1,18 @@
-//! Work that keeps a GPU's clock up. A GPU lowers its clock when it waits between submissions, to a third or less, and
-//! does not raise it again for a short kernel: what is timed then is the clock. So each sample comes right after a
-//! millisecond of arithmetic, in the same submission, as in a training loop it would come after other kernels.
+//! Work that keeps a GPU's clock up. A GPU lowers its clock to a third or less when it waits between submissions, and
+//! does not raise it again for a short kernel, so that the measurement would show the clock. So each sample follows a
+//! millisecond of arithmetic in the same submission, as it would follow other kernels in a training loop.
 
 use super::device::{scoped, storage};
 use std::time::Duration;
 use wgpu_norm::{Error, GpuContext};
 
-/// How long the GPU is busy before a sample, about.
+/// The approximate time for which the GPU is kept busy before a sample.
 const TIME: Duration = Duration::from_millis(1);
 
 const MOST_DISPATCHES: u32 = 16;
 const WORKGROUPS: u32 = 1024;
 
-/// It touches no memory, so that caches hold what they held before.
+/// Touches no memory, so that caches keep their contents.
 const TEXT: &str = "
     @group(0) @binding(0) var<storage, read_write> never: array<u32>;
     @compute @workgroup_size(64)
@@ -65,7 +65,7 @@ impl Busy {
         })
     }
 
-    /// Takes as many dispatches as fill the time, of which one takes `one`.
+    /// Sets the number of dispatches that fill the time, where one takes `one`.
     pub fn calibrate(&mut self, one: Duration) {
         let dispatches = TIME.as_secs_f64() / one.as_secs_f64().max(1e-9);
         self.dispatches = (dispatches.ceil() as u32).clamp(1, MOST_DISPATCHES);

@@ -1,12 +1,11 @@
-//! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as
-//! the case under its plain model (5n of a gradient), half of them read and half written.
+//! The adapter's copy bandwidth: the best of a fixed set of copy kernels, which move as many bytes as the case does
+//! under its plain model (5n for a gradient), half of them read and half written.
 //!
-//! The set: four words a load, of 32 bits or, where the adapter has them, of 64, and two of 64;
-//! workgroups of 8, 64 and 256 invocations; 1, 4, 16, 64 and 256 loads an invocation, four of them in
-//! flight where there are so many, those of a workgroup side by side. No bounds checks by wgpu. The best
-//! of those with 32-bit words, which is what portable WGSL can do, is reported too.
-//! `copy_buffer_to_buffer` is measured beside them but is not in the set: it is
-//! not a kernel, and drivers do it by other means.
+//! The set: a load moves four words of 32 bits or, where the adapter has them, two or four of 64 bits; workgroups have
+//! 8, 64 or 256 invocations; an invocation makes 1, 4, 16, 64 or 256 loads, up to four of them in flight, and those of
+//! a workgroup are adjacent. wgpu adds no bounds checks. The best kernel with 32-bit words, all that portable WGSL has,
+//! is reported, too. `copy_buffer_to_buffer` is also measured but not in the set: it is not a kernel, and drivers
+//! implement it by other means.
 
 use super::device::{scoped, storage};
 use super::rotation;
@@ -17,10 +16,10 @@ use wgpu_norm::{Error, GpuContext};
 const WORKGROUPS: [u32; 3] = [8, 64, 256];
 const LOADS: [u32; 5] = [1, 4, 16, 64, 256];
 
-/// What a load moves: the words' bits, and how many.
+/// The words that a load moves: bits per word, and number of words.
 const WORDS: [(u32, u32); 3] = [(32, 4), (64, 2), (64, 4)];
 
-/// Samples a kernel gets to be chosen.
+/// Samples per kernel to choose the best.
 const TRIALS: u32 = 3;
 
 /// The copy kernels, compiled.
@@ -35,7 +34,7 @@ pub struct Copier {
 struct Kernel {
     workgroup: u32,
     loads: u32,
-    /// Bits and number of the words that a load moves.
+    /// Bits per word, and number of words that a load moves.
     words: (u32, u32),
     pipeline: wgpu::ComputePipeline,
 }
@@ -48,8 +47,8 @@ impl Kernel {
     }
 }
 
-/// Source and destination of a copy, in pieces that fit a binding; several of them, so that none is
-/// in a cache when its turn comes.
+/// Source and destination of a copy, in pieces that fit a binding. There are several sets, so that none is in a cache
+/// when its turn comes.
 pub struct Copies {
     sets: Vec<Vec<Piece>>,
     /// Bytes read and written by one copy.
@@ -67,11 +66,11 @@ struct Piece {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelIndex(usize);
 
-/// The fastest kernels at some size.
+/// The fastest kernels for some size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choices {
     pub of_all: KernelIndex,
-    /// Of those with 32-bit words.
+    /// The fastest kernel with 32-bit words.
     pub portable: KernelIndex,
 }
 
@@ -121,7 +120,7 @@ impl Copier {
         })
     }
 
-    /// Buffers for copies that move so many bytes, filled with `pattern`.
+    /// Buffers for copies that move this many bytes, filled with `pattern`.
     pub fn prepare(
         &self,
         bytes: u64,
@@ -139,7 +138,7 @@ impl Copier {
             sets,
             bytes: 2 * half,
         };
-        // Touches all of it, and reports what wgpu may have to say.
+        // Touches all memory, and reports any complaint of wgpu's.
         for index in 0..copies.sets.len() {
             scoped(&self.device, "copy", 0, || {
                 clock.wall(|encoder| self.record(encoder, KernelIndex(0), &copies, index))
@@ -183,8 +182,8 @@ impl Copier {
         Ok(set)
     }
 
-    /// The fastest kernels at these sizes, by the median of a few samples of each, taken in turns: whatever
-    /// else the machine does for a while meets all kernels alike.
+    /// The fastest kernels for these copies, by the median of a few samples of each, taken in turns: temporary load on
+    /// the machine affects all kernels alike.
     pub fn choose(&self, clock: &Clock, copies: &Copies) -> Result<Choices, Error> {
         let mut samples = vec![Vec::new(); self.kernels.len()];
         for trial in 0..=TRIALS as usize {
@@ -237,8 +236,8 @@ impl Copier {
         Ok(median_ms(&samples))
     }
 
-    /// What a kernel is called in reports: invocations a workgroup × loads an invocation, in so many words of so
-    /// many bits.
+    /// A kernel's name in reports: invocations per workgroup × loads per invocation, and the number and bits of a
+    /// load's words.
     pub fn name(&self, choice: KernelIndex) -> String {
         match self.kernels.get(choice.0) {
             Some(kernel) => {
@@ -281,7 +280,7 @@ impl Copies {
 
 fn wgsl(workgroup: u32, loads: u32, (bits, count): (u32, u32)) -> String {
     let element = format!("vec{count}<u{bits}>");
-    // The bounds are outside of the loop's body: a software driver runs both sides of a branch.
+    // The loop's body has no bounds checks: a software driver runs both sides of a branch.
     let body = match loads {
         1 => format!(
             "let i = group * {workgroup}u + thread;
@@ -332,9 +331,8 @@ fn compile(
         label: Some("copy"),
         source: wgpu::ShaderSource::Wgsl(text.into()),
     };
-    // SAFETY: every index is compared with the length of `from_`, which `to` has too: both are bound
-    // with the same number of bytes. Loops end: a binding has at most 2^28 of these elements, and a step is
-    // at most 1024.
+    // SAFETY: every index is compared with the length of `from_`, which `to` also has: both are bound with the same
+    // number of bytes. Loops end: a binding has at most 2^28 of these elements, and a step is at most 1024.
     let module = unsafe {
         device.create_shader_module_trusted(source, wgpu::ShaderRuntimeChecks::unchecked())
     };

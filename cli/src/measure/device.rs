@@ -1,14 +1,14 @@
-//! Objects on the device that the bench makes itself.
+//! Objects that the bench itself creates on the device.
 
 use std::fmt::Display;
 use wgpu_norm::Error;
 
-/// An error of wgpu's in the library's words.
+/// An error of wgpu's as the library reports it.
 pub fn gpu_error(operation: &str, error: impl Display) -> Error {
     Error::gpu(operation, error)
 }
 
-/// Runs `create` and returns what it made, or wgpu's complaint. `bytes` is what it may allocate.
+/// Runs `create` and returns its result, or wgpu's complaint. `bytes` is the size of its allocations.
 pub fn scoped<T>(
     device: &wgpu::Device,
     what: &'static str,
@@ -31,7 +31,7 @@ pub fn scoped<T>(
     }
 }
 
-/// A storage buffer that can be copied from and to.
+/// A storage buffer that can be a copy's source or destination.
 pub fn storage(
     device: &wgpu::Device,
     what: &'static str,

@@ -1,15 +1,15 @@
-//! What is measured, and how.
+//! The measurements.
 //!
 //! | module | knows |
 //! |---|---|
 //! | `operators` | the operators |
-//! | `sets` | the shapes, and the cases that they make |
+//! | `sets` | the shapes, and the cases built from them |
 //! | `selection` | the flags that choose among them |
 //! | `device`, `rotation`, `timing`, `busy` | buffers, several sets of them in turns, clocks, work that keeps a GPU's clock up |
-//! | `copy`, `subject` | what is timed: copies, operators on their buffers |
-//! | `bencher`, `around` | both in turns, what surrounds them |
-//! | `budget` | time that may be spent |
-//! | `search`, `trial` | the search for a tuning, and what it measures |
+//! | `copy`, `subject` | the work that is timed: copies, operators on their buffers |
+//! | `bencher`, `around` | both of these in alternation, costs around the kernels |
+//! | `budget` | the time budget |
+//! | `search`, `trial` | the search for a tuning, and its measurements |
 
 pub mod around;
 pub mod bencher;
@@ -29,7 +29,7 @@ pub mod trial;
 use crate::failure::Failure;
 use wgpu_norm::Error;
 
-/// A result, or why the adapter cannot run this case; anything else is a failure of the whole.
+/// A result, or the reason why the adapter cannot run this case; other errors are failures of the whole run.
 pub fn possible<T>(result: Result<T, Error>) -> Result<Result<T, Error>, Failure> {
     match result {
         Err(

@@ -1,8 +1,8 @@
-//! The operators: their names, what is normalized together, how much is moved.
+//! The operators: their names, the elements that are normalized together, and the traffic.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
-/// An operator: a gradient, by the layer's name alone, or a forward pass.
+/// An operator: a gradient, named by the layer alone, or a forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
     BatchNorm,
@@ -18,12 +18,12 @@ pub enum Op {
     InstanceNormForward,
 }
 
-/// What an operator normalizes together.
+/// The elements that an operator normalizes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Groups {
     Channels,
     Rows,
-    /// Some channels of one sample.
+    /// Groups of channels of one sample.
     OfSamples,
 }
 
@@ -42,7 +42,8 @@ impl Op {
         Self::InstanceNormForward,
     ];
 
-    /// Those that are measured where none is named: results of other versions stay comparable.
+    /// The operators that are measured if none is named: a fixed list, so that results of other versions stay
+    /// comparable.
     pub const USUAL: [Self; 3] = [Self::BatchNorm, Self::LayerNorm, Self::RmsNorm];
 
     pub fn name(self) -> &'static str {
@@ -78,7 +79,7 @@ impl Op {
         Self::USUAL.contains(&self) || matches!(self, Self::GroupNorm | Self::InstanceNorm)
     }
 
-    /// Tensors of src's size that it reads or writes.
+    /// The number of tensors of src's size that it reads or writes.
     pub fn large_tensors(self) -> u64 {
         match self.is_gradient() {
             true => 3,
@@ -87,7 +88,7 @@ impl Op {
     }
 }
 
-/// Operators that a word names.
+/// The operators that a word names.
 #[derive(Clone, Debug)]
 pub struct Ops(Vec<Op>);
 
@@ -97,7 +98,7 @@ impl Ops {
     }
 }
 
-/// The parser of one operator's name, or `all`.
+/// Parses one operator's name, or `all`.
 pub fn ops() -> impl TypedValueParser<Value = Ops> {
     let names = Op::ALL.map(Op::name).into_iter().chain(["all"]);
     PossibleValuesParser::new(names).map(|word| {

@@ -1,16 +1,16 @@
-//! Buffers of a kind in several sets that take turns, so that caches do not flatter: a set's turn comes
-//! again when the others have passed through the caches.
+//! Several sets of the same buffers that take turns, so that caches do not improve the results: by a set's next turn,
+//! the others have passed through the caches.
 
 use wgpu_norm::{DType, Element, Error, GpuContext};
 
-/// Bytes of all sets together, about; a single set may be larger.
+/// The approximate size in bytes of all sets together; a single set may be larger.
 pub const TOTAL: u64 = 1 << 30;
 
-/// Sets at most: of small tensors it is latency that counts.
+/// The maximum number of sets: for small tensors, latency counts.
 const MOST: u64 = 64;
 
-/// Sets to make of so many bytes each: `total` together, but 2 at least and 64 at most; one where
-/// a set alone is that large, for it pushes itself out of any cache.
+/// The number of sets, each of `bytes`: they fill `total`, but there are at least 2 and at most 64. One is enough if it
+/// is as large as `total`, for it evicts itself from any cache.
 fn count(bytes: u64, total: u64) -> u64 {
     if bytes >= total {
         return 1;
@@ -18,7 +18,7 @@ fn count(bytes: u64, total: u64) -> u64 {
     (total / bytes.max(1)).clamp(2, MOST)
 }
 
-/// Makes the sets, or as many as there is memory for, but one at least.
+/// Creates the sets, or as many as memory allows, but at least one.
 pub fn sets<T>(
     bytes: u64,
     total: u64,
@@ -35,16 +35,16 @@ pub fn sets<T>(
     Ok(sets)
 }
 
-/// Values of a pattern: a prime, so that neighbouring channels and rows differ.
+/// The number of values in a pattern: a prime, so that neighbouring channels and rows differ.
 const PATTERN: usize = 65_537;
 
-/// Bytes of the buffer that the pattern is copied from, about.
+/// The approximate size in bytes of the buffer that the pattern is copied from.
 const PATTERN_BYTES: u64 = 1 << 22;
 
 /// The pattern's mean; its variance is 1.
 pub const MEAN: f64 = 0.25;
 
-/// A buffer of random numbers, about normal with mean 0.25 and variance 1, over and over.
+/// A buffer of repeated random numbers, approximately normal with mean 0.25 and variance 1.
 pub fn pattern(gpu: &GpuContext, dtype: DType) -> Result<wgpu::Buffer, Error> {
     let bytes = match dtype {
         DType::F16 => values::<half::f16>(),
@@ -64,12 +64,12 @@ fn values<T: Element>() -> Vec<u8> {
     let values: Vec<T> = normal().into_iter().map(T::from_f64).collect();
     let repeats = (PATTERN_BYTES / (PATTERN as u64 * T::DTYPE.size())).max(1);
     let mut bytes = bytemuck::cast_slice(&values).repeat(usize::try_from(repeats).unwrap_or(1));
-    // Whole words; half types have an odd number of values a repeat.
+    // Whole words only; a repeat of a 16-bit type has an odd number of values.
     bytes.truncate(bytes.len() / 32 * 32);
     bytes
 }
 
-/// Sums of twelve uniform numbers, of a fixed seed, then shifted and scaled to the exact statistics.
+/// Sums of twelve uniform numbers from a fixed seed, shifted and scaled to the exact statistics.
 fn normal() -> Vec<f64> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut uniform = || {
@@ -90,7 +90,7 @@ fn normal() -> Vec<f64> {
     values
 }
 
-/// Fills a buffer with the pattern, from a place in it on.
+/// Fills a buffer with the pattern, starting at an offset in it.
 pub fn fill(
     encoder: &mut wgpu::CommandEncoder,
     pattern: &wgpu::Buffer,

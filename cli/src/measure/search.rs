@@ -1,12 +1,12 @@
-//! The search for a tuning: one size after the other, each over a few values, while the others stay. First
-//! from each value to its neighbours, as long as that pays; then over all values.
+//! The search for a tuning: one size after another is varied over a few values while the others stay. It first moves
+//! from each value to its neighbours as long as that is faster, then tries all values.
 
 use crate::failure::Failure;
 use crate::results::summary::geometric_mean;
 use crate::results::{Change, Ratio, Tuned};
 use wgpu_norm::Tuning;
 
-/// The values that are tried, in ascending order; the sizes from which most is expected on a GPU come first.
+/// The values to try, in ascending order. The sizes that promise most on a GPU come first.
 const SIZES: &[(&str, &[u32])] = &[
     (
         "busy_workgroups",
@@ -32,7 +32,7 @@ const SIZES: &[(&str, &[u32])] = &[
     ("prefetched_pages", &[8, 16, 32, u32::MAX]),
 ];
 
-/// What comes first on a driver that runs on the CPU.
+/// The sizes that come first on a driver that runs on the CPU.
 const FIRST_ON_SOFTWARE: &[&str] = &[
     "channels_last_vec4s",
     "channels_first_vec4s",
@@ -41,33 +41,33 @@ const FIRST_ON_SOFTWARE: &[&str] = &[
     "busy_workgroups",
 ];
 
-/// Times over all values of all sizes.
+/// The number of passes over all values of all sizes.
 const PASSES: usize = 2;
 
-/// How many times as fast a value has to make the cases that it changes, at first sight and when measured again in
-/// turns with the value that it replaces.
+/// The speedup that a value must bring to the cases that it changes: in the first measurement, and when measured again
+/// in alternation with the value that it replaces.
 const WORTHWHILE: f64 = 1.02;
 const CONFIRMED: f64 = 1.01;
 
-/// What the search goes by.
+/// The measurements that guide the search.
 pub trait Measure {
     /// The names of the cases.
     fn cases(&self) -> Vec<String>;
 
-    /// How many times as fast the second tuning is in each case whose plan it changes, by what is known and
-    /// what has to be measured; none where the adapter cannot run it.
+    /// The speedup of the second tuning in each case whose plan it changes, from known times where possible; none if
+    /// the adapter cannot run it.
     fn look(&mut self, first: Tuning, second: Tuning) -> Result<Option<Vec<Ratio>>, Failure>;
 
-    /// The same, both measured anew and in turns.
+    /// The same, with both tunings measured anew and in alternation.
     fn compare(&mut self, first: Tuning, second: Tuning) -> Result<Vec<Ratio>, Failure>;
 }
 
-/// Who wants the search.
+/// The search's client.
 pub trait Watch {
-    /// Whether there is time for one measurement more, which is of this.
+    /// Whether there is time for one more measurement, namely this one.
     fn go_on(&mut self, what: &str) -> bool;
 
-    /// What is found so far; called after each measurement.
+    /// Reports the findings so far; called after each measurement.
     fn found(&mut self, tuned: &Tuned) -> Result<(), Failure>;
 }
 
@@ -99,7 +99,7 @@ pub fn search(
 /// A size and its values.
 type Size = (&'static str, &'static [u32]);
 
-/// The sizes in the order of what is expected of them.
+/// The sizes, the most promising first.
 fn sizes(software: bool) -> Vec<Size> {
     let mut sizes = SIZES.to_vec();
     if software {
@@ -117,7 +117,7 @@ struct Search<'a, M, W> {
     watch: &'a mut W,
 }
 
-/// What became of a value.
+/// The outcome of trying a value.
 #[derive(PartialEq)]
 enum Tried {
     Taken,
@@ -128,7 +128,7 @@ enum Tried {
 }
 
 impl<M: Measure, W: Watch> Search<'_, M, W> {
-    /// Whether there was time for all.
+    /// Tries all sizes; returns whether there was time for that.
     fn all(&mut self, sizes: &[Size]) -> Result<bool, Failure> {
         for size in sizes {
             if !self.climb(size)? {
@@ -151,8 +151,8 @@ impl<M: Measure, W: Watch> Search<'_, M, W> {
         Ok(true)
     }
 
-    /// Goes up, else down, from the present value to its neighbour in the list, as long as that pays. Whether there
-    /// was time.
+    /// Moves up, else down, from the present value to its neighbour in the list as long as that is faster. Returns
+    /// whether there was time for that.
     fn climb(&mut self, (key, values): &Size) -> Result<bool, Failure> {
         let begin = value_of(self.best, key);
         let above: Vec<u32> = values.iter().copied().filter(|v| *v > begin).collect();
@@ -177,7 +177,7 @@ impl<M: Measure, W: Watch> Search<'_, M, W> {
         Ok(true)
     }
 
-    /// Tries a value, and takes it where it pays.
+    /// Tries a value, and adopts it if it is faster.
     fn attempt(&mut self, key: &str, value: u32) -> Result<Tried, Failure> {
         let candidate = self.best.overridden(&format!("{key}={value}"))?;
         if candidate == self.best {
@@ -218,7 +218,7 @@ impl<M: Measure, W: Watch> Search<'_, M, W> {
             to: value.to_string(),
             times_as_fast,
             cases,
-            // Where a plan stays, so does the time.
+            // A case whose plan stays the same takes the same time.
             in_all: mean(&all).powf(changed),
         });
         self.best = candidate;
@@ -268,8 +268,8 @@ mod tests {
         assert_eq!(sizes(true).len(), sizes(false).len());
     }
 
-    /// Two cases whose times follow from the tuning: one goes by `busy_workgroups`, which is best at 64, and
-    /// worse the farther from it; the other by `channels_first_vec4s`, which looks better at 8 than it is.
+    /// Two cases whose times follow from the tuning. One depends on `busy_workgroups`: it is best at 64, and worse the
+    /// farther from it. The other depends on `channels_first_vec4s`, which looks better at 8 than it is.
     #[derive(Default)]
     struct Model {
         measured: usize,
@@ -323,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Allows so many steps.
+    /// Allows a limited number of steps.
     struct Steps {
         left: usize,
         written: Vec<Tuned>,
@@ -362,7 +362,7 @@ mod tests {
             .iter()
             .map(|c| (c.key.as_str(), c.from.as_str(), c.to.as_str()))
             .collect();
-        // 1024 is worse; then down. What looked well in the other case was not confirmed.
+        // 1024 is worse, so the search goes down. The apparent gain in the other case was not confirmed.
         assert_eq!(
             values,
             [
@@ -373,7 +373,7 @@ mod tests {
         let last = tuned.changes.last().unwrap();
         assert!((last.times_as_fast - 3.0).abs() < 1e-12);
         assert_eq!(last.least().unwrap().case, "busy");
-        // Of two cases one is four times as fast as at first.
+        // One of two cases is four times as fast as at first.
         assert!((tuned.times_as_fast() - 2.0).abs() < 1e-12);
         assert!(tuned.to.contains("busy_workgroups=64,"), "{}", tuned.to);
         assert_eq!(steps.written.last().unwrap().changes, tuned.changes);
@@ -385,7 +385,7 @@ mod tests {
         let mut most = 0;
         for left in 0..40 {
             let (tuned, steps, measured) = run(left);
-            // A change that is taken is also compared with the beginning.
+            // An adopted change is also compared with the beginning.
             assert!(measured <= left + tuned.changes.len(), "{left}: {measured}");
             assert!(!tuned.complete, "{left}");
             assert_eq!(whole.changes[..tuned.changes.len()], tuned.changes);

@@ -1,4 +1,4 @@
-//! The flags that choose what is timed.
+//! The flags that choose the cases to time.
 
 use super::operators::{Groups, Op, Ops, ops};
 use super::sets::{Case, Set, Shape};
@@ -9,19 +9,19 @@ use wgpu_norm::{Activation, DType, DataFormat, Error, ParamGrads, Through};
 
 #[derive(Debug, Args)]
 pub struct Selection {
-    /// The operators, separated by commas: gradients by the layer's name alone, forward passes, or all [default: the
-    /// gradients of batch, layer and RMS norm; batch-norm with --shape or --activation]
+    /// The operators, separated by commas: a gradient is named by its layer alone; also forward passes, or all
+    /// [default: the gradients of batch, layer and RMS norm; batch-norm with --shape or --activation]
     #[arg(long, value_name = "OP", value_delimiter = ',', value_parser = ops())]
     pub op: Vec<Ops>,
-    /// Where the channels are: axis 1 (NCX) or last (NXC), separated by commas [default: both]
+    /// The axis of the channels: 1 (NCX) or the last (NXC), separated by commas [default: both]
     #[arg(long, value_name = DataFormat::VALUE_NAME, value_delimiter = ',',
         value_parser = choice::<DataFormat>(), ignore_case = true)]
     pub data_format: Vec<DataFormat>,
-    /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224;
-    /// for layer and RMS norm the last axis is normalized; group norm has 32 groups, or the most below that share C
+    /// Shapes instead of a set, written N x C x spatial in either format, like 32x64x56x56,2x3x224x224; layer and RMS
+    /// norm normalize the last axis; group norm has 32 groups, or the largest smaller number that divides C
     #[arg(long, value_name = "SHAPE", value_delimiter = ',')]
     pub shape: Vec<Shape>,
-    /// Of batch norm's gradient: whether the gradient flows through mean and variance
+    /// For batch norm's gradient: whether the gradient flows through mean and variance
     #[arg(long, value_name = Through::VALUE_NAME, value_parser = choice::<Through>(), ignore_case = true,
         default_value = "batch")]
     pub statistics: Through,
@@ -30,7 +30,7 @@ pub struct Selection {
     #[arg(long, value_name = ParamGrads::VALUE_NAME, value_parser = choice::<ParamGrads>(), ignore_case = true,
         default_value = "both")]
     pub param_grads: ParamGrads,
-    /// The activation behind each layer; gradients recompute its argument
+    /// The activation after each layer; gradients recompute its argument
     #[arg(long, value_name = Activation::VALUE_NAME, value_parser = choice::<Activation>(), ignore_case = true,
         default_value = "none")]
     pub activation: Activation,
@@ -47,7 +47,7 @@ impl Choice for DType {
 }
 
 impl Selection {
-    /// The set that cases belong to: `set`, unless shapes are given.
+    /// The name of the cases' set: that of `set`, unless shapes are given.
     pub fn set(&self, set: Set) -> &'static str {
         match self.shape.is_empty() {
             true => set.name(),
@@ -77,7 +77,7 @@ impl Selection {
         }
     }
 
-    /// The cases of the shapes given, else of those that `shapes` lists, by operator, shape, type and format.
+    /// The cases of the given shapes, else of those that `shapes` lists, by operator, shape, type and format.
     pub fn cases(
         &self,
         set: Set,
@@ -119,7 +119,7 @@ impl Selection {
         cases
     }
 
-    /// The formats to time; of rank 2 both are the same tensor.
+    /// The formats to time; at rank 2 both are the same tensor.
     fn formats(&self, op: Op, shape: &Shape) -> Vec<Option<DataFormat>> {
         let formats = match self.data_format.as_slice() {
             [] => &[DataFormat::Ncx, DataFormat::Nxc],

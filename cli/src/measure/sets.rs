@@ -1,4 +1,4 @@
-//! What is timed: the sets of shapes, from real networks, and the cases that they make.
+//! The cases to time: sets of shapes from real networks, and the cases built from them.
 
 use super::operators::{Groups, Op};
 use std::fmt;
@@ -15,7 +15,7 @@ pub enum Set {
     Software,
     /// For GPUs: ResNet-50 at batch 50, Inception-v3 at batch 96, and larger
     Gpu,
-    /// Where latency counts
+    /// Small shapes, where latency counts
     Small,
 }
 
@@ -137,7 +137,7 @@ impl Set {
             (Self::Software | Self::Gpu, Groups::OfSamples) => {
                 &[&[8, 256, 64, 64], &[32, 64, 56, 56]]
             }
-            // Few enough.
+            // These are few enough.
             (Self::Small, _) => self.shapes(op),
         }
     }
@@ -182,10 +182,10 @@ pub struct Case {
     /// The name of the set that it belongs to.
     pub set: &'static str,
     pub op: Op,
-    /// N × C × spatial whatever the format is.
+    /// N × C × spatial, whatever the format.
     pub shape: Shape,
     pub dtype: DType,
-    /// Where the channels are; none of an operator over rows.
+    /// The axis of the channels; none for an operator over rows.
     pub data_format: Option<DataFormat>,
     pub statistics: Through,
     pub param_grads: ParamGrads,
@@ -193,7 +193,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// The tensor's shape as it lies in memory.
+    /// The tensor's shape as stored in memory.
     pub fn dims(&self) -> Vec<usize> {
         let mut dims = self.shape.0.clone();
         if self.data_format == Some(DataFormat::Nxc)
@@ -204,12 +204,12 @@ impl Case {
         dims
     }
 
-    /// Elements of src.
+    /// The number of elements of src.
     pub fn elements(&self) -> u64 {
         product(&self.shape.0)
     }
 
-    /// What is timed: with gamma and beta, which have the type of sums, as have statistics.
+    /// The operation to time. It has gamma and beta; these and the statistics have the type of sums.
     pub fn operation(&self) -> Operation {
         use Op::*;
         let format = self.data_format.unwrap_or_default();
@@ -238,7 +238,7 @@ impl Case {
             .with_epilogue(Epilogue::new(Residual::None, self.activation))
     }
 
-    /// Groups of a sample's channels: 32, as most networks have it, or the most below that divide the channels.
+    /// The number of groups: 32, as in most networks, or the largest smaller number that divides the channels.
     fn channel_groups(&self) -> usize {
         let channels = self.shape.0.get(1).map_or(1, |&c| c.max(1));
         let mut groups = (1..=channels.min(32)).rev();
@@ -247,26 +247,26 @@ impl Case {
             .unwrap_or(1)
     }
 
-    /// Elements moved under the models that apply: each tensor read as often as the formula does,
-    /// and where a second reading is served by a cache.
+    /// The elements moved under the applicable models, as multiples of n: first each tensor counted as often as the
+    /// formula reads it, then with second reads served by a cache.
     pub fn models(&self) -> &'static [u64] {
         match (self.op, self.statistics, self.param_grads) {
             (Op::BatchNormInference, ..) => &[2],
             (op, ..) if !op.is_gradient() => &[3, 2],
             (_, Through::Batch, _) => &[5, 3],
             (_, Through::Constant, ParamGrads::Both) => &[3],
-            // src is needed only to recompute what an activation is applied to.
+            // src is needed only to recompute the activation's argument.
             (_, Through::Constant, _) if self.activation == Activation::None => &[2],
             (_, Through::Constant, _) => &[3],
         }
     }
 
-    /// Bytes that the copies beside it move: those of the plain model.
+    /// The bytes that the accompanying copies move: those of the plain model.
     pub fn copied_bytes(&self) -> u64 {
         self.bytes(self.models().first().copied().unwrap_or(0))
     }
 
-    /// Bytes of so many times all elements.
+    /// The bytes of `times` times all elements.
     pub fn bytes(&self, times: u64) -> u64 {
         self.elements()
             .saturating_mul(self.dtype.size())
@@ -351,7 +351,7 @@ mod tests {
         ] {
             assert_eq!(case(op, statistics).copied_bytes(), times * 64, "{op:?}");
         }
-        // An activation behind constant statistics is recomputed from src.
+        // With constant statistics, the activation's argument is recomputed from src.
         for (activation, times) in [(Activation::None, 2), (Activation::Relu, 3)] {
             let frozen = Case {
                 param_grads: ParamGrads::Frozen,

@@ -7,12 +7,12 @@ use super::timing::Clock;
 use wgpu_norm::memory;
 use wgpu_norm::{Bound, DType, Element, Error, Format, GpuContext, Plan, Tensor, TensorUse};
 
-/// A set of a case's tensors: src and diff_dst are random, mean and variance are src's but for the
-/// noise of its channels.
+/// A set of a case's tensors. src and diff_dst are random; mean and variance match src apart from the noise of its
+/// channels.
 struct Tensors(Vec<(TensorUse, wgpu::Buffer)>);
 
 impl Tensors {
-    /// Buffers, not filled yet.
+    /// The buffers, not filled yet.
     fn new(gpu: &GpuContext, case: &Case) -> Result<Self, Error> {
         let create = |used: TensorUse| {
             let buffer = storage(gpu.device(), used.tensor.name(), used.bytes())?;
@@ -34,7 +34,7 @@ impl Tensors {
         let random = read.filter(|(used, _)| value(used.tensor).is_none());
         clock.wall(|encoder| {
             for (used, buffer) in random {
-                // diff_dst has other numbers than src.
+                // diff_dst differs from src.
                 let offset = match used.tensor {
                     Tensor::Src => 0,
                     _ => pattern.size() / 3,
@@ -46,7 +46,7 @@ impl Tensors {
     }
 }
 
-/// The value of all elements of a statistic or a parameter; none of a tensor that is random.
+/// The value of all elements of a statistic or parameter; none for a tensor that is random.
 pub fn value(tensor: Tensor) -> Option<f64> {
     match tensor {
         Tensor::Mean => Some(MEAN),
@@ -71,7 +71,7 @@ fn fill<P: Element>(gpu: &GpuContext, buffer: &wgpu::Buffer, value: f64) -> Resu
 pub struct Inputs(Vec<Tensors>);
 
 impl Inputs {
-    /// Sets that take turns, of `total` bytes together, filled with the pattern.
+    /// Sets that take turns, filled with the pattern; `total` bytes together.
     pub fn new(
         gpu: &GpuContext,
         clock: &Clock,
@@ -105,12 +105,11 @@ impl Inputs {
     }
 }
 
-/// What is measured.
+/// A plan bound to each set.
 pub struct Subject(Vec<Bound>);
 
 impl Subject {
-    /// Runs every set once: what compiles lazily is compiled, what is touched first is touched, and
-    /// wgpu says what it has to say.
+    /// Runs every set once: this triggers lazy compilation, touches all memory, and reports any complaint of wgpu's.
     pub fn warm(&self, gpu: &GpuContext, clock: &Clock) -> Result<(), Error> {
         for one in &self.0 {
             scoped(gpu.device(), "running", 0, || {
@@ -120,7 +119,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Records one run, of the set whose turn it is.
+    /// Records one run on the set whose turn it is.
     pub fn record(&self, encoder: &mut wgpu::CommandEncoder, turn: usize) {
         let index = turn.checked_rem(self.0.len()).unwrap_or(0);
         if let Some(bound) = self.0.get(index) {

@@ -1,5 +1,5 @@
-//! How long a submission takes: by the GPU's own timestamps where the adapter has them, and from
-//! submission to completion.
+//! The time that a submission takes: by the GPU's own timestamps where the adapter has them, and from submission to
+//! completion.
 
 use super::busy::Busy;
 use super::device::{gpu_error, scoped, storage};
@@ -7,12 +7,12 @@ use crate::results::summary::median;
 use std::time::{Duration, Instant};
 use wgpu_norm::{Error, GpuContext};
 
-/// Measures submissions, one at a time: nothing overlaps what is measured.
+/// Measures submissions, one at a time: nothing overlaps the measured work.
 pub struct Clock {
     device: wgpu::Device,
     queue: wgpu::Queue,
     timestamps: Option<Timestamps>,
-    /// Comes before what is timed by timestamps.
+    /// Work to run before whatever timestamps measure.
     busy: Option<Busy>,
 }
 
@@ -26,10 +26,10 @@ struct Timestamps {
 /// Bytes of two timestamps.
 const PAIR: u64 = 16;
 
-/// Recordings that are timed in a row.
+/// The number of recordings timed in a row.
 const RECORDINGS: usize = 200;
 
-/// What a plain submission took.
+/// The times of a plain submission.
 #[derive(Clone, Copy, Debug)]
 pub struct Wall {
     /// Making, recording and finishing the encoder.
@@ -55,7 +55,7 @@ impl Clock {
             busy: None,
         };
         if clock.timestamps.is_some() {
-            // A driver whose timestamps stand still while work is done has none.
+            // A driver whose timestamps do not advance while work is done counts as having none.
             let work = storage(&clock.device, "work", 1 << 22)?;
             let time = clock.stamped(|encoder| encoder.clear_buffer(&work, 0, None))?;
             if time.is_none() {
@@ -76,12 +76,12 @@ impl Clock {
         Ok(clock)
     }
 
-    /// Whether [`gpu`](Self::gpu) goes by timestamps.
+    /// Whether [`gpu`](Self::gpu) uses timestamps.
     pub fn has_timestamps(&self) -> bool {
         self.timestamps.is_some()
     }
 
-    /// What [`gpu`](Self::gpu) goes by.
+    /// The name of the method that [`gpu`](Self::gpu) uses.
     pub fn method(&self) -> &'static str {
         match self.timestamps {
             Some(_) => "GPU timestamps",
@@ -104,8 +104,8 @@ impl Clock {
         })
     }
 
-    /// The host's median time to make, record and finish an encoder, many in a row; in milliseconds.
-    /// Nothing is submitted.
+    /// The host's median time in milliseconds to create, record and finish an encoder, over many in a row. Nothing is
+    /// submitted.
     pub fn record_ms(&self, record: impl Fn(&mut wgpu::CommandEncoder, usize)) -> f64 {
         let mut samples = Vec::new();
         for turn in 0..RECORDINGS {
@@ -119,8 +119,7 @@ impl Clock {
         median_ms(&samples)
     }
 
-    /// The time of what is recorded: between timestamps around it, else from submission to
-    /// completion.
+    /// The time of the recorded work: between timestamps around it, else from submission to completion.
     pub fn gpu(&self, record: impl Fn(&mut wgpu::CommandEncoder)) -> Result<Duration, Error> {
         if self.has_timestamps()
             && let Some(time) = self.stamped(&record)?
@@ -206,7 +205,7 @@ impl Timestamps {
     }
 }
 
-/// How many samples are taken.
+/// The number of samples, if given.
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds(pub Option<u32>);
 
@@ -215,8 +214,7 @@ impl Rounds {
     const MOST: usize = 1000;
     const TIME: Duration = Duration::from_millis(500);
 
-    /// Whether another sample is due: as many as asked for, else 9 at least and half a second long,
-    /// 1000 at most.
+    /// Whether another sample is due: the given number, else at least 9 and half a second, at most 1000.
     pub fn go_on(self, done: usize, since: Instant) -> bool {
         match self.0 {
             Some(rounds) => done < rounds as usize,
@@ -225,7 +223,7 @@ impl Rounds {
     }
 }
 
-/// The median, in milliseconds; NaN of none.
+/// The median in milliseconds; NaN if there are no samples.
 pub fn median_ms(samples: &[Duration]) -> f64 {
     let samples: Vec<f64> = samples.iter().map(|&sample| ms(sample)).collect();
     median(&samples)

@@ -1,4 +1,4 @@
-//! What the search for a tuning measures: a few cases on the GPU.
+//! The measurements for the tuning search: a few cases on the GPU.
 
 use super::bencher::Patterns;
 use super::search::Measure;
@@ -11,13 +11,13 @@ use crate::gpu::tuned;
 use crate::results::Ratio;
 use wgpu_norm::{Error, GpuContext, Plan, Tuning};
 
-/// Samples of a case.
+/// Samples per case.
 const ROUNDS: u32 = 5;
 
-/// Bytes of a case's buffers: all cases have theirs at the same time.
+/// The size in bytes of a case's buffers: those of all cases exist at the same time.
 const BYTES: u64 = rotation::TOTAL / 4;
 
-/// The cases with their buffers, and what is known of plans already.
+/// The cases with their buffers, and the plans' known times.
 pub struct Trial {
     gpu: GpuContext,
     clock: Clock,
@@ -28,12 +28,12 @@ pub struct Trial {
 struct Prepared {
     case: Case,
     inputs: Inputs,
-    /// Milliseconds of plans that were measured. Many sizes leave a case's plan as it is.
+    /// The times in milliseconds of plans that were measured. Many sizes leave a case's plan as it is.
     known: Vec<(Plan, f64)>,
 }
 
 impl Trial {
-    /// Prepares those of the cases that the adapter can run, one at least.
+    /// Prepares the cases that the adapter can run; fails if there is none.
     pub fn new(gpu: &GpuContext, cases: &[Case], rounds: Option<u32>) -> Result<Self, Failure> {
         let clock = Clock::new(gpu)?;
         let mut patterns = Patterns::default();
@@ -111,7 +111,7 @@ impl Prepared {
         }
     }
 
-    /// None where the plan stays as it is.
+    /// None if the plan does not change.
     fn look(
         &mut self,
         first: &GpuContext,
@@ -158,7 +158,7 @@ impl Prepared {
         Ok(time)
     }
 
-    /// None where the plan stays as it is.
+    /// None if the plan does not change.
     fn compare(
         &mut self,
         first: &GpuContext,

@@ -1,4 +1,4 @@
-//! What help says of an operator's files: a line for each tensor that it may have.
+//! The help text about an operator's files: a line for each tensor that they may have.
 
 use super::{Operator, PARAM_GRADS};
 use wgpu_norm::{Access, Need, Norm, Operation, Pass, Slot, Tensor};
@@ -9,10 +9,10 @@ impl Operator {
         self.name().replace('_', "-")
     }
 
-    /// What help says but for the flags.
+    /// The help text apart from the flags.
     pub fn help(&self) -> String {
         let mut slots = Operation::slots(&self.norm, &self.pass);
-        // Running statistics last, as results are named.
+        // Running statistics last, as in the messages about results.
         slots.sort_by_key(|slot| slot.access == Access::InOut);
         let line = |slot: &Slot| {
             let optional = if self.is_optional(slot) {
@@ -36,32 +36,33 @@ impl Operator {
         let attributes = attributes.iter().map(|flag| flag.get_id().as_str());
         let attributes: Vec<_> = attributes.filter(|name| *name != PARAM_GRADS).collect();
         help += &format!(
-            "\n\nAttributes that no flag gives may stand in IN's metadata, as text: {}. There, op other than {} is a warning.",
+            "\n\nAttributes not given by flags are read from IN's metadata, as text: {}. An op other than {} there is \
+             a warning.",
             attributes.join(", "),
             self.name()
         );
         help
     }
 
-    /// Whether files may do without a tensor.
+    /// Whether a tensor may be missing from the files.
     fn is_optional(&self, slot: &Slot) -> bool {
         let always = match (slot.tensor, &self.norm) {
-            // use_affine says it.
+            // use_affine decides.
             (Tensor::Gamma, Norm::Layer { .. }) => true,
-            // The command keeps them.
+            // The command always keeps them.
             (tensor, norm) => norm.statistics().contains(&tensor),
         };
         slot.need != Need::Always && !always
     }
 
-    /// What a tensor is, and its shape.
+    /// Describes a tensor and its shape.
     fn about(&self, tensor: Tensor) -> String {
         let over_rows = self.norm.begin_axis().is_some();
         let is_backward = matches!(self.pass, Pass::Backward(_));
         let (statistics, params) = self.shapes();
         let text = match tensor {
             Tensor::Src if over_rows && is_backward => {
-                "the layer's input, with a residual the forward pass's sum"
+                "the layer's input; with a residual, the forward pass's sum"
             }
             Tensor::Src => "the layer's input",
             Tensor::DiffDst => "the gradient of the layer's output, of src's shape",
@@ -74,22 +75,22 @@ impl Operator {
                 Norm::Layer { .. } => {
                     return format!("unless use_affine is false; of shape {params}");
                 }
-                _ => return format!("1 without it; of shape {params}"),
+                _ => return format!("1 if missing; of shape {params}"),
             },
             Tensor::Beta if is_backward => {
-                "the forward pass's, with an activation and no residual; of gamma's shape"
+                "the forward pass's, for an activation without a residual; of gamma's shape"
             }
-            Tensor::Beta => "0 without it; of gamma's shape",
+            Tensor::Beta => "0 if missing; of gamma's shape",
             Tensor::Mask if is_backward => {
-                "what passed the activation, as the forward pass wrote it, where a residual was added"
+                "if a residual was added: the activation mask that the forward pass wrote"
             }
             Tensor::Mask => {
-                "with a residual and an activation, what passed that: U32, bit i of word w for element 32 · w + i"
+                "with a residual and an activation: the activation mask, U32, bit i of word w for element 32 · w + i"
             }
             Tensor::RunningMean => "with running_variance; becomes (1 - W) · old + W · mean",
             Tensor::RunningVariance => "with running_mean; becomes (1 - W) · old + W · variance",
             Tensor::Dst => self.formula(),
-            Tensor::Sum => "with a residual, src + residual: the gradient's src",
+            Tensor::Sum => "with a residual: src + residual, the src of the gradient",
             Tensor::DiffSrc => "of src's shape",
             Tensor::DiffResidual => "with a mask; of src's shape",
             Tensor::DiffGamma | Tensor::DiffBeta if over_rows => {
@@ -123,15 +124,16 @@ impl Operator {
     fn of_types(&self) -> &'static str {
         match (&self.norm, &self.pass) {
             (Norm::Batch(_), Pass::Forward(_)) => {
-                "dst has src's element type; mean and variance have that of running_mean, else f32 (f64 of f64 data). Those of 16 \
-                 bits hold less, and a warning says where that shows: an f16 has no variance from 65,520 on, nor one below 3e-8."
+                "dst has src's element type; mean and variance have running_mean's, else f32 (f64 for f64 data). \
+                 16-bit statistics hold less, and a warning says where that matters: f16 holds no variance of 65,520 \
+                 or more, nor one below 3e-8."
             }
             (_, Pass::Forward(_)) => {
-                "What has src's shape has its element type; statistics are f32 (f64 of f64 data)."
+                "Tensors of src's shape have src's element type; statistics are f32 (f64 for f64 data)."
             }
             (_, Pass::Backward(_)) => {
-                "What has src's shape has its element type; gradients of gamma and beta have gamma's, or without a gamma that of \
-                 the statistics."
+                "Tensors of src's shape have src's element type; gradients of gamma and beta have gamma's, or without \
+                 gamma the statistics'."
             }
             _ => "dst has src's element type.",
         }

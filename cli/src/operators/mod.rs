@@ -1,15 +1,15 @@
 //! The operators: a subcommand for each pass of a layer, which reads tensors from one safetensors file and writes results
 //! into another.
 //!
-//! This file says what each of them is: its operation, and the operation's attributes as flags. All else goes by the
+//! This file defines each of them: its operation, and the operation's attributes as flags. The rest follows from the
 //! operation's list of tensors:
 //!
 //! | module | knows |
 //! |---|---|
-//! | `help` | what help says of the files |
-//! | `tensors` | the tensors in the file: which are read, whether they go together |
+//! | `help` | the help text about the files |
+//! | `tensors` | the tensors in the file: which are read, whether they fit together |
 //! | `whole` | an operation in one piece, and `--check` |
-//! | `streamed` | tensors that pass through memory in pieces |
+//! | `streamed` | tensors that are processed in pieces |
 //! | `shared` | an operation that several processes compute, each for some samples |
 
 mod help;
@@ -51,14 +51,22 @@ fn operators() -> Vec<Operator> {
     let all = [
         (&batch, backward, "The gradient of batch normalization"),
         (&batch, forward, "Batch normalization in training"),
-        (&batch, inference, "Batch normalization by given statistics"),
+        (
+            &batch,
+            inference,
+            "Batch normalization with given statistics",
+        ),
         (&layer, backward, "The gradient of layer normalization"),
         (&layer, forward, "Layer normalization"),
         (&rms, backward, "The gradient of RMS normalization"),
         (&rms, forward, "RMS normalization"),
         (&group, backward, "The gradient of group normalization"),
         (&group, forward, "Group normalization"),
-        (&group, inference, "Group normalization by given statistics"),
+        (
+            &group,
+            inference,
+            "Group normalization with given statistics",
+        ),
         (
             &instance,
             backward,
@@ -68,7 +76,7 @@ fn operators() -> Vec<Operator> {
         (
             &instance,
             inference,
-            "Instance normalization by given statistics",
+            "Instance normalization with given statistics",
         ),
     ];
     let operators = all.map(|(norm, pass, about)| Operator {
@@ -105,7 +113,7 @@ impl Operator {
         format!("{}_{}", self.norm.name(), self.pass.name())
     }
 
-    /// What dst is.
+    /// The formula of dst.
     fn formula(&self) -> &'static str {
         match &self.norm {
             Norm::Rms { .. } => {
@@ -132,9 +140,9 @@ impl Operator {
         let activation = || {
             named::<Activation>(
                 "activation",
-                "What follows the layer: relu, which is max(y, 0); silu, which is y / (1 + exp(-y)); gelu, or gelu_tanh, which \
-                 approximates it. All but relu go neither with f64 data nor with a residual [default: the file's metadata, \
-                 else none]",
+                "The activation after the layer: relu, max(y, 0); silu, y / (1 + exp(-y)); gelu; or its approximation \
+                 gelu_tanh. Only relu supports f64 data and a residual that is added to the layer's output [default: \
+                 the file's metadata, else none]",
             )
         };
         let begin_norm_axis = || {
@@ -142,8 +150,8 @@ impl Operator {
                 "begin_norm_axis",
                 "AXIS",
                 attributes::axis,
-                "The first axis that is normalized, with all after it; below 0 it counts from the end [default: the file's \
-                 metadata, else -1]",
+                "The first axis to normalize, together with all later ones; a negative axis counts from the end \
+                 [default: the file's metadata, else -1]",
             )
         };
         let is_batch = matches!(self.norm, Norm::Batch(_));
@@ -165,7 +173,8 @@ impl Operator {
                     "groups",
                     "G",
                     attributes::count,
-                    "Groups of a sample's channels, which they divide [required unless the file's metadata has it]",
+                    "The number of groups, a divisor of the number of channels [required unless the file's metadata \
+                     has it]",
                 ),
                 epsilon(of_variance),
                 data_format(),
@@ -176,7 +185,7 @@ impl Operator {
                 begin_norm_axis(),
                 named::<bool>(
                     "use_affine",
-                    "Whether gamma and beta belong to the layer; if false, a given gamma or beta is ignored [default: the \
+                    "Whether the layer has gamma and beta; if false, a given gamma or beta is ignored [default: the \
                      file's metadata, else true]",
                 ),
                 epsilon(of_variance),
@@ -202,22 +211,22 @@ impl Operator {
                 ),
                 named::<RunningVariance>(
                     "running_variance",
-                    "Which variance of the batch goes into running_variance: ONNX takes the biased one, PyTorch the unbiased \
-                     one [default: the file's metadata, else biased]",
+                    "Which variance of the batch updates running_variance: ONNX uses the biased one, PyTorch the \
+                     unbiased one [default: the file's metadata, else biased]",
                 ),
             ]),
             Pass::Backward(_) => {
                 if is_batch {
                     flags.push(named::<Through>(
                         "statistics",
-                        "Whether mean and variance were computed from src (batch) or are constants of the gradient [default: \
-                         the file's metadata, else batch]",
+                        "Whether mean and variance were computed from src (batch) or are constants for the gradient \
+                         [default: the file's metadata, else batch]",
                     ));
                 }
                 let param_grads = named::<ParamGrads>(
                     PARAM_GRADS,
-                    "The parameters' gradients. both: those of gamma and beta; frozen: none, gamma still scales diff_src; \
-                     neither: none, and gamma is ignored",
+                    "The parameter gradients. both: diff_gamma and diff_beta; frozen: none, gamma still scales \
+                     diff_src; neither: none, and gamma is ignored",
                 );
                 flags.push(param_grads.default_value(ParamGrads::Both.name()));
             }
@@ -226,7 +235,7 @@ impl Operator {
         flags
     }
 
-    /// The operation that flags and the file give, and the file's tensors.
+    /// The operation that the flags and the file describe, with the file's tensors.
     fn work(&self, job: &Job, given: &Given<'_>) -> Result<Work, Failure> {
         let missing = |attribute| Failure::NoAttribute { attribute };
         let format = || given.named("data_format");
@@ -295,19 +304,20 @@ impl Operator {
         if param_grads == ParamGrads::Neither && operation.gamma {
             job.warn(match counts_for_activation {
                 true => {
-                    "gamma: counts for the activation alone, as --param-grads is neither; frozen lets it scale diff_src"
+                    "gamma: used for the activation only, as --param-grads is neither; with frozen it also scales \
+                     diff_src"
                 }
-                false => "gamma: ignored, as --param-grads is neither; frozen lets it count",
+                false => "gamma: ignored, as --param-grads is neither; with frozen it is used",
             });
         }
         Work::new(operation, arguments)
     }
 }
 
-/// The one attribute that stands in no metadata.
+/// The only attribute that is not read from metadata.
 const PARAM_GRADS: &str = "param_grads";
 
-/// The attributes in force, for people.
+/// The attributes in force, in words.
 fn attributes_of(operation: &Operation) -> String {
     let mut text = match &operation.norm {
         Norm::Batch(Channels::Axis(format)) | Norm::Instance { format } => format.name().to_owned(),
@@ -400,7 +410,7 @@ impl clap::Subcommand for Operators {
         let subcommands = operators().into_iter().map(|operator| {
             let command = FileArgs::augment_args(clap::Command::new(operator.subcommand()));
             let command = command.args(operator.flags());
-            // After the groups of flags, which bring words of their own.
+            // After the arguments, whose groups would replace these texts.
             command.about(operator.about).long_about(operator.help())
         });
         command.subcommands(subcommands)

@@ -1,5 +1,5 @@
-//! An operation that several processes compute together: each reads some samples, computes them, and writes what belongs
-//! to them at its place of one file.
+//! An operation that several processes compute together: each reads some samples, computes them, and writes their
+//! results at the right place in one file.
 
 use super::tensors::Work;
 use crate::args::GpuArgs;
@@ -14,7 +14,7 @@ use wgpu_norm::memory;
 use wgpu_norm::synchronized::run_into;
 use wgpu_norm::{DTypes, Error, Format, GpuContext, Operation, Ranks, Tensor, TensorUse};
 
-/// Computes and writes.
+/// Computes and writes the results.
 pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Failure> {
     let begun = check(&job).and_then(|()| job.open_gpu(gpu));
     let begun = begun.and_then(|gpu| {
@@ -22,7 +22,7 @@ pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Fa
         Ok(gpu)
     });
     let gpu = group.all(begun)?;
-    // Files that only have the same name would be torn to pieces.
+    // Files that share only a name would be torn to pieces.
     group.agree("work", &work.in_full())?;
     let samples = Samples::new(work, group);
     job.progress.step("reading");
@@ -41,7 +41,7 @@ pub fn run(job: Job, gpu: &GpuArgs, group: &Group, work: &Work) -> Result<(), Fa
         parts.write(used.tensor, start, bytes)
     });
     group.all(written)?;
-    // The others first, so that the file is whole when it appears.
+    // The other ranks first, so that the file is whole when it appears.
     if group.rank > 0 {
         group.all(parts.finish())?;
         return group.all(Ok(()));
@@ -59,7 +59,7 @@ fn check(job: &Job) -> Result<(), Failure> {
     };
     Err(Failure::Library(Error::argument(
         flag,
-        "none where ranks share the work",
+        "none if ranks share the work",
         "one",
     )))
 }
@@ -67,12 +67,12 @@ fn check(job: &Job) -> Result<(), Failure> {
 /// A tensor of all samples, and this rank's bytes of it.
 type Part<'a> = (&'a TensorUse, Vec<u8>);
 
-/// This rank's samples, src's first axis.
+/// This rank's samples: a range of src's first axis.
 struct Samples {
     range: Range<usize>,
     all: usize,
-    /// What is computed of them. Parameters and statistics have the type of sums, so that what ranks add up is not rounded
-    /// before.
+    /// The operation on these samples. Parameters and statistics have the type of sums, so that values are not rounded
+    /// before the ranks add them up.
     operation: Operation,
     is_first: bool,
 }
@@ -100,7 +100,7 @@ impl Samples {
         }
     }
 
-    /// This rank's bytes of a tensor, in the file.
+    /// The range of a tensor's bytes in the file that belong to this rank.
     fn part(&self, used: &TensorUse) -> Range<u64> {
         if used.ranks != Ranks::Split {
             return 0..used.bytes();
@@ -115,12 +115,12 @@ impl Samples {
         start as u64 * used.element_size()..end as u64 * used.element_size()
     }
 
-    /// Whether this rank writes a result: what all have the first one does.
+    /// Whether this rank writes a result: the first rank writes those that all ranks have.
     fn has(&self, used: &TensorUse) -> bool {
         used.ranks == Ranks::Split || self.is_first
     }
 
-    /// Bytes of a tensor in the type that is computed with, from the file's, or to it.
+    /// Converts a tensor's bytes from the file's type to the type of computation, or back.
     fn converted(&self, used: &TensorUse, bytes: Vec<u8>, to_file: bool) -> Vec<u8> {
         let types = &self.operation.types;
         let is_data = used.ranks == Ranks::Split && !is_statistic(used.tensor);
@@ -145,7 +145,7 @@ impl Samples {
         read.collect()
     }
 
-    /// This rank's bytes of the results.
+    /// Computes the results, as this rank's bytes of each.
     fn compute<'a>(
         &self,
         work: &'a Work,
@@ -176,7 +176,7 @@ impl Samples {
             .collect())
     }
 
-    /// The elements of all ranks that are not finite, of each result that has some.
+    /// The number of elements over all ranks that are not finite, for each result that has any.
     fn lost(&self, results: &[Part<'_>], group: &Group) -> Result<Vec<(Tensor, u64)>, Failure> {
         let counted = results.iter().map(|(used, bytes)| match used.format {
             Format::Elements(dtype) if self.has(used) => numbers::lost(dtype, bytes) as u64,
@@ -199,7 +199,7 @@ fn is_statistic(tensor: Tensor) -> bool {
     matches!(tensor, Tensor::Mean | Tensor::Variance | Tensor::MeanSquare)
 }
 
-/// The fewest samples whose bits fill whole words of a mask.
+/// The smallest number of samples whose bits fill whole words of a mask.
 fn samples_of_words(src: &[usize]) -> usize {
     let sample: usize = src.iter().skip(1).product();
     32 >> sample.trailing_zeros().min(5)

@@ -1,4 +1,4 @@
-//! An operation on tensors that pass through memory in pieces, within a budget.
+//! An operation on tensors that are processed in pieces, within a memory budget.
 
 use super::tensors::Work;
 use super::whole::may_be_small;
@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use wgpu_norm::stream::{Storage, Stream};
 use wgpu_norm::{DType, Format, GpuContext, Tensor};
 
-/// Computes and writes.
+/// Computes and writes the results.
 pub fn run(job: Job, gpu: &GpuContext, work: &Work, budget: u64) -> Result<(), Failure> {
     let stream = Stream::new(gpu, &work.operation, budget)?;
     log::info!(
@@ -52,18 +52,18 @@ struct Files<'a> {
     input: &'a Input,
     output: Parts,
     progress: &'a Progress,
-    /// Bytes that were read and written, and that will be.
+    /// The bytes read and written so far, and in total.
     moved: u64,
     all: u64,
     work: &'a Work,
     /// Results with elements that are not finite.
     lost: Vec<Tensor>,
-    /// Variances with elements that are too small for their type of 16 bits.
+    /// Variances with elements that are too small for their 16-bit type.
     small: Vec<(Tensor, DType)>,
 }
 
 impl Files<'_> {
-    /// Notes whether a result has numbers that its type does not hold.
+    /// Notes whether a result has numbers that its type cannot hold.
     fn look_at(&mut self, tensor: Tensor, bytes: &[u8]) {
         let used = self.work.results().find(|used| used.tensor == tensor);
         let Some(Format::Elements(dtype)) = used.map(|used| used.format) else {

@@ -1,4 +1,4 @@
-//! The tensors in the file: which of them an operation reads, and whether they go together.
+//! The tensors in the file: which of them an operation reads, and whether they fit together.
 
 use super::attributes_of;
 use crate::attributes::{Choice as _, Format};
@@ -15,7 +15,7 @@ use wgpu_norm::{
 /// The file's tensors, src first.
 pub struct Arguments(Vec<Stored>);
 
-/// How a tensor of the file gets its shape and element type.
+/// The role of a tensor, which decides its shape and element type.
 #[derive(PartialEq)]
 enum Kind {
     Data,
@@ -34,7 +34,7 @@ fn kind(tensor: Tensor) -> Kind {
 }
 
 impl Arguments {
-    /// Those of a layer's pass that its attributes ask for, as far as they may be missing.
+    /// Finds the tensors that a layer's pass with these attributes reads; fails if a required one is missing.
     pub fn find(
         job: &Job,
         norm: &Norm,
@@ -68,7 +68,7 @@ impl Arguments {
         }
         if let Some(use_affine) = use_affine {
             for tensor in [Tensor::Gamma, Tensor::Beta] {
-                // A gradient looks for beta, too: a forward pass's may be there, and nothing depends on it.
+                // Gradients look for beta, too: a forward pass's may be there, but nothing depends on it.
                 if input.contains(tensor) && !use_affine {
                     let name = tensor.name();
                     job.warn(format_args!("{name}: ignored, as use_affine is false"));
@@ -78,8 +78,8 @@ impl Arguments {
         Ok(found)
     }
 
-    /// What a gradient needs to compute again what the activation was applied to, where no mask tells what passed. Where a
-    /// residual is added after the layer, there has to be a mask.
+    /// Finds beta, which a gradient needs to recompute the activation's argument if there is no activation mask. If a
+    /// residual is added after the layer, the mask is required.
     fn find_beta(
         &self,
         job: &Job,
@@ -100,7 +100,7 @@ impl Arguments {
             return Err(input.missing(Tensor::Mask, why));
         }
         if !has_beta {
-            job.warn("beta: none given, so 0, in what the activation is applied to");
+            job.warn("beta: not given, so it is 0 in the activation's argument");
         }
         input.optional(Tensor::Beta)
     }
@@ -119,17 +119,17 @@ impl Arguments {
         all.filter(move |stored| kind(stored.tensor) == wanted)
     }
 
-    /// Statistics, gamma and beta, which tell what the channels are.
+    /// Statistics, gamma and beta, whose shapes tell what the channels are.
     fn of_channels(&self) -> impl Iterator<Item = &Stored> {
         let statistics = self.of_kind(Kind::Statistics);
         statistics.chain(self.of_kind(Kind::Params))
     }
 
-    /// The element types; a failure if they do not go together. Where there is no parameter, they have the type of
-    /// statistics, else that of sums, which statistics have that are not there.
+    /// The element types; a failure if they do not fit together. If there is no parameter, parameters have the type of
+    /// the statistics; missing statistics have the type of sums.
     pub fn types(&self) -> Result<DTypes, Failure> {
         let src = self.get(Tensor::Src).and_then(Stored::dtype);
-        // Without src nothing was found.
+        // A missing src was refused before.
         let data = src.unwrap_or(DType::F32);
         expect_alike(self.of_kind(Kind::Data), &[data])?;
         let accepted = DType::ALL.into_iter();
@@ -143,7 +143,7 @@ impl Arguments {
         Ok(types.with_statistics(statistics.unwrap_or(types.statistics)))
     }
 
-    /// What tells the channels of batch norm: the flag, the file's metadata or the parameters' ranks.
+    /// The channels of batch norm, from the flag, the file's metadata or the parameters' ranks.
     pub fn channels(&self, job: &Job, format: Option<Format>) -> Result<Channels, Failure> {
         let format = format.unwrap_or_else(|| {
             self.warn_if_ambiguous(job);
@@ -156,7 +156,7 @@ impl Arguments {
         }
     }
 
-    /// The format that the parameters' ranks tell; of one axis they tell nothing.
+    /// The format that follows from the parameters' ranks; a single axis tells nothing.
     fn recognize(&self) -> Format {
         let rank = self.shape().len();
         let mut ranks = self.of_channels().map(|param| param.shape.len());
@@ -168,23 +168,23 @@ impl Arguments {
         }
     }
 
-    /// The default is NXC; a file that does not tell may mean that axis 1 is the channels.
+    /// Warns if the file does not tell the format and axis 1 may hold the channels: the default is NXC.
     fn warn_if_ambiguous(&self, job: &Job) {
         let [_, second, .., last] = self.shape() else {
             return;
         };
         match self.of_channels().next().map(|param| param.shape.as_slice()) {
             Some([channels]) if second == last && last == channels => job.warn(
-                "data_format: not given, so NXC, channels last; axis 1 has as many (--data-format NCX)",
+                "data_format: not given, so NXC, channels last; axis 1 has the same size (--data-format NCX)",
             ),
             None => job.warn(
-                "data_format: not given, so NXC, channels last; no parameter tells (--data-format NCX)",
+                "data_format: not given, so NXC, channels last; no parameter tells which (--data-format NCX)",
             ),
             _ => {}
         }
     }
 
-    /// The parameters' shape; a failure if one cannot be broadcast to src, or they are not all of one shape.
+    /// The parameters' shape; a failure if it cannot be broadcast to src, or if they differ in shape.
     fn broadcast_shape(&self) -> Result<Vec<usize>, Failure> {
         let Some(first) = self.of_channels().next() else {
             return Err(Failure::Library(Error::argument(
@@ -203,10 +203,10 @@ impl Arguments {
 
 fn find_mask(input: &Input, activation: Activation) -> Result<Option<Stored>, Failure> {
     match activation {
-        // It tells of an activation that was forgotten.
+        // A mask suggests that the activation was forgotten.
         Activation::None if input.contains(Tensor::Mask) => Err(Failure::Library(Error::argument(
             "mask",
-            "none without --activation, which names what the mask is of",
+            "none without --activation, which tells what the mask belongs to",
             "one",
         ))),
         Activation::None => Ok(None),
@@ -214,7 +214,8 @@ fn find_mask(input: &Input, activation: Activation) -> Result<Option<Stored>, Fa
     }
 }
 
-/// The type of tensors, if there are any; a failure if the first has none of these types, or another one not the first's.
+/// The type of the tensors, if there are any; a failure if the first one's is not accepted, or another's differs from
+/// it.
 fn expect_alike<'a>(
     mut tensors: impl Iterator<Item = &'a Stored>,
     accepted: &[DType],
@@ -246,16 +247,16 @@ fn expect_broadcast(param: &Stored, src: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// What is to be computed, of tensors whose shapes and types were checked.
+/// The computation to do, on tensors whose shapes and types were checked.
 pub struct Work {
     pub operation: Operation,
-    /// The tensors that the operation reads and writes; results in the order in which they are named.
+    /// The tensors that the operation reads and writes; results in the order of messages.
     pub tensors: Vec<TensorUse>,
     arguments: Arguments,
 }
 
 impl Work {
-    /// A failure if the operation does not exist, or a tensor of the file has another shape than it asks for.
+    /// A failure if the operation does not exist, or a tensor in the file does not have the shape that it requires.
     pub fn new(operation: Operation, arguments: Arguments) -> Result<Self, Failure> {
         let mut tensors = operation.tensors()?;
         // Running statistics last.
@@ -272,14 +273,14 @@ impl Work {
         })
     }
 
-    /// What is computed, for people.
+    /// Describes the computation in a line.
     pub fn describe(&self) -> String {
         let Operation { types, shape, .. } = &self.operation;
         let attributes = attributes_of(&self.operation);
         format!("src {} {shape:?}, {attributes}", types.data)
     }
 
-    /// All that has to be the same for files to be.
+    /// Describes everything that ranks must agree on to compute the same files.
     pub fn in_full(&self) -> String {
         let (name, types) = (self.operation.name(), self.operation.types);
         let stored = self.arguments.0.iter();
@@ -289,17 +290,17 @@ impl Work {
         format!("{name} of {}, {types:?} of {stored:?}", self.describe())
     }
 
-    /// What is read.
+    /// The tensors that are read.
     pub fn inputs(&self) -> impl Iterator<Item = &TensorUse> {
         self.tensors.iter().filter(|used| used.access.reads())
     }
 
-    /// What is written.
+    /// The tensors that are written.
     pub fn results(&self) -> impl Iterator<Item = &TensorUse> {
         self.tensors.iter().filter(|used| used.access.writes())
     }
 
-    /// A result in the file. Parameters' gradients have gamma's shape there.
+    /// A result in the file. Parameter gradients have gamma's shape there.
     pub fn described(&self, used: &TensorUse) -> Described {
         let gamma = self.arguments.get(Tensor::Gamma);
         let shape = match (used.tensor, gamma) {
@@ -315,7 +316,7 @@ impl Work {
     }
 }
 
-/// The whole tensor's bytes.
+/// Reads all bytes of a tensor.
 pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
     let bytes = usize::try_from(used.bytes()).unwrap_or(usize::MAX);
     let mut read = memory::filled(used.tensor.name(), bytes, 0)?;
@@ -323,7 +324,7 @@ pub fn read(input: &Input, used: &TensorUse) -> Result<Vec<u8>, Failure> {
     Ok(read)
 }
 
-/// A failure if a tensor of the file has not the shape that an operation asks for.
+/// A failure if a tensor in the file does not have the shape that the operation requires.
 fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Result<(), Failure> {
     let (norm, src) = (&operation.norm, &operation.shape);
     let over_rows = norm.begin_axis().is_some();
@@ -345,13 +346,13 @@ fn check_shape(stored: &Stored, used: &TensorUse, operation: &Operation) -> Resu
     if !over_rows || kind(used.tensor) == Kind::Data {
         return stored.expect_shape(&[&used.shape], &why);
     }
-    // Statistics may have an axis of size 1 for each one of a row.
+    // Statistics may have size 1 along each normalized axis.
     let mut kept = used.shape.clone();
     kept.resize(src.len(), 1);
     if kind(used.tensor) == Kind::Statistics && stored.shape == kept {
         return Ok(());
     }
-    // Either may have one axis in place of all of its own.
+    // Both may have one axis in place of all of their own.
     let flat = [used.elements() as usize];
     match used.shape == flat {
         true => stored.expect_shape(&[&flat], &why),

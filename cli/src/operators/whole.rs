@@ -8,10 +8,10 @@ use crate::numbers;
 use wgpu_norm::memory;
 use wgpu_norm::{Access, DType, Format, GpuContext, Plan, Tensor};
 
-/// Computes and writes.
+/// Computes and writes the results.
 pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
     let operation = &work.operation;
-    // Refuses what cannot be computed before it is read.
+    // Fails before anything is read if the computation is impossible.
     check_buffers(&operation.plan(gpu.profile())?, gpu.profile().max_buffer)?;
     job.progress.step("reading");
     let mut inputs: Vec<(Tensor, Vec<u8>)> = vec![];
@@ -29,7 +29,7 @@ pub fn run(job: Job, gpu: &GpuContext, work: &Work) -> Result<(), Failure> {
             Access::Out | Access::InOut => outputs.push((used.tensor, bytes)),
         }
     }
-    // The reference takes what is overwritten, too.
+    // The reference also needs what is overwritten.
     let mut old = vec![];
     if job.check {
         for used in work.inputs().filter(|used| used.access.writes()) {
@@ -78,7 +78,7 @@ fn slices(tensors: &[(Tensor, Vec<u8>)]) -> Vec<(Tensor, &[u8])> {
     tensors.map(|(tensor, bytes)| (*tensor, &**bytes)).collect()
 }
 
-/// Says where a result is not finite, or a variance too small for its type of 16 bits.
+/// Warns of elements that are not finite, and of variances that are too small for their 16-bit type.
 fn warn(job: &Job, tensor: Tensor, dtype: DType, bytes: &[u8]) {
     let all = bytes.len() / dtype.size() as usize;
     let lost = numbers::lost(dtype, bytes);
@@ -93,13 +93,13 @@ fn warn(job: &Job, tensor: Tensor, dtype: DType, bytes: &[u8]) {
     }
 }
 
-/// Whether a result is a variance in 16 bits.
+/// Whether a result is a variance in a 16-bit type.
 pub fn may_be_small(tensor: Tensor, dtype: DType) -> bool {
     let is_variance = matches!(tensor, Tensor::Variance | Tensor::RunningVariance);
     is_variance && dtype.size() == 2
 }
 
-/// A failure if a tensor has no room in one buffer.
+/// A failure if a tensor does not fit in one buffer.
 fn check_buffers(plan: &Plan, most: u64) -> Result<(), Failure> {
     let mut buffers = plan.buffers().into_iter();
     match buffers.find(|used| used.padded_bytes > most) {

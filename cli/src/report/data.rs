@@ -1,4 +1,4 @@
-//! All that a report has found: report.json.
+//! Everything that a report has found, as in report.json.
 
 use super::options::Kind;
 use super::verify::Verdict;
@@ -15,7 +15,7 @@ pub struct Data {
     pub parts: Vec<Part>,
     pub adapters: Vec<Adapter>,
     pub verify: Option<Verdict>,
-    /// As `bench --json` writes them.
+    /// The measurements, as `bench --json` writes them.
     #[serde(flatten)]
     pub results: Results,
     pub search: Option<Tuned>,
@@ -27,7 +27,7 @@ pub struct Data {
 pub struct Part {
     pub kind: Kind,
     pub state: State,
-    /// How much of it, or why not.
+    /// How much was done, or why not.
     pub note: String,
     pub seconds: f64,
 }
@@ -36,7 +36,7 @@ pub struct Part {
 #[serde(rename_all = "kebab-case")]
 pub enum State {
     NotBegun,
-    /// In a report that was cut off: what there was until then is there.
+    /// In a report that was cut off; it keeps what there was until then.
     UnderWay,
     Done,
     OutOfTime,
@@ -45,7 +45,7 @@ pub enum State {
 }
 
 impl Data {
-    /// Nothing is measured yet.
+    /// A report without any measurements.
     pub fn new(results: Results, minutes: f64, parts: &[Kind]) -> Self {
         let part = |&kind: &Kind| Part {
             kind,
@@ -74,14 +74,14 @@ impl Data {
         self.parts.iter().find(|part| part.kind == kind)
     }
 
-    /// Says how far a part is.
+    /// Says how far a part has come.
     pub fn note(&mut self, kind: Kind, note: String) {
         if let Some(part) = self.parts.iter_mut().find(|part| part.kind == kind) {
             part.note = note;
         }
     }
 
-    /// The parts that failed, in words, if any did.
+    /// The parts that failed, as text, if any did.
     pub fn failure(&self) -> Option<String> {
         let failed = self.parts.iter().filter(|part| part.state == State::Failed);
         let failed: Vec<String> = failed.map(Part::to_string).collect();

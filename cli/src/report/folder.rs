@@ -1,4 +1,4 @@
-//! The files of a report. Each is replaced as a whole, so that a run may end at any moment.
+//! The files of a report. Each is replaced as a whole, so that a run may end at any time.
 
 use super::data::Data;
 use super::page::{self, PLOT};
@@ -14,13 +14,13 @@ pub struct Folder {
     plot: Output,
 }
 
-/// The names of the files.
+/// The files' names.
 const JSON: &str = "report.json";
 const PAGE: &str = "report.md";
 
 impl Folder {
-    /// A folder for a new report. Another one's numbers may be all that there will ever be of an adapter: they are
-    /// not replaced.
+    /// A folder for a new report. An existing report is not replaced: its numbers may be all that there will ever be
+    /// for an adapter.
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let unwritable = |path: PathBuf, source| Failure::Write { path, source };
         std::fs::create_dir_all(path).map_err(|source| unwritable(path.to_owned(), source))?;
@@ -49,7 +49,7 @@ impl Folder {
         })
     }
 
-    /// Where the page is.
+    /// The path of the page.
     pub fn page(&self) -> impl std::fmt::Display {
         self.page.path().display()
     }
@@ -61,7 +61,7 @@ impl Folder {
         self.write_page(data)
     }
 
-    /// Writes what people read.
+    /// Writes the files for people to read.
     pub fn write_page(&self, data: &Data) -> Result<(), Failure> {
         let plot = plot::svg(&data.results, data.pytorch.as_ref());
         self.plot.write_bytes(&[plot.as_bytes()])?;

@@ -1,15 +1,15 @@
-//! `wgpu-norm report`: verifies and measures an adapter within some minutes.
+//! `wgpu-norm report`: verifies and measures an adapter within a few minutes.
 //!
 //! | module | knows |
 //! |---|---|
 //! | `options` | the flags |
-//! | `order` | which cases come first |
-//! | `verify` | results against the reference |
-//! | `data` | what is found: report.json |
+//! | `order` | the order of the cases |
+//! | `verify` | the comparison with the reference |
+//! | `data` | the findings: report.json |
 //! | `page` | report.md |
-//! | `folder` | the files, written anew after each measurement |
+//! | `folder` | the files, rewritten after each measurement |
 //!
-//! The rest it shares with `bench`: `measure`, what is measured, and `results`, what was found.
+//! The rest is shared with `bench`: `measure`, what is measured, and `results`, what was found.
 
 mod data;
 mod folder;
@@ -39,12 +39,12 @@ use options::Kind;
 use std::time::Instant;
 use wgpu_norm::GpuContext;
 
-/// The share of the minutes after which the bench leaves the rest to the search, and that in which verify has to
-/// end.
+/// The shares of the time by which the bench must leave the rest to the search, and by which verify must end.
 const BENCH_ENDS: f64 = 0.75;
 const VERIFY_ENDS: f64 = 0.25;
 
-/// Cases that may fail, as none should, before the bench is given up: drivers do not get better by that.
+/// The number of unexpected failures that the bench tolerates before it gives up: they may be due to a driver that does
+/// not recover.
 const MOST_FAILURES: usize = 3;
 
 /// Runs the subcommand.
@@ -93,11 +93,11 @@ struct Run<'a> {
     data: Data,
 }
 
-/// How a part ended, and what there is to say of that.
+/// The state of a part at its end, and a note on it.
 type Outcome = (State, String);
 
 impl Run<'_> {
-    /// Measures a part; its failure is written down and does not end the others.
+    /// Measures a part. Its failure is recorded and does not end the others.
     fn part(&mut self, index: usize) -> Result<(), Failure> {
         let Some(part) = self.data.parts.get(index).cloned() else {
             return Ok(());
@@ -232,7 +232,7 @@ impl Run<'_> {
     }
 }
 
-/// The search writes what it finds.
+/// The search writes its findings.
 impl Watch for Run<'_> {
     fn go_on(&mut self, what: &str) -> bool {
         self.progress.step(what);

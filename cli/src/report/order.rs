@@ -1,4 +1,4 @@
-//! The order of the cases: if time ends, there should be some of every kind, and the most valuable ones.
+//! The order of the cases: when time runs out, there should be some of every kind, and the most valuable ones.
 
 use crate::measure::operators::Op;
 use crate::measure::selection::Selection;
@@ -6,7 +6,7 @@ use crate::measure::sets::{Case, Set};
 use wgpu_norm::DType;
 
 /// The cases of a set and of the small one. The first element type comes first: shapes of every kind, small ones; then
-/// shapes of every kind in the other types; then all that is left.
+/// shapes of every kind in the other types; then the rest.
 pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
     let (first, others) = dtypes.split_at(dtypes.len().min(1));
     let stages = [
@@ -26,7 +26,7 @@ pub fn cases(selection: &Selection, set: Set, dtypes: &[DType]) -> Vec<Case> {
     cases
 }
 
-/// The operators in turns, each in its own order.
+/// Alternates between the operators, each in its own order.
 fn alternating(cases: &[Case]) -> Vec<Case> {
     let mut all: Vec<(f64, Case)> = Vec::new();
     for op in Op::ALL {
@@ -69,7 +69,7 @@ mod tests {
         // Two formats of batch norm, and one of each operator over rows.
         let formats = 1 + Op::USUAL.len();
         assert_eq!(kinds(&all[..5]), formats);
-        // But for small shapes of the other types, these are all.
+        // These are all kinds except small shapes of the other types.
         assert_eq!(kinds(&all[..50]), 4 * formats);
         assert_eq!(kinds(&all), 6 * formats);
         let whole = selection(&[]).cases(Set::Gpu, Set::shapes, &TYPES).len()

@@ -1,4 +1,4 @@
-//! A report for people: report.md. What was found comes first, then the picture, then all numbers.
+//! A report for people: report.md. The findings come first, then the picture, then all numbers.
 
 use super::data::{Data, State};
 use super::options::Kind;
@@ -7,7 +7,7 @@ use crate::results::summary::{median, summary};
 use crate::results::{Pytorch, Row, Tuned};
 use crate::text::visible;
 
-/// The name of the picture.
+/// The picture's file name.
 pub const PLOT: &str = "report.svg";
 
 pub fn markdown(data: &Data) -> String {
@@ -43,7 +43,7 @@ impl Page {
         self.0.push(text.into());
     }
 
-    /// A table's head; of each column's name, one that begins with `<` is of text.
+    /// A table's head; a column whose name begins with `<` holds text.
     fn head(&mut self, columns: &[String]) {
         let names = columns.iter().map(|name| name.trim_start_matches('<'));
         let names: Vec<String> = names.map(plain).collect();
@@ -60,11 +60,11 @@ impl Page {
         self.line(format!("| {} |", cells.join(" | ")));
     }
 
-    /// What must not be overlooked.
+    /// Warnings that must not be overlooked.
     fn warnings(&mut self, data: &Data) {
         if let Some(verdict) = data.verify.as_ref().filter(|verdict| !verdict.passed) {
             self.line(format!(
-                "**RESULTS ARE WRONG on this adapter: {}.** What follows is no measure of anything right.\n",
+                "**RESULTS ARE WRONG on this adapter: {}.** The times below are those of wrong results.\n",
                 plain(&verdict.words)
             ));
         }
@@ -77,7 +77,10 @@ impl Page {
         let missing = parts.filter(|part| part.state != State::Done);
         let missing: Vec<String> = missing.map(|part| plain(&part.to_string())).collect();
         if !missing.is_empty() {
-            self.line(format!("Not all is measured. {}.\n", missing.join("; ")));
+            self.line(format!(
+                "Not everything was measured. {}.\n",
+                missing.join("; ")
+            ));
         }
     }
 
@@ -146,9 +149,10 @@ impl Page {
         if !large.is_empty() {
             self.line("## Results\n");
             self.line(
-                "Fraction of the copy bandwidth: bytes by the model over time, over what a copy kernel moves in the \
-                 same time. At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once \
-                 can reach 1.67. At 3n, a forward pass's, src does, and 1.5 can be reached.\n",
+                "Fraction of the copy bandwidth: the model's bytes, relative to what a copy kernel moves in the same \
+                 time. At 5n, a gradient's plain model, src and diff_dst count twice; a kernel that reads them once \
+                 can reach 1.67. At 3n, a forward pass's plain model, src counts twice; a kernel that reads it once \
+                 can reach 1.5.\n",
             );
             self.head(&columns(
                 &[
@@ -181,7 +185,7 @@ impl Page {
             self.line("");
         }
         if !small.is_empty() {
-            self.line("Small shapes, by latency: from submission to completion, less an empty submission's.\n");
+            self.line("Small shapes, by latency: from submission to completion, minus an empty submission.\n");
             self.head(&columns(
                 &[
                     "<operator",
@@ -308,8 +312,8 @@ impl Page {
             false => "until time ended",
         };
         self.line(format!(
-            "{} values tried, {end}. What was found is {:.2} times as fast as the profile that it began with, by the \
-             geometric mean of {} cases: {}.\n",
+            "{} values tried, {end}. The result is {:.2} times as fast as the initial profile, by the geometric mean \
+             of {} cases: {}.\n",
             tuned.tried,
             tuned.times_as_fast(),
             tuned.cases.len(),
@@ -318,7 +322,7 @@ impl Page {
         if tuned.changes.is_empty() {
             return;
         }
-        self.line("Each change was measured in turns with what was the best before it:\n");
+        self.line("Each change was measured in alternation with the best before it:\n");
         self.head(&columns(
             &[
                 "<change",
@@ -341,8 +345,7 @@ impl Page {
                 format!("{:.3}", change.in_all),
             ]);
         }
-        let text =
-            "To use it, or to measure with it: `--profile` or `WGPU_NORM_PROFILE` with these.";
+        let text = "To use or measure the result, pass this to `--profile` or `WGPU_NORM_PROFILE`:";
         self.line(format!("\n{text}\n"));
         let changed = tuned.to.split(',').filter(|pair| {
             let key = pair.split('=').next().unwrap_or_default();
@@ -355,7 +358,7 @@ impl Page {
     fn parts(&mut self, data: &Data) {
         self.line("## How it was measured\n");
         self.line(format!(
-            "`{}`, with {} minutes; `docs/performance.md` explains the method.\n",
+            "`{}`, within {} minutes; `docs/performance.md` explains the method.\n",
             code(&data.command),
             data.minutes
         ));
@@ -488,7 +491,7 @@ mod tests {
         let mut data = data();
         let page = markdown(&data);
         assert!(
-            !page.contains("is a CPU") && !page.contains("Not all"),
+            !page.contains("is a CPU") && !page.contains("Not everything"),
             "{page}"
         );
         // A name cannot break the page.
@@ -502,7 +505,7 @@ mod tests {
         });
         let page = markdown(&data);
         assert!(page.contains("**This adapter is a CPU**"), "{page}");
-        let missing = "Not all is measured. search: left out for want of time.";
+        let missing = "Not everything was measured. search: left out for want of time.";
         assert!(page.contains(missing), "{page}");
     }
 
@@ -549,7 +552,7 @@ mod tests {
         });
         let page = markdown(&data);
         for text in [
-            "7 values tried, until time ended. What was found is 1.10 times as fast",
+            "7 values tried, until time ended. The result is 1.10 times as fast",
             "| `a=4` instead of 1 | 1.250 | 1 | 1.250 | a case | 1.100 |",
             "```\na=4\n```",
         ] {

@@ -1,4 +1,4 @@
-//! Results against the float64 reference.
+//! The comparison with the float64 reference.
 
 use crate::failure::Failure;
 use crate::measure::budget::Budget;
@@ -9,19 +9,19 @@ use serde_json::Value;
 use wgpu_norm::GpuContext;
 use wgpu_norm_verify::cases;
 
-/// What was found.
+/// The result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Verdict {
     pub passed: bool,
-    /// How many cases, and how many of them failed.
+    /// The number of cases, and of those that failed.
     pub words: String,
     /// Markdown, a line for each algorithm.
     pub table: String,
-    /// What came of each case.
+    /// The result of each case.
     pub details: Value,
 }
 
-/// Runs the default cases as far as the budget reaches.
+/// Runs the default cases while the budget lasts.
 pub fn measure(gpu: &GpuContext, budget: Budget, progress: &Progress) -> Result<Verdict, Failure> {
     let summary = verify::measure(gpu, &[], &cases(false), progress, || !budget.is_over())?;
     Ok(Verdict {

@@ -5,7 +5,7 @@ use super::{Results, Row};
 use crate::text::one_line;
 use std::fmt::Display;
 
-/// What it ran on, the tables, and what surrounds them.
+/// The environment, the tables, and the costs around the kernels.
 pub fn all(results: &Results) -> String {
     let head = format!(
         "{}; wgpu-norm {}, {}; time by {}, medians. Profile `{}`.\n",
@@ -36,7 +36,7 @@ pub fn all(results: &Results) -> String {
     lines.join("\n")
 }
 
-/// A line for every case: of large ones bandwidth, of small ones latency.
+/// A line for every case: bandwidth for large ones, latency for small ones.
 pub fn tables(rows: &[Row]) -> String {
     let (small, large): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.is_small());
     let mut lines = Vec::new();
@@ -113,12 +113,12 @@ fn latency(row: &Row) -> String {
     )
 }
 
-/// Text that stays in its cell, and is no mark of HTML.
+/// Text that stays in its cell and contains no HTML.
 pub fn plain(text: &str) -> String {
     one_line(&text.replace(['|', '<', '>', '\n', '\r'], " "))
 }
 
-/// The same between the marks of code.
+/// The same for a code span.
 pub fn code(text: &str) -> String {
     plain(text).replace('`', "'")
 }

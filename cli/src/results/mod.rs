@@ -1,9 +1,9 @@
-//! What was found: the data, as JSON to and fro, and ways to show them.
+//! The results: the data, to and from JSON, and ways to show them.
 //!
 //! | module | shows |
 //! |---|---|
-//! | `row`, `tuned`, `pytorch` | nothing: cases, a search, another library's times |
-//! | `summary` | median and lowest of each kind of case |
+//! | `row`, `tuned`, `pytorch` | nothing: data of cases, a search, another library's times |
+//! | `summary` | median and lowest fraction of each kind of case |
 //! | `table` | lines on stdout |
 //! | `markdown` | a table for a document |
 //! | `plot`, `svg` | a picture |
@@ -31,21 +31,21 @@ use std::fmt;
 use std::path::Path;
 use wgpu_norm::GpuContext;
 
-/// What a run of `bench` measured. JSON has the fields by these names.
+/// The measurements of a `bench` run. The fields have these names in JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Results {
     pub adapter: String,
     pub backend: String,
     pub driver: String,
-    /// wgpu's word for the adapter's kind.
+    /// wgpu's name for the adapter's kind.
     pub kind: String,
-    /// This crate's.
+    /// This crate's version.
     pub version: String,
     pub date: String,
-    /// What times were taken by.
+    /// The method by which times were taken.
     pub timing: String,
     pub profile: String,
-    /// The copy bandwidth where most bytes are moved, so that caches help least.
+    /// The copy bandwidth of the largest case, where caches help least.
     pub copy_gb_per_s: Option<f64>,
     pub around: Option<Around>,
     #[serde(rename = "results")]
@@ -53,14 +53,14 @@ pub struct Results {
     pub skipped: Vec<Skipped>,
 }
 
-/// A case that could not be run here, and why.
+/// A case that could not run here, and why.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     pub case: String,
     pub reason: String,
 }
 
-/// What surrounds the kernels, measured of one case.
+/// Costs around the kernels, measured for one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Around {
     pub case: String,
@@ -76,9 +76,8 @@ impl fmt::Display for Around {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "around the kernels, {}: {:.1} ms to open a device; first call {:.1} ms to plan, compile and bind \
-             and {:.1} ms to run, where a second run takes {:.1} ms; from and to host slices, {:.1} MB in all, \
-             {:.1} ms",
+            "around the kernels, {}: {:.1} ms to open a device; the first call takes {:.1} ms to plan, compile and \
+             bind and {:.1} ms to run, a second run {:.1} ms; a call on host slices, {:.1} MB in all, takes {:.1} ms",
             self.case,
             self.open_ms,
             self.bind_ms,
@@ -91,7 +90,7 @@ impl fmt::Display for Around {
 }
 
 impl Results {
-    /// Nothing measured yet, on this adapter.
+    /// Results on this adapter, without any measurement yet.
     pub fn new(gpu: &GpuContext, timing: &str) -> Self {
         let info = gpu.adapter_info();
         Self {
@@ -119,7 +118,7 @@ impl Results {
         self.copy_gb_per_s = largest.map(|row| row.copy_gb_per_s);
     }
 
-    /// What it ran on, in words.
+    /// The adapter, in words.
     pub fn place(&self) -> String {
         let Self {
             adapter,
@@ -135,7 +134,7 @@ impl Results {
         self.kind == "Cpu"
     }
 
-    /// The set of the first case.
+    /// The name of the first case's set.
     pub fn set(&self) -> &str {
         self.rows.first().map_or("custom", |row| &row.set)
     }
@@ -146,14 +145,14 @@ impl Results {
     }
 }
 
-/// A value as text of JSON.
+/// A value as JSON text.
 pub fn to_json(value: &impl Serialize) -> String {
-    // Keys are strings and numbers finite or null, so that there is a text.
+    // Keys are strings, and numbers are finite or null, so serialization succeeds.
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     format!("{text}\n")
 }
 
-/// Reads JSON that `origin` wrote.
+/// Reads JSON written by `origin`.
 pub fn read<T: DeserializeOwned>(path: &Path, origin: &str) -> Result<T, Failure> {
     let text = files::read_text(path).map_err(|source| Failure::Read {
         path: path.to_owned(),

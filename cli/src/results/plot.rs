@@ -1,5 +1,5 @@
-//! A picture of results, a page high: a block for each operator, a panel for each layout, a line for each shape,
-//! a mark for each element type.
+//! A picture of results, one page high: a block for each operator, a panel for each layout, a line for each shape, a
+//! mark for each element type.
 
 use super::summary::median;
 use super::svg::{Mark, Picture};
@@ -23,33 +23,33 @@ const TYPES: [(&str, Mark, &str); 4] = [
     ("f64", Mark::Diamond, "#7b4fa6"),
 ];
 
-/// What the marks show.
+/// The quantity that the marks show.
 struct Scale {
     title: &'static str,
     value: fn(&Row) -> Option<f64>,
-    /// How PyTorch's time would be marked, by GPU time.
+    /// The value for PyTorch's GPU time, if it is shown.
     peer: fn(&Row, f64) -> Option<f64>,
     digits: usize,
-    /// Whether there are values to reach, and what they are.
+    /// Whether there are goals.
     has_goals: bool,
     legend: &'static str,
-    /// Where the scale ends at the latest; marks beyond are drawn at its end.
+    /// The largest end of the scale; marks beyond it are drawn there.
     most: f64,
 }
 
 const BANDWIDTH: Scale = Scale {
-    title: "Fraction of the copy bandwidth, every reading counted: more is better",
+    title: "Fraction of the copy bandwidth, counting every read: higher is better",
     value: Row::fraction,
     peer: Row::fraction_in,
     digits: 2,
     has_goals: true,
-    legend: "red: as fast as a copy of all readings; the same, if every tensor were read once",
+    legend: "red: as fast as a copy of all reads; the same with every tensor read once",
     most: 2.5,
 };
 
-/// For small shapes: bandwidth says nothing of them.
+/// For small shapes, about which bandwidth says nothing.
 const LATENCY: Scale = Scale {
-    title: "Small shapes: microseconds from submission to completion, less an empty submission's: less is better",
+    title: "Small shapes: microseconds from submission to completion, minus an empty submission: lower is better",
     value: |row| Some(row.over_empty_ms.max(0.0) * 1e3),
     peer: |_, _| None,
     digits: 0,
@@ -59,7 +59,7 @@ const LATENCY: Scale = Scale {
 };
 
 impl Scale {
-    /// Values that these rows are to reach.
+    /// The goals for these rows.
     fn goals(&self, rows: &[&Row]) -> Vec<f64> {
         if !self.has_goals {
             return vec![];
@@ -91,7 +91,7 @@ pub fn svg(results: &Results, pytorch: Option<&Pytorch>) -> String {
 
 struct Plot<'a> {
     picture: Picture,
-    /// Where the next thing goes.
+    /// The position of the next element.
     y: f64,
     pytorch: Option<&'a Pytorch>,
 }
@@ -125,7 +125,7 @@ impl Plot<'_> {
         self.y += 14.0;
     }
 
-    /// The blocks of one scale.
+    /// Draws the blocks of one scale.
     fn part(&mut self, scale: &Scale, rows: &[&Row]) {
         let peers = rows.iter().filter_map(|row| self.peer(scale, row));
         let values = rows
@@ -155,7 +155,7 @@ impl Plot<'_> {
                 .text((16.0, self.y), "start", "head", DARK, scale.title);
             let mut legend = scale.legend.to_owned();
             if beyond {
-                legend.push_str("; marks at the right edge are beyond it");
+                legend.push_str("; marks at the right edge lie beyond it");
             }
             self.y += 16.0;
             self.picture
@@ -170,7 +170,7 @@ impl Plot<'_> {
         }
     }
 
-    /// An operator: panels side by side, whose lines are the same shapes.
+    /// Draws an operator: panels side by side, whose lines are the same shapes.
     fn block(&mut self, scale: &Scale, largest: f64, name: &str, rows: &[&Row]) {
         let mut shapes: Vec<&Row> = Vec::new();
         for row in rows {
@@ -178,7 +178,7 @@ impl Plot<'_> {
                 shapes.push(row);
             }
         }
-        // Large ones first, whatever the order in which they were measured.
+        // Large shapes first, in whatever order they were measured.
         shapes.sort_by_key(|row| std::cmp::Reverse((elements(&row.shape), row.shape.clone())));
         let mut formats: Vec<&str> = rows.iter().map(|row| row.format()).collect();
         formats.sort_unstable();
@@ -273,7 +273,7 @@ impl Plot<'_> {
     }
 }
 
-/// A place with a scale from 0 to `largest`.
+/// An area with a scale from 0 to `largest`.
 struct Panel {
     left: f64,
     top: f64,
@@ -287,7 +287,7 @@ impl Panel {
     }
 }
 
-/// A round distance of ticks, some eight of them.
+/// A round distance between ticks, for about eight of them.
 fn step(largest: f64) -> f64 {
     let power = 10_f64.powf((largest / 8.0).log10().floor());
     let steps = [1.0, 2.0, 2.5, 5.0, 10.0].map(|step| step * power);

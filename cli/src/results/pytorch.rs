@@ -21,14 +21,14 @@ pub struct Timed {
     pub dtype: String,
     pub data_format: Option<String>,
     pub params_dtype: String,
-    /// The gradient, and from the host's call to the end of it.
+    /// The gradient's GPU time, and the time from the host's call to its end.
     pub time_ms: f64,
     pub wall_ms: f64,
     pub forward_ms: f64,
 }
 
 impl Pytorch {
-    /// The same case as a row.
+    /// The times of the case that a row describes.
     pub fn of(&self, row: &Row) -> Option<&Timed> {
         self.results.iter().find(|timed| {
             timed.op == row.op

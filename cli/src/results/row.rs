@@ -1,10 +1,10 @@
-//! What was measured of a case.
+//! The measurements of one case.
 
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// The set of shapes that it belongs to.
+    /// The name of its set of shapes.
     pub set: String,
     pub op: String,
     /// N x C x spatial in either format.
@@ -13,17 +13,17 @@ pub struct Row {
     pub data_format: Option<String>,
     pub statistics: String,
     pub param_grads: String,
-    /// What follows the layer. Files of versions that knew none do not say.
+    /// The activation after the layer. Files from versions without activations have no such field.
     #[serde(default = "no_activation")]
     pub activation: String,
     pub samples: u64,
     pub time_ms: f64,
     pub wall_ms: f64,
     pub empty_submission_ms: f64,
-    /// Wall less an empty submission.
+    /// Wall time minus that of an empty submission.
     pub over_empty_ms: f64,
-    /// Recording in a row, and between submissions that are waited for, when the processor's caches hold
-    /// other things.
+    /// The time to record: many in a row, and between submissions that are waited for, when the processor's caches hold
+    /// other data.
     pub record_us: f64,
     pub record_between_us: f64,
     pub copy_gb_per_s: f64,
@@ -31,7 +31,7 @@ pub struct Row {
     /// The best copy kernel without 64-bit words.
     pub portable_copy_gb_per_s: f64,
     pub copy_buffer_gb_per_s: f64,
-    /// Those that apply, the plain one first.
+    /// The models that apply, the plain one first.
     pub models: Vec<Model>,
     pub kernel: String,
     pub dispatches: u64,
@@ -44,7 +44,7 @@ fn no_activation() -> String {
     NO_ACTIVATION.to_owned()
 }
 
-/// A model of the traffic: every element is moved so many times.
+/// A model of the traffic: every element is moved this many times.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Model {
     pub times: u64,
@@ -72,8 +72,8 @@ impl Row {
         self.models.first().map(|model| model.fraction_of_copy)
     }
 
-    /// The fraction under the plain model of what is as fast as a copy and reads every tensor once, if the plain model
-    /// counts some twice.
+    /// The fraction under the plain model at the speed of a copy if every tensor is read once; none if the plain model
+    /// counts none twice.
     pub fn fraction_of_one_reading(&self) -> Option<f64> {
         match self.models.as_slice() {
             [plain, .., once] => Some(plain.times as f64 / once.times as f64),
@@ -81,17 +81,17 @@ impl Row {
         }
     }
 
-    /// The fraction of the copy bandwidth that another time would be, under the plain model.
+    /// The fraction of the copy bandwidth under the plain model if the case took `ms`.
     pub fn fraction_in(&self, ms: f64) -> Option<f64> {
         self.fraction().map(|fraction| fraction * self.time_ms / ms)
     }
 
-    /// Whether latency is what counts of it.
+    /// Whether latency counts for it.
     pub fn is_small(&self) -> bool {
         self.set == "small"
     }
 
-    /// What is not the usual: other than batch statistics with both parameter gradients, and no activation.
+    /// The attributes that differ from the usual: batch statistics, both parameter gradients, no activation.
     pub fn variant(&self) -> String {
         let mut words = Vec::new();
         if self.statistics != "batch" {
@@ -118,7 +118,7 @@ impl Row {
 
 #[cfg(test)]
 impl Row {
-    /// A row with numbers of as many digits as a measurement has.
+    /// A row whose numbers have as many digits as measured ones.
     pub fn example(number: f64) -> Self {
         let model = |times| Model {
             times,

@@ -1,4 +1,4 @@
-//! Median and lowest fraction of the copy bandwidth, of each kind of case.
+//! Median and lowest fraction of the copy bandwidth for each kind of case.
 
 use super::{Model, Row};
 use std::fmt;
@@ -8,18 +8,18 @@ pub struct Group<'a> {
     pub op: &'a str,
     pub format: &'a str,
     pub dtype: &'a str,
-    /// Of the model.
+    /// The model's multiple of n.
     pub times: u64,
     pub rows: Vec<&'a Row>,
     pub median: f64,
     pub geometric_mean: f64,
-    /// The same, of the best copy by 32-bit words.
+    /// The geometric mean relative to the best copy by 32-bit words.
     pub of_portable: f64,
     pub lowest: (f64, &'a Row),
 }
 
-/// The groups, in the order of their first cases. Of small cases latency counts, and they are left out unless there
-/// are no others.
+/// The groups, in the order of their first cases. Small cases, where latency counts, are left out unless there are no
+/// others.
 pub fn summary(rows: &[Row]) -> Vec<Group<'_>> {
     let mut large: Vec<&Row> = rows.iter().filter(|row| !row.is_small()).collect();
     if large.is_empty() {
@@ -101,7 +101,7 @@ pub fn geometric_mean(values: impl ExactSizeIterator<Item = f64>) -> f64 {
     (values.map(f64::ln).sum::<f64>() / count).exp()
 }
 
-/// The median; NaN of none.
+/// The median; NaN if there are no values.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,4 +1,4 @@
-//! A picture in the making, as SVG.
+//! An SVG picture under construction.
 
 use crate::text::one_line;
 use std::fmt::Write;
@@ -9,7 +9,7 @@ pub struct Picture {
     width: f64,
 }
 
-/// How a place on a scale is marked.
+/// The marks on a scale.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mark {
     Circle,
@@ -81,7 +81,7 @@ impl Picture {
         self.put(format_args!("<polygon points=\"{points}\" {paint}/>"));
     }
 
-    /// The picture, so high.
+    /// The picture, with this height.
     pub fn finish(self, height: f64) -> String {
         let Self { elements, width } = self;
         format!(
@@ -94,7 +94,7 @@ impl Picture {
     }
 }
 
-/// Text of a name that came from a driver or a file, as XML, in which control characters have no place.
+/// Text from a driver or a file as XML, where control characters are not allowed.
 fn escape(text: &str) -> String {
     let mut out = String::new();
     for character in one_line(text).chars() {

@@ -7,7 +7,7 @@ use crate::stdout;
 use crate::text::one_line;
 use std::fmt::Display;
 
-/// Prints all of it. Names that came from a driver or a file stay on their lines.
+/// Prints everything. Names from a driver or a file stay on their lines.
 pub fn print(results: &Results) -> Result<(), Failure> {
     print_head(results)?;
     for row in &results.rows {
@@ -16,7 +16,7 @@ pub fn print(results: &Results) -> Result<(), Failure> {
     print_rest(results)
 }
 
-/// Prints what it ran on, and the table's head.
+/// Prints the environment and the table's head.
 pub fn print_head(results: &Results) -> Result<(), Failure> {
     print_line(results.place())?;
     print_line(format_args!(
@@ -28,7 +28,7 @@ pub fn print_head(results: &Results) -> Result<(), Failure> {
     stdout::line(head())
 }
 
-/// Prints what comes after the table.
+/// Prints everything after the table.
 pub fn print_rest(results: &Results) -> Result<(), Failure> {
     stdout::line("")?;
     for one in &results.skipped {

@@ -1,44 +1,44 @@
-//! What a search for a tuning found.
+//! The findings of a search for a tuning.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tuned {
-    /// What the search went by.
+    /// The names of the cases that guided the search.
     pub cases: Vec<String>,
-    /// The profile that it began with, and the best so far.
+    /// The initial profile, and the best so far.
     pub from: String,
     pub to: String,
-    /// How many values were tried, and whether there were no more to try.
+    /// The number of values tried, and whether all were tried.
     pub tried: u64,
     pub complete: bool,
-    /// What was taken, in order.
+    /// The adopted changes, in order.
     pub changes: Vec<Change>,
 }
 
 impl Tuned {
-    /// What all changes together gain over all cases, measured in turns.
+    /// The speedup of all changes together over all cases, measured in alternation.
     pub fn times_as_fast(&self) -> f64 {
         self.changes.last().map_or(1.0, |change| change.in_all)
     }
 }
 
-/// A value that was taken, and what it gained over the one before, measured in turns.
+/// An adopted value, and its speedup over the one before, measured in alternation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Change {
     pub key: String,
     pub from: String,
     pub to: String,
-    /// The geometric mean of the cases that it changes.
+    /// The geometric mean over the cases that it changes.
     pub times_as_fast: f64,
     /// The cases that it changes.
     pub cases: Vec<Ratio>,
-    /// The geometric mean over all cases, of all changes so far.
+    /// The geometric mean over all cases of all changes so far.
     pub in_all: f64,
 }
 
-/// What a change gains in one case.
+/// The speedup of a change in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
     pub case: String,
@@ -46,7 +46,7 @@ pub struct Ratio {
 }
 
 impl Change {
-    /// The case that gained least.
+    /// The case with the smallest speedup.
     pub fn least(&self) -> Option<&Ratio> {
         let by = |a: &&Ratio, b: &&Ratio| a.times_as_fast.total_cmp(&b.times_as_fast);
         self.cases.iter().min_by(by)

@@ -19,7 +19,7 @@ use wgpu_norm_verify::{Case, cases};
 
 #[derive(Debug, Args)]
 pub struct Verify {
-    /// Run every case, not only a share that takes about a minute
+    /// Run every case, not only a selection that takes about a minute
     #[arg(long)]
     pub full: bool,
     /// Run on every adapter of the backends, not only the chosen one
@@ -28,7 +28,7 @@ pub struct Verify {
     /// Run this case alone; the documentation of `wgpu-norm-verify` lists the parts of an ID
     #[arg(long, value_name = "ID", conflicts_with = "full")]
     pub case: Option<Case>,
-    /// Write what came of each case to a JSON file
+    /// Write the result of each case to a JSON file
     #[arg(long, value_name = "FILE.json", value_parser = path())]
     pub json: Option<PathBuf>,
 }
@@ -58,7 +58,7 @@ pub fn run(command: &Verify, args: &GpuArgs) -> Result<(), Failure> {
     }
 }
 
-/// A context of each adapter to run on, and more of them to run on side by side.
+/// A context on each adapter, and more contexts on the same adapter to run cases in parallel.
 fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<(GpuContext, Vec<GpuContext>)>, Failure> {
     let devices = |adapter: &wgpu::Adapter| {
         let open = || pollster::block_on(args.open_on(adapter));
@@ -88,14 +88,14 @@ fn open(command: &Verify, args: &GpuArgs) -> Result<Vec<(GpuContext, Vec<GpuCont
         }
     }
     match contexts.is_empty() {
-        // Says what there is.
+        // The failure lists the adapters that there are.
         true => Ok(vec![devices(&chosen()?)?]),
         false => Ok(contexts),
     }
 }
 
-/// Devices that pay beside one: a driver compiles a device's kernels one after another, which takes most of the time. Those
-/// of GL wait for each other.
+/// The number of further devices that save time: a driver compiles a device's kernels one after another, which takes
+/// most of the time. GL devices wait for each other.
 fn more_devices(info: &wgpu::AdapterInfo) -> usize {
     match info.backend {
         wgpu::Backend::Gl => 0,
@@ -103,7 +103,7 @@ fn more_devices(info: &wgpu::AdapterInfo) -> usize {
     }
 }
 
-/// Runs cases as long as there is time, on all of these contexts of one adapter.
+/// Runs cases while there is time, on all of these contexts of one adapter.
 pub fn measure(
     gpu: &GpuContext,
     more: &[GpuContext],
@@ -119,7 +119,7 @@ pub fn measure(
             let Some(case) = cases.get(index).filter(|_| is_time()) else {
                 break;
             };
-            // On a software driver each pipeline takes a megabyte or two, and a full list has thousands.
+            // On a software driver each pipeline takes a megabyte or two, and the full list has thousands.
             if turn % 128 == 0 {
                 gpu.forget_pipelines();
             }

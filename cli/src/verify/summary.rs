@@ -1,4 +1,4 @@
-//! What came of the cases, as a table, JSON and markdown.
+//! The results of the cases, as a table, JSON and Markdown.
 
 use crate::failure::Failure;
 use crate::stdout;
@@ -9,13 +9,13 @@ use std::time::Instant;
 use wgpu_norm::{Algorithm, Error, GpuContext};
 use wgpu_norm_verify::{Case, Outcome};
 
-/// What came of the cases on an adapter.
+/// The results of the cases on one adapter.
 pub struct Summary {
     adapter: String,
     driver: String,
     backend: String,
     begun: Instant,
-    /// How long they took.
+    /// The time that the cases took together.
     seconds: f64,
     ran: Vec<Ran>,
     unsupported: Vec<(usize, Case, String)>,
@@ -24,17 +24,17 @@ pub struct Summary {
 }
 
 struct Ran {
-    /// Its place in the list.
+    /// The case's place in the list.
     index: usize,
     case: Case,
-    /// None where it failed before.
+    /// None if the case failed before that was known.
     algorithm: Option<Algorithm>,
     error: f64,
     fault: Option<String>,
     seconds: f64,
 }
 
-/// The cases of an operator that an algorithm computed.
+/// The cases of one operator that one algorithm computed.
 #[derive(Default)]
 struct Row {
     cases: usize,
@@ -58,7 +58,7 @@ impl Summary {
         }
     }
 
-    /// Takes a case's outcome. Gives what was wrong, if anything was.
+    /// Adds a case's outcome, and returns its fault, if any.
     pub fn add(
         &mut self,
         index: usize,
@@ -91,7 +91,7 @@ impl Summary {
         self.ran.last()?.fault.as_deref()
     }
 
-    /// After the last case of so many: in the list's order.
+    /// Ends the run of `listed` cases, and sorts the results by their place in the list.
     pub fn finish(&mut self, listed: usize) {
         self.seconds = self.begun.elapsed().as_secs_f64();
         self.out_of_time = listed.saturating_sub(self.ran.len() + self.unsupported.len());
@@ -99,7 +99,7 @@ impl Summary {
         self.unsupported.sort_by_key(|(index, ..)| *index);
     }
 
-    /// How many cases failed.
+    /// The number of cases that failed.
     pub fn failed(&self) -> usize {
         self.ran.iter().filter(|ran| ran.fault.is_some()).count()
     }
@@ -119,7 +119,7 @@ impl Summary {
         rows
     }
 
-    /// Why cases did not run, with how many.
+    /// The reasons why cases did not run, and the number of cases for each.
     fn reasons(&self) -> BTreeMap<&str, usize> {
         let mut reasons = BTreeMap::new();
         for (_, _, reason) in &self.unsupported {
@@ -128,7 +128,7 @@ impl Summary {
         reasons
     }
 
-    /// One line for all of it.
+    /// A summary in one line.
     pub fn verdict(&self) -> String {
         let (ran, failed) = (self.ran.len(), self.failed());
         let mut not_run = match self.unsupported.len() {
@@ -191,7 +191,7 @@ impl Summary {
         command + &format!(" --case {case}")
     }
 
-    /// Everything.
+    /// All results as JSON.
     pub fn to_json(&self) -> Value {
         let ran = self.ran.iter().map(|ran| {
             json!({
@@ -217,7 +217,7 @@ impl Summary {
         })
     }
 
-    /// The table for a document.
+    /// The table as Markdown.
     pub fn to_markdown(&self) -> String {
         let mut text = "| operator | algorithm | cases | largest error, of the tolerance | |\n|---|---|---|---|---|\n".to_owned();
         for ((operator, algorithm), row) in self.rows() {

@@ -42,7 +42,7 @@ fn assert_failure(output: &Output, code: i32, fragments: &[&str]) {
     }
 }
 
-/// An empty folder of a test's own.
+/// An empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("bench")
@@ -192,7 +192,7 @@ fn measures_draws_and_shows_again() {
     );
     assert!(!table.contains("old"), "{table}");
 
-    // The same report from the file: the same output, the same picture, the same document.
+    // The same report from the file: the same output, picture and document.
     let again = folder.join("again.svg");
     let files = ["--plot", text(&again), "--markdown", text(&document)];
     let shown = run(&[&["--from-json", text(&report)][..], &files].concat());
@@ -216,7 +216,7 @@ fn every_type_and_operator() {
         "F16,bf16",
     ];
     assert_success(&run(&[&cases[..], &file].concat()));
-    // Of rank 2 both formats are one.
+    // At rank 2 both formats are the same.
     let value = json(&report);
     assert_report(&value, 8);
     let last = &value["results"][7];
@@ -253,7 +253,7 @@ fn forward_passes_by_name() {
         "--rounds",
         "1",
     ];
-    // Flags of gradients do not concern them.
+    // Flags of gradients do not apply to these.
     let cases = [
         "--shape",
         "6x8x50",
@@ -288,7 +288,7 @@ fn forward_passes_by_name() {
         let gradient = !op.contains("-forward") && !op.contains("-inference");
         assert_eq!(row["param_grads"] == "frozen", gradient, "{op}");
     }
-    // What surrounds the kernels, of a forward pass: src there, dst back.
+    // Costs around the kernels for a forward pass: src is uploaded, dst is read back.
     let alone = [
         "--shape",
         "6x8x50",
@@ -300,7 +300,7 @@ fn forward_passes_by_name() {
     assert_success(&run(&[&alone[..], &file].concat()));
     let around = &json(&report)["around"]["host_slices_bytes"];
     assert_eq!(*around, 2 * 2 * 6 * 8 * 50);
-    // Where nothing is named, the gradients are measured.
+    // Without an operator, the gradients are measured.
     assert_success(&run(
         &[&["--set", "small", "--dtype", "f16"], &file[..]].concat()
     ));
@@ -346,7 +346,7 @@ fn activations_behind_layers() {
         let around = value["around"]["case"].as_str().unwrap();
         assert!(around.ends_with(activation), "{around}");
     }
-    // Files of versions that knew no activation.
+    // Files from versions without activations.
     let mut value = json(&report);
     for row in value["results"].as_array_mut().unwrap() {
         row.as_object_mut().unwrap().remove("activation");
@@ -354,7 +354,7 @@ fn activations_behind_layers() {
     std::fs::write(&report, value.to_string()).unwrap();
     let output = run(&["--from-json", text(&report)]);
     assert_success(&output);
-    // What surrounds the kernels names its case.
+    // The costs around the kernels name their case.
     let lines = stdout(&output);
     let mut table = lines
         .lines()
@@ -472,7 +472,7 @@ fn profiles_by_flag_file_and_environment() {
     assert_success(&from_environment.output().unwrap());
     assert!(profile().contains(",busy_workgroups=3,"), "{}", profile());
 
-    // The flag stands in the variable's place, whatever that holds.
+    // The flag takes precedence over the variable, whatever that contains.
     for variable in ["busy_workgroups=3,tile=77", "workgroup=12", "?"] {
         let mut both = command(&[&measure[..], &["--profile", "busy_workgroups=5"]].concat());
         both.env("WGPU_NORM_PROFILE", variable);
@@ -492,7 +492,7 @@ fn profiles_by_flag_file_and_environment() {
 fn tunes() {
     let output = run(&["--tune", "--shape", "4x8x50", "--rounds", "1"]);
     assert_success(&output);
-    // Nothing else: a file of it is a profile.
+    // Nothing else is printed, so a file of it is a profile.
     stdout(&output).parse::<wgpu_norm::Tuning>().unwrap();
 }
 
@@ -537,7 +537,7 @@ fn bad_flags_are_usage_errors() {
         (&["--activation", "selu"], "silu"),
         (&["--profile", "workgroup=12"], "power of two"),
         (&["--profile", "threads=12"], "one of workgroup"),
-        (&["--profile", "/nowhere/at/all"], "no key=value"),
+        (&["--profile", "/nowhere/at/all"], "neither key=value"),
     ] {
         assert_failure(&run(arguments), 2, &[fragment]);
     }
@@ -555,7 +555,7 @@ fn bad_files_are_failures() {
         let output = run(&["--from-json", text(&bad)]);
         assert_failure(&output, 1, &["expected", "--json"]);
     }
-    // Before anything is measured.
+    // Fails before anything is measured.
     let output = run(&[&shape[..], &["--markdown", text(&bad)]].concat());
     assert_failure(&output, 1, &["bench:begin custom", "bench:end custom"]);
     let nowhere = folder.join("nowhere/a.json");

@@ -23,10 +23,10 @@ mod rms_norm;
 mod rows_forward;
 mod streamed;
 
-/// The subcommand of most tests here.
+/// The subcommand that most tests here use.
 const BATCH_NORM: &str = "batch-norm-backward";
 
-/// All that work on files.
+/// All subcommands that work on files.
 const OPERATORS: [&str; 13] = [
     BATCH_NORM,
     "batch-norm-forward",
@@ -96,7 +96,7 @@ fn assert_failure(output: &Output, fragments: &[&str], what: &str) {
 
 // ---- files
 
-/// An empty folder of a test's own, whatever others call theirs: a test's thread has its name.
+/// An empty folder for one test, not shared with others of the same name: it also has the name of the test's thread.
 fn folder(name: &str) -> PathBuf {
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("test").replace("::", "-");
@@ -156,14 +156,14 @@ fn counting<T: Element>(shape: &[usize]) -> Tensor {
     tensor(shape, &values)
 }
 
-/// A file to be given to the command.
+/// A file for the command's input.
 struct Draft {
     tensors: HashMap<&'static str, Tensor>,
     metadata: HashMap<String, String>,
 }
 
 impl Draft {
-    /// src of shape `[3, 2]`, and so two channels in either format, whose variance is 1; epsilon 1.
+    /// src of shape `[3, 2]`, so with two channels in either format; variance 1 and epsilon 1.
     fn good() -> Self {
         let tensors = HashMap::from([
             ("src", counting::<f32>(&[3, 2])),
@@ -245,7 +245,7 @@ fn diff_src(name: &str, draft: &Draft, arguments: &[&str]) -> Vec<f64> {
     diff_src_by(BATCH_NORM, name, draft, arguments)
 }
 
-/// Writes the file, runs the operator, and gives diff_src.
+/// Writes the file, runs the operator, and returns diff_src.
 fn diff_src_by(operator: &str, name: &str, draft: &Draft, arguments: &[&str]) -> Vec<f64> {
     let folder = folder(name);
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -261,7 +261,7 @@ fn assert_close(got: &[f64], want: &[f64]) {
     }
 }
 
-// ---- what works
+// ---- successes
 
 fn check_vector(name: &str, arguments: &[&str]) {
     check_vector_by(BATCH_NORM, name, arguments);
@@ -458,7 +458,7 @@ fn f16_parameters_beside_f16_data() {
     assert_eq!(values(&output, "diff_beta"), [0.75, 1.125]);
 }
 
-/// diff_dst / √(variance + epsilon), times gamma = 2.
+/// diff_dst / √(variance + epsilon), times gamma, which is 2.
 fn constant(epsilon: f64) -> Vec<f64> {
     let scale = 2.0 / (1.0 + epsilon).sqrt();
     (0..6).map(|i| f64::from(i) / 8.0 * scale).collect()
@@ -597,7 +597,7 @@ fn lists_adapters() {
     }
 }
 
-/// Drivers look for a desktop, which is not there.
+/// Drivers look for a desktop that is not there.
 #[test]
 fn no_word_about_a_missing_desktop() {
     for folder in [None, Some(""), Some("relative")] {
@@ -610,7 +610,7 @@ fn no_word_about_a_missing_desktop() {
     }
 }
 
-/// What the list says of an adapter is what a context on it would find.
+/// The list describes an adapter as a context on it does.
 #[test]
 fn the_list_knows_what_contexts_know() {
     for adapter in pollster::block_on(wgpu_norm::adapters(wgpu::Backends::all())) {
@@ -638,14 +638,14 @@ fn a_reader_that_goes_away_is_no_failure() {
     assert_eq!(values(&output, "diff_src").len(), 6);
 }
 
-// ---- what is refused
+// ---- refusals
 
 fn refuse(name: &str, bytes: &[u8], arguments: &[&str], fragments: &[&str]) {
     refuse_by(BATCH_NORM, name, bytes, arguments, fragments);
 }
 
-/// An operator refuses this file with a message that has `fragments`, writes nothing, and leaves an
-/// output that was there before as it was.
+/// The operator refuses this file with a message that has `fragments`, writes nothing, and leaves an existing output as
+/// it was.
 fn refuse_by(operator: &str, name: &str, bytes: &[u8], arguments: &[&str], fragments: &[&str]) {
     let folder = folder(&format!("refuse-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -660,7 +660,7 @@ fn refuse_by(operator: &str, name: &str, bytes: &[u8], arguments: &[&str], fragm
     assert_eq!(names(&folder), ["in", "out"], "{name}");
 }
 
-/// A flag makes no sense, whatever the file: exit code 2, and a message that has `fragments`.
+/// A flag is invalid, whatever the file: exit code 2, and a message that has `fragments`.
 fn refuse_flags(operator: &str, flags: &[&str], fragments: &[&str]) {
     let result = operate(operator, Path::new("in"), Path::new("out"), flags);
     let message = stderr(&result);
@@ -728,7 +728,7 @@ fn refuses_element_types() {
 
 #[test]
 fn refuses_shapes() {
-    // Of the same length as src.
+    // As long as src.
     let draft = Draft::good().with("diff_dst", counting::<f32>(&[2, 3]));
     refuse_draft(
         "diff-dst",
@@ -792,7 +792,7 @@ fn refuses_attributes() {
             &["epsilon: expected a finite", &given],
         );
     }
-    // One in f64, of which f32 makes 0: the file decides.
+    // Valid in f64, but 0 in f32: the file decides.
     let (bytes, fragments) = (draft().bytes(), ["epsilon: expected a finite", "as f32"]);
     refuse("epsilon-flag", &bytes, &["--epsilon", "1e-60"], &fragments);
     let bad = Draft::good().attribute("data_format", "NHWC");
@@ -999,7 +999,7 @@ fn refuses_paths() {
     );
     #[cfg(unix)]
     {
-        // Here a pipe.
+        // Stdout is a pipe here.
         let result = backward(&good, Path::new("/dev/stdout"), &[]);
         assert_failure(
             &result,
@@ -1043,7 +1043,7 @@ fn refuses_unknown_adapters() {
     );
 }
 
-/// Sums that leave f32 where the float64 reference stays in range.
+/// Sums that exceed f32's range while the float64 reference stays in range.
 #[test]
 fn a_failed_check_writes_nothing() {
     let draft = Draft::good()
@@ -1067,7 +1067,7 @@ fn a_failed_check_writes_nothing() {
     assert_success(&backward(&input, &output, &[]));
 }
 
-/// Help lists the files' tensors: those that have to be there, and those that may be.
+/// Help lists the files' tensors, both required and optional ones.
 #[test]
 fn help_lists_the_tensors() {
     for operator in OPERATORS {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A folder that is not there yet, of a test's own.
+/// A folder for one test, not created yet.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR"))
         .join("report")
@@ -42,7 +42,7 @@ fn assert_exit(output: &Output, code: i32, fragments: &[&str]) {
     }
 }
 
-/// What the folder holds: JSON that is whole, a page and a picture.
+/// The folder's contents: complete JSON, a page and a picture.
 fn read(folder: &Path) -> (Value, String) {
     let text = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let page = text("report.md");
@@ -79,7 +79,7 @@ fn measures_all_parts_and_draws_them_again() {
         "batch-norm,layer-norm",
         "--part",
         "adapters,around,verify,bench",
-        // A quarter of it for verify, which takes longer.
+        // A quarter of it for verify, which would need longer.
         "--minutes",
         "1",
     ];
@@ -89,7 +89,7 @@ fn measures_all_parts_and_draws_them_again() {
     let done = ["adapters", "around", "verify", "bench"];
     for (part, (kind, state)) in done.into_iter().zip(states(&report)) {
         assert_eq!(kind, part);
-        // Where this version has no `verify`, the page says so.
+        // If this version has no `verify`, the page says so.
         assert!(state == "done" || kind == "verify", "{kind}: {state}");
     }
     let kinds: Vec<_> = rows(&report)
@@ -109,7 +109,7 @@ fn measures_all_parts_and_draws_them_again() {
         }
     }
     assert_eq!(kinds.len(), 6);
-    // The first type first.
+    // The first type comes first.
     assert!(kinds[..3].iter().all(|kind| kind.1 == Some("f32")));
     assert!(report["adapters"][0]["name"].is_string());
     assert!(report["around"]["open_ms"].is_number());
@@ -126,7 +126,7 @@ fn measures_all_parts_and_draws_them_again() {
     let software = report["kind"] == "Cpu";
     assert_eq!(page.contains("**This adapter is a CPU**"), software);
 
-    // Another report does not take its place, and nothing was measured for that.
+    // Another report does not replace it, and is refused before anything is measured.
     let output = run(&folder, &TINY);
     assert_exit(&output, 1, &["report.json", "there is one already"]);
     assert_eq!(read(&folder).0, report);
@@ -142,7 +142,7 @@ fn measures_all_parts_and_draws_them_again() {
     let starts = |line: &str| line.split_whitespace().take(2).eq(["layer-norm", "4x8x50"]);
     assert!(shown.lines().any(starts), "{shown}");
 
-    // What the script for PyTorch adds comes into the same tables.
+    // The additions of the script for PyTorch appear in the same tables.
     let mut with = report.clone();
     let row = &rows(&report)[0];
     with["pytorch"] = json!({
@@ -245,12 +245,13 @@ fn what_cannot_be_run_is_named() {
         ]
     );
     assert!(
-        page.contains("Not all is measured. search: failed, "),
+        page.contains("Not everything was measured. search: failed, "),
         "{page}"
     );
 }
 
-/// Killed after any line of its output, it leaves files that are whole, with all that was printed before.
+/// If the command is killed after any line of its output, its files are complete, and contain all that was printed
+/// before.
 #[cfg(unix)]
 #[test]
 fn a_killed_run_leaves_what_it_has() {
@@ -273,7 +274,7 @@ fn a_killed_run_leaves_what_it_has() {
         let rows_printed = lines
             .map(Result::unwrap)
             .filter(|line| line.starts_with("batch-norm "));
-        // The line after the last one that has to be in the file; before the first, the head is enough.
+        // The file must contain everything up to the last line; before the first, the head is enough.
         let seen = rows_printed.take(cut + 1).count();
         child.kill().unwrap();
         child.wait().unwrap();
@@ -292,7 +293,7 @@ fn a_killed_run_leaves_what_it_has() {
     }
 }
 
-/// Names that want to clear the screen, to reverse the text, to pretend that something failed, and to end a table.
+/// Names that try to clear the screen, to reverse the text, to fake a failure, and to end a table.
 #[test]
 fn what_a_report_says_cannot_break_its_page() {
     const WILD: &str = "\u{1b}[2J\u{202e}\u{9b}31m\r\nerror: none\u{7}|```";
@@ -371,7 +372,11 @@ fn bad_flags_and_folders() {
         1,
         &["report.json", "cannot be read"],
     );
-    assert_exit(&run(Path::new("-"), &TINY), 2, &["stdout cannot stand"]);
+    assert_exit(
+        &run(Path::new("-"), &TINY),
+        2,
+        &["stdin and stdout are not supported"],
+    );
     assert!(!folder.exists());
     let file = folder.with_extension("file");
     std::fs::create_dir_all(folder.parent().unwrap()).unwrap();
@@ -388,7 +393,7 @@ fn bad_flags_and_folders() {
     }
     #[cfg(unix)]
     {
-        // What may never end is not read.
+        // An input that may never end is not read.
         std::fs::remove_file(folder.join("report.json")).unwrap();
         std::os::unix::fs::symlink("/dev/zero", folder.join("report.json")).unwrap();
         let expected = ["report.json", "expected a regular file, got a device"];

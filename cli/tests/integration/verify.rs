@@ -53,7 +53,7 @@ fn a_case_alone_is_a_row_and_an_entry() {
     assert!(case["fault"].is_null());
 }
 
-/// Damage is a failure, and the command that is printed shows it again. `scripts/test.sh --release` builds with this.
+/// Damage is a failure, and the printed command reproduces it. `scripts/test.sh --release` builds with this.
 #[cfg(wgpu_norm_mutants)]
 #[test]
 fn damage_is_seen() {

@@ -1,12 +1,12 @@
-//! Burn's norms and wgpu-norm's in turns: batch norm alone, and a training step of a stack of residual blocks.
+//! Burn's norms and wgpu-norm's in alternation: batch norm alone, and a training step of a stack of residual blocks.
 //!
 //! ```sh
 //! cargo bench --bench blocks              # shapes of a GPU's size
 //! cargo bench --bench blocks -- --small   # for a software driver
 //! ```
 //!
-//! Times are the smallest of the turns. The gradient of batch norm alone begins with a tensor of ones, which Burn makes on
-//! both sides.
+//! Times are the smallest of several turns. The gradient of batch norm alone begins with a tensor of ones, which Burn
+//! creates for both.
 
 use burn::backend::DispatchDevice;
 use burn::module::{Module, ModuleDisplay};
@@ -36,7 +36,7 @@ fn main() {
     stack(&device, turns, timed, small);
 }
 
-/// Bytes that the device's memory pools hold.
+/// The size in bytes of the device's memory pools.
 fn reserved(device: &Device) -> u64 {
     match device.as_dispatch().clone().inner() {
         DispatchDevice::Cube(device) => {
@@ -48,7 +48,7 @@ fn reserved(device: &Device) -> u64 {
     }
 }
 
-/// Smallest times in milliseconds of each, in turns, after one turn that compiles.
+/// The smallest time of each in milliseconds, run in turns, after one turn that compiles.
 fn in_turns<const N: usize>(
     device: &Device,
     turns: usize,
@@ -104,7 +104,7 @@ fn alone(device: &Device, turns: usize, timed: bool) {
     println!("geometric mean {mean:50.2}");
 }
 
-/// A norm with what follows it in a block.
+/// A norm with the operations that follow it in a block.
 trait Norm: Module + ModuleDisplay {
     fn new(channels: usize, device: &Device) -> Self;
     fn relu(&self, src: Tensor<4>) -> Tensor<4>;
@@ -139,7 +139,7 @@ impl Norm for ours::BatchNorm {
     }
 }
 
-/// One batch norm, as each of the layers that it is in.
+/// One batch norm, as each of the layers that contain it.
 #[derive(Module, Debug)]
 struct Fused {
     norm: ours::BatchNorm,

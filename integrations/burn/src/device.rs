@@ -1,4 +1,4 @@
-//! Devices of Burn's, and the contexts on the handles of those that were registered.
+//! Burn's devices, and contexts on the handles of registered ones.
 
 use burn::backend::wgpu::WgpuSetup;
 use burn::backend::{CubeDevice, DispatchDevice};
@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use wgpu_norm::{DeviceOptions, Error, GpuContext};
 
-/// The device of CubeCL's behind a device of Burn's.
+/// The CubeCL device behind a Burn device.
 pub(crate) fn cube_device(device: &Device) -> Option<CubeDevice> {
     match device.as_dispatch().clone().inner() {
         DispatchDevice::Cube(device) => Some(device),
@@ -19,7 +19,7 @@ pub(crate) fn cube_device(device: &Device) -> Option<CubeDevice> {
 
 static CONTEXTS: Mutex<Option<HashMap<CubeDevice, GpuContext>>> = Mutex::new(None);
 
-/// The context on a device's handles; an error unless they were registered.
+/// The context on a device's handles; an error if they are not registered.
 pub(crate) fn context(device: &CubeDevice) -> Result<GpuContext, Error> {
     let contexts = CONTEXTS.lock().unwrap_or_else(PoisonError::into_inner);
     let gpu = contexts.as_ref().and_then(|contexts| contexts.get(device));
@@ -28,7 +28,7 @@ pub(crate) fn context(device: &CubeDevice) -> Result<GpuContext, Error> {
         .ok_or_else(|| Error::argument("device", expected, format_args!("{device:?}")))
 }
 
-/// A device that has no handles of wgpu's.
+/// The error for a device that is not one of wgpu's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegisterError {
     device: String,
@@ -42,8 +42,8 @@ impl fmt::Display for RegisterError {
 
 impl std::error::Error for RegisterError {}
 
-/// Tells the handles of a device of Burn's, as [`init`](crate::init) does: for those who initialize it themselves, as where
-/// an adapter is chosen.
+/// Registers the handles of a Burn device, as [`init`](crate::init) does: for programs that initialize the device
+/// themselves, for example to choose an adapter.
 ///
 /// ```
 /// use burn::tensor::{Device, DeviceKind};
@@ -62,7 +62,7 @@ impl std::error::Error for RegisterError {}
 ///
 /// # Errors
 ///
-/// Where the device is none of wgpu's.
+/// If the device is not one of wgpu's.
 pub fn register(device: &Device, setup: &WgpuSetup) -> Result<(), RegisterError> {
     let of_wgpu = |cube: &CubeDevice| cube.client().name().starts_with("wgpu<");
     let cube = cube_device(device).filter(of_wgpu);

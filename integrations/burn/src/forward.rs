@@ -10,7 +10,7 @@ use std::sync::Arc;
 use wgpu_norm::{self as norm, Tensor as Role};
 use wgpu_norm::{Activation, DType, DTypes, Epilogue, Forward, Need, Norm, Operation, Residual};
 
-/// A layer with its parameters, as they are at the moment.
+/// A layer with its present parameters.
 pub struct Layer {
     pub norm: Norm,
     pub gamma: Option<Tensor<1>>,
@@ -18,33 +18,33 @@ pub struct Layer {
     pub epsilon: f64,
 }
 
-/// What batch norm may be given beside src.
+/// Batch norm's arguments besides src.
 #[derive(Default)]
 pub struct Given<'a, const D: usize> {
     pub activation: Activation,
-    /// Added to the layer's output before the activation, of which there is one then.
+    /// Added to the layer's output before the activation. With a residual there must be an activation.
     pub residual: Option<&'a Tensor<D>>,
-    /// In place of those of src.
+    /// Statistics to use in place of src's.
     pub statistics: Option<[Tensor<1>; 2]>,
 }
 
-/// What a layer writes.
+/// The tensors that a layer writes.
 pub struct Output<const D: usize> {
     pub dst: Tensor<D>,
-    /// In the layer's order, where they are kept.
+    /// In the layer's order, if they are kept.
     pub statistics: Vec<DispatchTensor>,
 }
 
-/// What a layer reads.
+/// The tensors that a layer reads.
 type Inputs = Vec<(Role, DispatchTensor)>;
 
 impl Layer {
-    /// The layer's output; `None` where Burn has to run it.
+    /// The layer's output; `None` if Burn has to run it.
     pub fn forward<const D: usize>(self, src: &Tensor<D>) -> Option<Tensor<D>> {
         Some(self.run(src, Given::default())?.dst)
     }
 
-    /// The same with more than src; `None` where Burn has to run it, which is said and counted.
+    /// The same with further arguments; `None` if Burn has to run it, which is logged and counted.
     pub fn run<const D: usize>(self, src: &Tensor<D>, given: Given<'_, D>) -> Option<Output<D>> {
         let prepared = self.prepared(src, given).inspect_err(|reason| {
             say(reason);
@@ -68,14 +68,15 @@ impl Layer {
         })
     }
 
-    /// What the layer reads, and its plans: of its gradient, too, where there may be one; else why it cannot be run.
+    /// The tensors that the layer reads, and its plan, with that of its gradient if it may be differentiated; else the
+    /// reason why wgpu-norm cannot run it.
     fn prepared<const D: usize>(
         self,
         src: &Tensor<D>,
         given: Given<'_, D>,
     ) -> Result<(Inputs, Arc<Prepared>), String> {
         let launch = choose(&src.device())?;
-        let device = cube_device(&src.device()).ok_or("the device is none of wgpu's")?;
+        let device = cube_device(&src.device()).ok_or("the device is not one of wgpu's")?;
         if src.dims().contains(&0) {
             return Err("a tensor is empty".to_owned());
         }
@@ -89,13 +90,13 @@ impl Layer {
         };
         let of_src = given.statistics.is_none();
         let inputs = self.inputs(src, given);
-        // Burn differentiates what has any tensor on an autodiff device.
+        // Burn differentiates whatever has any tensor on an autodiff device.
         let differentiated = inputs
             .iter()
             .any(|(_, tensor)| tensor.autodiff != DispatchAutodiffContext::Disabled);
         let pass = match (of_src, differentiated) {
             (false, true) => {
-                return Err("a layer by its running statistics is differentiated".to_owned());
+                return Err("a layer that uses its running statistics is differentiated".to_owned());
             }
             (false, false) => norm::Pass::Inference,
             (true, false) if !keeps_statistics(&norm) => {
@@ -121,7 +122,7 @@ impl Layer {
         Ok((inputs, prepared))
     }
 
-    /// In the order of an operation's tensors.
+    /// The tensors in the order of an operation's.
     fn inputs<const D: usize>(self, src: &Tensor<D>, given: Given<'_, D>) -> Inputs {
         let accumulator = match src.dtype() {
             BurnDType::F64 => BurnDType::F64,
@@ -144,14 +145,14 @@ impl Layer {
     }
 }
 
-/// Whether a layer keeps the statistics of src even where nobody asks for them.
+/// Whether a layer always keeps the statistics of src, even if nobody asks for them.
 fn keeps_statistics(norm: &Norm) -> bool {
     let slots = Operation::slots(norm, &Forward::default().into());
     let mut always = slots.iter().filter(|slot| slot.need == Need::Always);
     always.any(|slot| norm.statistics().contains(&slot.tensor))
 }
 
-/// An error where tensors are not what a plan takes for granted: Burn knows what to do about it.
+/// An error if tensors do not meet the plan's assumptions: Burn knows how to handle them.
 fn check(inputs: &Inputs, prepared: &Prepared) -> Result<(), String> {
     for ((role, tensor), (known, spec)) in inputs.iter().zip(&prepared.inputs) {
         let (shape, dtype) = (tensor.shape(), tensor.dtype());
@@ -167,7 +168,7 @@ fn check(inputs: &Inputs, prepared: &Prepared) -> Result<(), String> {
     Ok(())
 }
 
-/// An element type by the library's name; an error for one that no layer has.
+/// The library's name of an element type; an error for a type that no layer supports.
 fn dtype(dtype: BurnDType) -> Result<DType, String> {
     match dtype {
         BurnDType::F32 | BurnDType::Flex32 => Ok(DType::F32),

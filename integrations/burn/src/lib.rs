@@ -1,5 +1,5 @@
-//! Burn's normalization layers, computed by [wgpu-norm](wgpu_norm)'s kernels: the same model, one `use` changed, trains
-//! faster with the same results.
+//! Burn's normalization layers, computed by [wgpu-norm](wgpu_norm)'s kernels: with one `use` changed, the same model
+//! trains faster, with the same results.
 //!
 //! ```
 //! use burn::tensor::{Device, Tensor};
@@ -11,11 +11,11 @@
 //! assert_eq!(dst.dims(), [2, 3, 4, 4]);
 //! ```
 //!
-//! [`way`] says how layers run on a device, [`counts`] how often each way was taken. Nothing has to be set up where Burn
-//! compiles its kernels to WGSL, as it does with its feature `wgpu`; with `vulkan` or `metal` it compiles to SPIR-V or MSL, and
-//! [`init`] is to make the device.
+//! [`way`] tells how layers run on a device, [`counts`] how often each way was taken. No setup is needed where Burn
+//! compiles its kernels to WGSL, as with its feature `wgpu`. With `vulkan` or `metal` it compiles to SPIR-V or MSL;
+//! create the device with [`init`] then.
 //!
-//! Native only: a browser gives its device asynchronously, and nobody has tried these layers there.
+//! Native only: browsers provide devices asynchronously, and nobody has tried these layers there.
 
 #![recursion_limit = "256"]
 
@@ -34,11 +34,11 @@ pub use way::{Counts, Way, counts, force, way};
 use burn::tensor::Device;
 use burn::tensor::wgpu::WgpuInitError;
 
-/// Makes Burn's default wgpu device with its handles known to wgpu-norm. To be called before the device is used.
+/// Creates Burn's default wgpu device and registers its handles with wgpu-norm. Call it before the device is used.
 ///
 /// # Errors
 ///
-/// Where there is no device, or it is in use already.
+/// If there is no device, or it is already in use.
 pub fn init() -> Result<Device, WgpuInitError> {
     let (device, setup) = Device::wgpu_options().init_with_setup()?;
     register(&device, &setup).map_err(|error| WgpuInitError::Registration {

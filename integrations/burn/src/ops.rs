@@ -1,4 +1,4 @@
-//! A pass as Burn's backends have it: on CubeCL's tensors, delayed by Fusion, differentiated by Autodiff.
+//! A pass as an operation of Burn's backends: run on CubeCL's tensors, delayed by Fusion, differentiated by Autodiff.
 
 use crate::plans::Prepared;
 use crate::run::run;
@@ -14,11 +14,11 @@ use std::array;
 use std::sync::Arc;
 use wgpu_norm::Tensor;
 
-/// A tensor by its name, or none.
+/// A tensor with its name, or none.
 #[derive(ExtensionType, Debug, Clone)]
 #[extension_type(fusion)]
 pub enum Slot<B: Backend> {
-    /// Of numbers.
+    /// A tensor of numbers.
     Numbers(Tensor, FloatTensor<B>),
     /// A mask's words.
     Bits(Tensor, IntTensor<B>),
@@ -26,7 +26,7 @@ pub enum Slot<B: Backend> {
     Empty,
 }
 
-/// All tensors that a pass reads, or all that it writes. A vector does not pass between Burn's backends.
+/// All tensors that a pass reads, or all that it writes. Burn's backends cannot pass a vector to each other.
 #[derive(ExtensionType, Debug, Clone)]
 #[extension_type(fusion)]
 pub struct Tensors<B: Backend>(
@@ -71,7 +71,7 @@ impl<B: Backend> IntoIterator for Tensors<B> {
 /// Any pass of any layer.
 #[backend_extension(Cube, Autodiff, Fusion)]
 pub trait Norms: Backend {
-    /// What a pass writes, of what it reads.
+    /// Runs a pass: from the tensors that it reads to those that it writes.
     #[fusion(meta = specs)]
     fn norm(#[extension_type] inputs: Tensors<Self>, prepared: Arc<Prepared>) -> Tensors<Self>;
 }
@@ -101,16 +101,16 @@ impl Norms for CubeBackend {
     }
 }
 
-/// What a gradient needs of the forward pass.
+/// The data that a gradient needs from the forward pass.
 #[derive(Clone, Debug)]
 struct Saved<B: Backend> {
-    /// With the parameters' gradients and without.
+    /// The gradient with parameter gradients, and without.
     gradients: [Arc<Prepared>; 2],
-    /// Those of the forward pass's inputs.
+    /// The gradients with respect to the forward pass's inputs.
     wanted: Vec<Option<Tensor>>,
-    /// What both passes read.
+    /// The tensors that both passes read.
     inputs: Vec<(Tensor, NodeId)>,
-    /// What the forward pass writes and the gradient reads.
+    /// The tensors that the forward pass writes and the gradient reads.
     kept: Vec<Slot<B>>,
 }
 
@@ -153,7 +153,7 @@ impl<B: Norms, const N: usize> Backward<B, N> for Step<N> {
     }
 }
 
-/// The gradient with respect to what a forward pass reads.
+/// The gradient with respect to a tensor that a forward pass reads.
 fn gradient_of(tensor: Tensor) -> Option<Tensor> {
     match tensor {
         Tensor::Src => Some(Tensor::DiffSrc),
@@ -187,7 +187,7 @@ fn tracked<B: Norms, C: CheckpointStrategy, const N: usize>(
 ) -> Tensors<Autodiff<B, C>> {
     let Some(gradients) = prepared.gradients.clone() else {
         let operation = prepared.plan.operation();
-        panic!("burn-wgpu-norm: {operation}: it has no gradient");
+        panic!("burn-wgpu-norm: {operation} has no gradient");
     };
     let nodes: Vec<NodeGuard> = inputs.iter().map(|(_, tensor)| tensor.node()).collect();
     let Ok(nodes) = <[NodeGuard; N]>::try_from(nodes) else {
@@ -223,7 +223,7 @@ fn tracked<B: Norms, C: CheckpointStrategy, const N: usize>(
     }
 }
 
-/// The tensors of Autodiff: dst is a node of its graph, and nothing else.
+/// Converts tensors to Autodiff's: only dst becomes a node of its graph.
 fn lifted<B: Norms, C: CheckpointStrategy>(
     outputs: Tensors<B>,
     finish: impl FnOnce(FloatTensor<B>) -> FloatTensor<Autodiff<B, C>>,

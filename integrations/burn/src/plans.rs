@@ -1,4 +1,4 @@
-//! Plans, made once for an operation on a device.
+//! Plans, each made once for an operation on a device.
 
 use crate::device::context;
 use crate::profile::profile;
@@ -15,10 +15,10 @@ use wgpu_norm::{DType, Error, Format, Operation, ParamGrads, Plan, Tensor, Tenso
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Pass {
     pub device: CubeDevice,
-    /// Chosen when the layer is called: Burn may run it later.
+    /// Chosen when the layer is called, as Burn may run it later.
     pub launch: Launch,
     pub operation: Operation,
-    /// Of src, and of gamma and beta, as Burn names them: its flex32 is f32 to wgpu-norm.
+    /// Burn's element types of src, and of gamma and beta. Burn's flex32 is f32 to wgpu-norm.
     pub data: BurnDType,
     pub params: BurnDType,
     /// Whether it may be differentiated.
@@ -26,7 +26,7 @@ pub struct Pass {
 }
 
 impl Pass {
-    /// A tensor as Burn has it.
+    /// A tensor's description for Burn.
     fn spec(&self, used: &TensorUse) -> (Tensor, TensorSpec) {
         let (shape, dtype) = match used.format {
             Format::Bits => (vec![used.elements() as usize], BurnDType::U32),
@@ -46,19 +46,19 @@ impl Pass {
     }
 }
 
-/// Bytes that may be bound of each tensor's buffer.
+/// The number of bytes that may be bound of each tensor's buffer.
 type Rooms = Vec<(Tensor, u64)>;
 
-/// A pass's plan, and its dispatches for the rooms that its tensors' buffers had so far.
+/// A pass's plan, and its dispatches for the sizes of its tensors' buffers so far.
 #[derive(Debug)]
 pub struct Prepared {
     pub launch: Launch,
     pub plan: Plan,
-    /// What it reads.
+    /// The tensors that it reads.
     pub inputs: Vec<(Tensor, TensorSpec)>,
-    /// What it writes.
+    /// The tensors that it writes.
     pub outputs: Vec<(Tensor, TensorSpec)>,
-    /// Its gradients with those of the parameters, and without, where it may be differentiated.
+    /// If it may be differentiated: its gradient with parameter gradients, and without.
     pub gradients: Option<[Arc<Self>; 2]>,
     dispatches: Mutex<HashMap<Rooms, Arc<Vec<Dispatch>>>>,
 }
@@ -96,7 +96,7 @@ impl Prepared {
         })
     }
 
-    /// The plan's dispatches on buffers with this much room.
+    /// The plan's dispatches on buffers of these sizes.
     pub fn dispatches(&self, rooms: Rooms) -> Result<Arc<Vec<Dispatch>>, Error> {
         let mut known = lock(&self.dispatches);
         if let Some(dispatches) = known.get(&rooms) {
@@ -116,7 +116,8 @@ type Known = HashMap<Pass, Result<Arc<Prepared>, Error>>;
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// Passes that are kept; beyond that, as where every batch has another shape, all are planned anew.
+/// The number of passes that are kept. If there are more, as when every batch has another shape, all are dropped and
+/// planned anew.
 const MOST: usize = 4096;
 
 /// The plan of a pass.
@@ -134,7 +135,7 @@ pub fn prepare(pass: Pass) -> Result<Arc<Prepared>, Error> {
     prepared
 }
 
-/// Nothing is half-done while a lock is held, so a panic there does no harm.
+/// No code leaves anything half-done while it holds a lock, so a panic there does no harm.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

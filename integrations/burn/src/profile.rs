@@ -1,4 +1,4 @@
-//! What the library's plans know of a device, from what CubeCL says of it.
+//! The profile that the library's plans need of a device, from CubeCL's description of the device.
 
 use cubecl::features::Plane;
 use cubecl::ir::{DeviceProperties, ElemType, FloatKind, UIntKind};
@@ -8,7 +8,7 @@ use wgpu_norm::{Profile, Tuning};
 pub fn profile(properties: &DeviceProperties) -> Profile {
     let hardware = &properties.hardware;
     let has = |element: ElemType| !properties.type_usage(element).is_empty();
-    // A software driver is no card.
+    // A software driver has no physical device.
     let software = properties.identity.physical.is_none();
     let mut profile = Profile::webgpu(&properties.identity.name);
     profile.max_binding = properties.memory.max_page_size;
@@ -20,7 +20,7 @@ pub fn profile(properties: &DeviceProperties) -> Profile {
     profile.max_storage_buffers = hardware.max_bindings;
     profile.max_workgroup_storage =
         u32::try_from(hardware.max_shared_memory_size).unwrap_or(u32::MAX);
-    // CubeCL says so of no software driver.
+    // CubeCL reports this for no software driver.
     let subgroups = properties.features.plane.contains(Plane::Ops)
         && hardware.plane_size_min == hardware.plane_size_max;
     profile.subgroup_size = match subgroups {

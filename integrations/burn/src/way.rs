@@ -1,4 +1,4 @@
-//! Which of three ways runs a layer, and how often each did.
+//! The three ways to run a layer, and how often each was taken.
 
 use crate::device::{context, cube_device};
 use burn::tensor::Device;
@@ -9,17 +9,17 @@ use std::sync::{Mutex, PoisonError};
 /// How a layer's passes run on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Way {
-    /// wgpu-norm's WGSL, as kernels of CubeCL's: where CubeCL compiles WGSL.
+    /// wgpu-norm's WGSL as CubeCL kernels: where CubeCL compiles WGSL.
     Kernels,
-    /// wgpu-norm's own submission on the device's queue: where CubeCL compiles SPIR-V or MSL and
-    /// [`init`](crate::init) or [`register`](crate::register) was called. Each pass flushes what Burn has queued, makes
-    /// bind groups and submits once.
+    /// wgpu-norm's own submission on the device's queue: where CubeCL compiles SPIR-V or MSL, and [`init`](crate::init)
+    /// or [`register`](crate::register) was called. Each pass flushes what Burn has queued, makes bind groups and
+    /// submits once.
     Submission,
-    /// Burn's own operations: elsewhere, and for what wgpu-norm has no plan for.
+    /// Burn's own operations: elsewhere, and for cases without a plan of wgpu-norm's.
     Burn,
 }
 
-/// The ways that wgpu-norm's plans are run.
+/// The ways to run wgpu-norm's plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Launch {
     /// [`Way::Kernels`].
@@ -37,20 +37,21 @@ impl From<Launch> for Way {
     }
 }
 
-/// How many passes ran each way in this process, a forward pass and its gradient as one each.
+/// The number of passes that ran each way in this process. A forward pass and its gradient count as one each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// By [`Way::Kernels`].
     pub kernels: u64,
     /// By [`Way::Submission`].
     pub submission: u64,
-    /// By [`Way::Burn`]: forward passes alone, since gradients are Burn's affair then.
+    /// By [`Way::Burn`]: only forward passes, since Burn runs the gradients itself then.
     pub burn: u64,
 }
 
 static COUNTS: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
-/// How many passes ran each way so far. Burn runs lazily: what nobody has waited for may not be counted yet.
+/// The number of passes that ran each way so far. Burn runs lazily: passes that nobody has waited for may not be
+/// counted yet.
 pub fn counts() -> Counts {
     let [kernels, submission, burn] = [Way::Kernels, Way::Submission, Way::Burn]
         .map(|way| COUNTS[way as usize].load(Ordering::Relaxed));
@@ -68,22 +69,22 @@ pub(crate) fn count(way: Way) {
 const UNFORCED: u8 = u8::MAX;
 static FORCED: AtomicU8 = AtomicU8::new(UNFORCED);
 
-/// Has all layers run one way where the device can, in the whole process; `None` gives the choice back. For tests, for
-/// measurements, and to find out whether a fault is of this crate.
+/// Makes all layers of the process run one way if the device can; `None` restores the choice. For tests, for
+/// measurements, and to find out whether a fault is in this crate.
 pub fn force(way: Option<Way>) {
     let way = way.map_or(UNFORCED, |way| way as u8);
     FORCED.store(way, Ordering::Relaxed);
 }
 
-/// The way of layers on a device, if wgpu-norm has plans for them.
+/// The way in which layers run on a device, if wgpu-norm has plans for them.
 pub fn way(device: &Device) -> Way {
     choose(device).map_or(Way::Burn, Way::from)
 }
 
-/// The same, or why it is Burn's.
+/// The same, or the reason why Burn runs them.
 pub(crate) fn choose(device: &Device) -> Result<Launch, String> {
     let Some(device) = cube_device(device) else {
-        return Err("the device is none of wgpu's".to_owned());
+        return Err("the device is not one of wgpu's".to_owned());
     };
     let forced = FORCED.load(Ordering::Relaxed);
     if forced == Way::Burn as u8 {
@@ -95,17 +96,17 @@ pub(crate) fn choose(device: &Device) -> Result<Launch, String> {
         "wgpu<wgsl>" => Ok(Launch::Kernels),
         "wgpu<spirv>" | "wgpu<msl>" if registered => Ok(Launch::Submission),
         name @ ("wgpu<spirv>" | "wgpu<msl>") => Err(format!(
-            "on {name} burn_wgpu_norm::init has to be called before the device is used"
+            "on {name}, burn_wgpu_norm::init must be called before the device is used"
         )),
         name => Err(format!("the device's runtime is {name}, not wgpu")),
     }
 }
 
-/// Says once for each reason why Burn's own operations run.
+/// Logs a reason why Burn's own operations run, once for each reason.
 pub(crate) fn say(reason: &str) {
     static SAID: Mutex<Option<HashSet<String>>> = Mutex::new(None);
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if said.get_or_insert_default().insert(reason.to_owned()) {
-        log::warn!("normalization layers run by Burn's own operations: {reason}");
+        log::warn!("Burn's own operations run normalization layers: {reason}");
     }
 }

@@ -12,7 +12,7 @@ use burn_wgpu_norm::{Counts, Way, counts};
 use common::{Numbers, device, in_way, spread, ways, within};
 use exact::Exact;
 
-/// What is compared: the output, and the gradients of src, gamma and beta.
+/// The compared tensors: the output, and the gradients of src, gamma and beta.
 type Results = Vec<(&'static str, Vec<f64>)>;
 
 /// How src reaches the layer.
@@ -40,7 +40,7 @@ impl Case {
     fn new(shape: &[usize], params: usize, view: View, dtype: FloatDType) -> Self {
         let elements = shape.iter().product();
         let mut numbers = Numbers::new(elements as u64 + 7);
-        // What 16 bits hold exactly, so that both sides begin with the same numbers.
+        // Values that 16 bits hold exactly, so that both sides begin with the same numbers.
         let mut exact = |count: usize| -> Vec<f32> {
             let numbers = (0..count).map(|_| (numbers.next() * 64.0).round() / 32.0);
             numbers.collect()
@@ -62,7 +62,7 @@ impl Case {
         Tensor::<D>::from_data(data, &on.device).cast(on.dtype)
     }
 
-    /// src, tracked, and the view of it that the layer is given.
+    /// src, tracked, and the view of it that is passed to the layer.
     fn src<const D: usize>(&self, on: &Target) -> (Tensor<D>, Tensor<D>) {
         let mut shape = self.shape.clone();
         match self.view {
@@ -106,7 +106,7 @@ impl Case {
     }
 }
 
-/// Where and in which type.
+/// The device and the element type.
 struct Target {
     device: Device,
     dtype: FloatDType,
@@ -146,7 +146,7 @@ macro_rules! batch {
             let config = $nn::BatchNormConfig::new(channels).with_epsilon(EPSILON);
             let mut layer = config.init(&src.device());
             (layer.gamma, layer.beta) = (gamma, beta);
-            // Burn's own update takes no other type than src's.
+            // Burn's own update accepts no type but src's.
             let running = |of: Tensor<1>| RunningState::new(of.cast(src.dtype()).detach());
             layer.running_mean = running(layer.running_mean.value());
             layer.running_var = running(layer.running_var.value());
@@ -216,7 +216,7 @@ macro_rules! plain_instance {
     };
 }
 
-/// Holds our layer to Burn's in f64 and to the reference, and counts that it ran the way that it was to.
+/// Compares our layer with Burn's in f64 and with the reference, and checks that it ran in the right way.
 fn check<const D: usize>(
     case: &Case,
     ours: impl Layer<D> + Copy,
@@ -328,7 +328,7 @@ fn batch_norm_with_relu() {
     let burns = |gamma: Param<Tensor<1>>, beta: Param<Tensor<1>>, src: Tensor<4>| {
         burn::tensor::activation::relu((batch!(nn, 4))(gamma, beta, src))
     };
-    // In f32 alone: what 16 bits round to 0 passes on one side and not on the other.
+    // Only in f32: values that 16 bits round to 0 pass on one side and not on the other.
     for shape in SHAPES {
         let case = Case::new(&shape, shape[1], View::Permuted, FloatDType::F32);
         check(&case, ours, burns, None);
@@ -443,7 +443,7 @@ fn other_ranks() {
     }
     rank!(3, [3, 4, 10]);
     rank!(5, [2, 4, 3, 5, 3]);
-    // Two axes leave an instance norm one element a channel, whose gradient is all rounding: groups alone.
+    // With two axes, an instance norm has one element per channel, whose gradient is only rounding; so only groups.
     let shapes = [[9, 12]];
     let (ours, burns) = (batch!(ours, 2), batch!(nn, 2));
     every_view(&shapes, |shape| shape[1], ours, burns, exact::batch_norm);

@@ -1,5 +1,5 @@
-//! Tensors of one layer that differ: some on an autodiff device, some not; of several element types; empty ones; a layer whose
-//! fields do not fit together. What burn::nn does, the layers do.
+//! Tensors of one layer that differ: some on an autodiff device and some not; of several element types; empty ones; and
+//! a layer whose fields do not fit together. The layers must do as burn::nn does.
 
 mod common;
 
@@ -80,7 +80,7 @@ fn layers_and_inputs_on_autodiff_devices_and_not() {
                     let mine = ours::$config::new($($argument),*).init(&of_layer);
                     let burns = nn::$layer::from(mine.clone());
                     let mut trained = false;
-                    // Twice: batch norm finds running statistics of the other kind the second time.
+                    // Twice: the second time batch norm finds running statistics of the other kind.
                     for src in [&of_src, &device()].map(|device| on(&values, device)) {
                         let gamma = $gamma(&mine);
                         let before = counts();
@@ -98,7 +98,7 @@ fn layers_and_inputs_on_autodiff_devices_and_not() {
     }
     for &way in ways() {
         in_way(way, || {
-            // A pass by running statistics is Burn's where something is on an autodiff device.
+            // With running statistics, Burn runs the pass if anything is on an autodiff device.
             check!(
                 BatchNorm,
                 BatchNormConfig(6),
@@ -151,7 +151,7 @@ fn residuals_on_autodiff_devices_and_not() {
     });
 }
 
-/// That Burn's operations run something of ours, and end as Burn's own layer does.
+/// Asserts that Burn's operations run a layer of ours, and that it ends like Burn's own layer.
 fn burn_runs(mine: impl FnOnce() -> Vec<f64>, burns: impl FnOnce() -> Vec<f64>) {
     in_way(Way::Kernels, || {
         let before = counts();

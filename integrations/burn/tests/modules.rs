@@ -20,13 +20,13 @@ fn floats<const D: usize>(tensor: Tensor<D>) -> Vec<f64> {
     values.into_iter().map(f64::from).collect()
 }
 
-/// Other numbers each time.
+/// Different numbers each time.
 fn random(device: &Device) -> Tensor<4> {
     static SEED: AtomicUsize = AtomicUsize::new(0);
     spread([4, 6, 5, 3], SEED.fetch_add(1, Ordering::Relaxed), device)
 }
 
-/// Written by one layer and read by the other, both ways round; then both give the same output.
+/// A record is written by one layer and read by the other, in both directions; then both give the same output.
 macro_rules! records {
     ($name:ident, $config:ident ( $($argument:expr),* ), $init:ident) => {
         #[test]
@@ -39,7 +39,7 @@ macro_rules! records {
                 in_way(way, || {
                     let burns = nn::$config::new($($argument),*).init(&training);
                     burns.forward(train.clone() * 2.0);
-                    // Running statistics are in a record once they were read: `valid` reads them.
+                    // Running statistics are in a record only after they were read: `valid` reads them.
                     let want = relu(burns.valid().forward(src.clone()));
                     let bytes = burns.clone().into_record().into_bytes().unwrap();
                     let mine = ours::$config::new($($argument),*).$init(&training);
@@ -194,7 +194,7 @@ fn threads_share_a_device() {
     }
 }
 
-/// Bytes of the device's memory that somebody holds.
+/// The number of bytes of the device's memory that are in use.
 fn in_use(device: &Device) -> u64 {
     device.sync().unwrap();
     match device.as_dispatch().clone().inner() {

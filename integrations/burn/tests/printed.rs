@@ -1,4 +1,4 @@
-//! Layers print as Burn's; configs and layers turn into Burn's.
+//! Layers print like Burn's; configs and layers convert to Burn's.
 
 use burn::nn::{self, norm};
 use burn::tensor::{Device, Tensor};
@@ -46,7 +46,7 @@ fn a_normalization_turns_into_burns() {
         assert_eq!(config.num_features(), burns.num_features());
         let mine = config.init(&device);
         assert_eq!(mine.num_features(), config.num_features());
-        // An identity and layers whose channels and last axis are alike.
+        // An identity, and layers with as many channels as the last axis is long.
         let src = Tensor::<3>::from_floats(
             [[
                 [0.5, 2.0, -1.0, 3.0],

@@ -1,4 +1,4 @@
-//! A device that the program makes by itself.
+//! A device that the program creates itself.
 
 use burn::tensor::{Device, DeviceKind, Tensor};
 use burn_wgpu_norm::nn::RmsNormConfig;

@@ -1,4 +1,4 @@
-//! A network that learns digits: the same losses with Burn's norms and with wgpu-norm's, each way.
+//! A network that learns digits has the same losses with Burn's norms and with wgpu-norm's, in each way.
 
 mod common;
 #[path = "../examples/digits/train.rs"]
@@ -39,7 +39,7 @@ fn losses_are_those_of_burns_own_norms() {
             Way::Kernels => after.kernels - before.kernels,
             _ => after.submission - before.submission,
         };
-        // Three norms, each way.
+        // Three norms, forward and backward.
         assert_eq!(ran, 6 * STEPS as u64, "{way:?}");
         assert_eq!(after.burn, before.burn);
         for (step, (got, want)) in got.iter().zip(&want).enumerate() {

@@ -1,4 +1,4 @@
-//! A program that sets nothing up, as most do: every layer runs by wgpu-norm's kernels, with Burn's values.
+//! A program without any setup, like most: every layer runs by wgpu-norm's kernels, with Burn's values.
 
 use burn::nn;
 use burn::tensor::{Device, FloatDType, Tensor, TensorData};
@@ -34,7 +34,7 @@ fn every_layer_runs_by_kernels() {
     let device = Device::default().autodiff();
     let exact = Device::flex().autodiff();
     if cfg!(any(feature = "vulkan", feature = "metal")) {
-        // Burn's compiler takes no WGSL there, and there is no context to submit by.
+        // There Burn's compiler does not accept WGSL, and no context can submit.
         assert_eq!(way(&device), Way::Burn);
         return;
     }
@@ -57,7 +57,7 @@ fn every_layer_runs_by_kernels() {
     check!(GroupNormConfig(2, 6));
     check!(InstanceNormConfig(6));
 
-    // Inference, too, off autodiff.
+    // Inference, too, without autodiff.
     let plain = Device::default();
     let src = Tensor::<4>::ones(SHAPE, &plain);
     let before = counts();

@@ -1,12 +1,13 @@
-//! How long batch norm takes, forward and gradient, where every rank has the same number of samples, and how much of that
-//! is ranks' waiting for each other and what passes between them.
+//! The time that batch norm takes, forward and gradient, if every rank has the same number of samples, and how much of
+//! that ranks spend on waiting for each other and on communication.
 //!
 //! ```sh
 //! cargo build --release --example weak_scaling
 //! for n in 1 2 4; do mpirun -n $n target/release/examples/weak_scaling; done
 //! ```
 //!
-//! One line of Markdown a run. On one machine ranks share its processors, so it is the last columns that tell.
+//! Each run prints one line of Markdown. On one machine the ranks share its processors, so only the last columns are
+//! meaningful.
 
 use mpi::traits::Communicator as _;
 use std::cell::Cell;
@@ -20,7 +21,7 @@ use wgpu_norm_mpi::{Communicator, Options};
 const SHAPE: [usize; 4] = [8, 256, 14, 14];
 const STEPS: u32 = 20;
 
-/// A communicator whose gathers are timed.
+/// A communicator that times its gathers.
 struct Timed {
     communicator: Communicator,
     spent: Rc<Cell<Duration>>,

@@ -1,9 +1,9 @@
-//! A communicator of this crate's own, whose errors come back and whose waits end.
+//! A communicator of this crate's own, which returns errors and whose waits end.
 //!
-//! All `unsafe` of this crate's library is here. The crate `mpi` calls collectives without looking at what they return, and waits
-//! without end; so MPI's functions are called as they are: `MPI_Comm_idup`, `MPI_Iallgather` and `MPI_Test`, beside
-//! `MPI_Comm_set_errhandler`, `MPI_Abort`, `MPI_Error_string`, `MPI_Initialized` and `MPI_Finalized`. What each needs stands
-//! where it is called.
+//! All `unsafe` of this crate's library is here. The crate `mpi` ignores what collectives return, and waits without a
+//! time limit. So MPI's functions are called directly: `MPI_Comm_idup`, `MPI_Iallgather` and `MPI_Test`, as well as
+//! `MPI_Comm_set_errhandler`, `MPI_Abort`, `MPI_Error_string`, `MPI_Initialized` and `MPI_Finalized`. The requirements
+//! of each are stated where it is called.
 
 use crate::Error;
 use mpi::ffi;
@@ -15,14 +15,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use wgpu_norm::synchronized::AllGather;
 
-/// How long ranks wait for each other.
+/// The time that ranks wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// After so long, a rank that waits for another one ends the job: a collective that has begun cannot be taken back, and
-    /// `MPI_Finalize` would wait for it. 30 seconds by default; more where a rank may read or compute for longer between
-    /// two calls than another.
+    /// A rank that waits longer than this for another one ends the job: a collective that has begun cannot be
+    /// cancelled, and `MPI_Finalize` would wait for it. 30 seconds by default. Set it higher if ranks may differ by
+    /// more in the time that they read or compute between two calls.
     pub timeout: Duration,
-    /// Called before the job is ended so: no destructor runs then.
+    /// Called before a timeout ends the job, since no destructor runs then.
     pub at_end: Option<fn()>,
 }
 
@@ -35,26 +35,26 @@ impl Default for Options {
     }
 }
 
-/// A duplicate of a communicator, so that no other message is taken for one of these.
+/// A duplicate of a communicator, so that its messages cannot be confused with others.
 ///
-/// It is not freed before `MPI_Finalize`: freeing is collective, and ranks let go of it at different times. After that it only
-/// gives errors. It stays on the thread that made it.
+/// It is not freed before `MPI_Finalize`: freeing is collective, and ranks drop it at different times. After
+/// `MPI_Finalize` it only returns errors. It stays on the thread that created it.
 #[derive(Debug)]
 pub struct Communicator {
     raw: ffi::MPI_Comm,
     rank: usize,
     ranks: usize,
     options: Options,
-    /// What MPI calls a communicator is no pointer everywhere.
+    /// On some implementations an MPI communicator is not a pointer.
     _on_its_thread: PhantomData<*const ()>,
 }
 
 impl Communicator {
-    /// Duplicates a communicator. All its ranks call it at once.
+    /// Duplicates a communicator. All its ranks must call this together.
     ///
     /// # Errors
     ///
-    /// [`Error::Mpi`]. Where a rank does not come in time, the job ends.
+    /// [`Error::Mpi`]. If a rank does not come in time, the job ends.
     pub fn duplicate(of: &impl AnyCommunicator, options: Options) -> Result<Self, Error> {
         let [rank, ranks] = [of.rank(), of.size()].map(|n| usize::try_from(n).unwrap_or(0));
         let original = of.as_raw();
@@ -65,8 +65,8 @@ impl Communicator {
             comm: original,
         };
         let done = waiting.wait(Pending::new(vec![], vec![]), |pending| {
-            // SAFETY: `original` is alive, for `of` is borrowed. Both places that MPI writes to are alive until the request is
-            // done, as `wait` promises.
+            // SAFETY: `original` is alive, for `of` is borrowed. Both places that MPI writes to live until the request
+            // is done, as `wait` guarantees.
             unsafe {
                 ffi::MPI_Comm_idup(
                     original,
@@ -76,7 +76,7 @@ impl Communicator {
             }
         })?;
         let raw = done.comm;
-        // SAFETY: `raw` is alive, since it was just made; the handler is a constant of MPI's.
+        // SAFETY: `raw` is alive, as it was just created; the handler is a constant of MPI's.
         let code = unsafe { ffi::MPI_Comm_set_errhandler(raw, ffi::RSMPI_ERRORS_RETURN) };
         check("MPI_Comm_set_errhandler", code)?;
         Ok(Self {
@@ -93,19 +93,19 @@ impl Communicator {
         self.rank
     }
 
-    /// How many processes there are.
+    /// The number of processes.
     pub const fn ranks(&self) -> usize {
         self.ranks
     }
 
-    /// Gives all ranks everyone's bytes, as many of each, in the order of ranks.
+    /// Returns the bytes of all ranks, equally many from each, in the order of ranks.
     ///
     /// # Errors
     ///
-    /// [`Error::Mpi`]; [`Error::TooLarge`] from 2 GiB on. Where a rank does not come in time, the job ends.
+    /// [`Error::Mpi`]; [`Error::TooLarge`] from 2 GiB on. If a rank does not come in time, the job ends.
     pub fn all_gather(&self, bytes: &[u8]) -> Result<Vec<u8>, Error> {
         if bytes.is_empty() {
-            // Ranks wait for each other all the same.
+            // Ranks still wait for each other.
             return self.all_gather(&[0]).map(|_| vec![]);
         }
         let limit = c_int::MAX as usize / self.ranks.max(1);
@@ -129,8 +129,8 @@ impl Communicator {
             comm: self.raw,
         };
         let done = waiting.wait(Pending::new(bytes.to_vec(), received), |pending| {
-            // SAFETY: `raw` is alive, since MPI runs. `sent` has `count` bytes and `received` as many for each rank, and both,
-            // like the request, stay where they are until the request is done, as `wait` promises.
+            // SAFETY: `raw` is alive, since MPI runs. `sent` has `count` bytes and `received` as many for each rank.
+            // Both, like the request, stay in place until the request is done, as `wait` guarantees.
             unsafe {
                 ffi::MPI_Iallgather(
                     (*pending).sent.cast(),
@@ -164,7 +164,7 @@ impl AllGather for Communicator {
     }
 }
 
-/// For the command.
+/// The command's view of it.
 impl wgpu_norm_cli::Ranks for Communicator {
     fn rank(&self) -> usize {
         self.rank
@@ -179,7 +179,8 @@ impl wgpu_norm_cli::Ranks for Communicator {
     }
 }
 
-/// What a collective reads and writes until it is done. Only pointers, so that MPI's stay good whatever moves.
+/// The data that a collective reads and writes until it is done. It has only pointers, so that MPI's pointers stay
+/// valid if it moves.
 struct Pending {
     request: ffi::MPI_Request,
     comm: ffi::MPI_Comm,
@@ -189,14 +190,14 @@ struct Pending {
     received_bytes: usize,
 }
 
-/// What a collective has brought.
+/// The result of a collective.
 struct Done {
     comm: ffi::MPI_Comm,
     received: Vec<u8>,
 }
 
 impl Pending {
-    /// On the heap, where it stays until [`done`](Self::done).
+    /// Allocates it on the heap, where it stays until [`done`](Self::done).
     fn new(sent: Vec<u8>, received: Vec<u8>) -> *mut Self {
         // SAFETY: constants of MPI's.
         let (request, comm) = unsafe { (ffi::RSMPI_REQUEST_NULL, ffi::RSMPI_COMM_NULL) };
@@ -211,13 +212,13 @@ impl Pending {
         }))
     }
 
-    /// Takes it back.
+    /// Takes it back from the heap.
     ///
     /// # Safety
     ///
-    /// It is one that `new` made, given once, and MPI has let go of it.
+    /// `pending` comes from `new` and was not passed here before, and MPI no longer uses it.
     unsafe fn done(pending: *mut Self) -> Done {
-        // SAFETY: `new` made it of a box, as it made both slices, of these lengths.
+        // SAFETY: `new` made `pending` from a box, and both slices from boxes of these lengths.
         let (pending, received) = unsafe {
             let pending = Box::from_raw(pending);
             let slice =
@@ -233,7 +234,7 @@ impl Pending {
     }
 }
 
-/// A collective of this thread's.
+/// A collective of this thread.
 struct Waiting {
     function: &'static str,
     rank: usize,
@@ -242,15 +243,15 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// Begins the collective and waits until it is done; ends the job where that takes too long. What MPI was given stays
-    /// where it is until it is done, and for ever where that is not known.
+    /// Begins the collective and waits until it is done; ends the job if that takes too long. The data given to MPI
+    /// stays in place until the collective is done, or forever if that is not known.
     fn wait(
         &self,
         pending: *mut Pending,
         begin: impl FnOnce(*mut Pending) -> c_int,
     ) -> Result<Done, Error> {
         if !is_running() {
-            // SAFETY: nobody else has it, and MPI has not seen it.
+            // SAFETY: nobody else has `pending`, and MPI has not seen it.
             drop(unsafe { Pending::done(pending) });
             return Err(Error::NotRunning);
         }
@@ -259,7 +260,7 @@ impl Waiting {
         let mut pause = Duration::from_micros(1);
         loop {
             let mut done: c_int = 0;
-            // SAFETY: the request is one that a collective has set, and not freed yet; `done` is alive; the status is a
+            // SAFETY: the request was set by a collective and is not freed yet; `done` is alive; the status is a
             // constant of MPI's that stands for none.
             let code = unsafe {
                 ffi::MPI_Test(
@@ -270,14 +271,14 @@ impl Waiting {
             };
             check(self.function, code)?;
             if done != 0 {
-                // SAFETY: MPI has let go of it with the request, and nobody else has it.
+                // SAFETY: MPI let go of `pending` with the request, and nobody else has it.
                 return Ok(unsafe { Pending::done(pending) });
             }
             let waited = start.elapsed();
             if waited > self.options.timeout {
                 return Err(self.end_the_job(waited));
             }
-            // Few microseconds where all are at it; no whole processor where one is not.
+            // Takes a few microseconds if all ranks are there; does not occupy a whole processor if one is not.
             if waited > Duration::from_micros(200) {
                 thread::sleep(pause);
                 pause = (pause * 2).min(Duration::from_millis(1));
@@ -296,7 +297,7 @@ impl Waiting {
         if let Some(at_end) = self.options.at_end {
             at_end();
         }
-        // SAFETY: the communicator is alive: of `duplicate` its caller's, else our own.
+        // SAFETY: the communicator is alive: it is the caller's in `duplicate`, else our own.
         let code = unsafe { ffi::MPI_Abort(self.comm, 1) };
         log::error!("MPI_Abort returned {code}");
         error
@@ -306,7 +307,7 @@ impl Waiting {
 /// Whether MPI was initialized and not finalized yet.
 fn is_running() -> bool {
     let (mut begun, mut ended): (c_int, c_int) = (0, 0);
-    // SAFETY: both may be called at any time, and what they write to is alive.
+    // SAFETY: both may be called at any time, and write to live variables.
     let codes = unsafe {
         [
             ffi::MPI_Initialized(&mut begun),
@@ -320,9 +321,9 @@ fn check(function: &'static str, code: c_int) -> Result<(), Error> {
     if code == ffi::MPI_SUCCESS as c_int {
         return Ok(());
     }
-    let mut text = vec![0_u8; 1024]; // MPI_MAX_ERROR_STRING is 256 and 512 in what there is
+    let mut text = vec![0_u8; 1024]; // MPI_MAX_ERROR_STRING is 256 or 512 in existing implementations
     let mut length: c_int = 0;
-    // SAFETY: the text is as long as any message is, and alive, as is its length.
+    // SAFETY: the text has room for any message, and it and its length are alive.
     let said = unsafe { ffi::MPI_Error_string(code, text.as_mut_ptr().cast(), &mut length) };
     let known = said == ffi::MPI_SUCCESS as c_int;
     text.truncate(usize::try_from(length).unwrap_or(0));

@@ -1,33 +1,33 @@
-//! What may go wrong.
+//! The errors.
 
 /// A failure of the layer, or of MPI.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The layer refused, or another rank failed or did something else: see [`wgpu_norm::Error::Ranks`].
+    /// The layer refused, or another rank failed or made another call: see [`wgpu_norm::Error::Ranks`].
     #[error(transparent)]
     Library(#[from] wgpu_norm::Error),
     /// A function of MPI's failed.
     #[error("{function}: expected MPI_SUCCESS, got {code} ({message})")]
     Mpi {
-        /// Its name.
+        /// The function's name.
         function: &'static str,
-        /// What it returned.
+        /// Its return value.
         code: i32,
-        /// What MPI says of that.
+        /// MPI's message for that value.
         message: String,
     },
-    /// MPI is not initialized, or finalized already.
+    /// MPI is not initialized, or already finalized.
     #[error("MPI: expected it to run, got a call before MPI_Init or after MPI_Finalize")]
     NotRunning,
-    /// More bytes than MPI counts.
+    /// More bytes than MPI can count.
     #[error("{what}: expected at most {limit} bytes, got {got}")]
     TooLarge {
-        /// What they are.
+        /// The contents of these bytes.
         what: &'static str,
-        /// How many there may be.
+        /// The maximum number.
         limit: usize,
-        /// How many there are.
+        /// The actual number.
         got: usize,
     },
     /// The other ranks did not come in time. The communicator cannot be used any more.
@@ -35,9 +35,9 @@ pub enum Error {
     Timeout {
         /// This rank.
         rank: usize,
-        /// How long it waited.
+        /// The time that it waited.
         seconds: u64,
-        /// In what.
+        /// The function that it waited in.
         function: &'static str,
     },
 }

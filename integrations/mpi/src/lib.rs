@@ -1,5 +1,5 @@
-//! [`wgpu_norm`] over MPI: [`SyncBatchNorm`], batch norm by the statistics of a batch that is spread over the ranks of a
-//! communicator. The binary `wgpu-norm-mpi` is the command `wgpu-norm` under `mpirun`.
+//! [`wgpu_norm`] over MPI: [`SyncBatchNorm`] is batch norm with the statistics of a batch that is spread over the ranks
+//! of a communicator. The binary `wgpu-norm-mpi` is the command `wgpu-norm` under `mpirun`.
 //!
 //! ```no_run
 //! use mpi::traits::Communicator as _;

@@ -1,5 +1,5 @@
-//! The command `wgpu-norm` as the ranks of `mpirun`: each reads its share of the samples, computes, and writes its share of
-//! the results into the one file.
+//! The command `wgpu-norm` as the ranks of `mpirun`: each reads its share of the samples, computes, and writes its
+//! share of the results into the shared file.
 
 use mpi::Threading;
 use std::io::Write;
@@ -7,10 +7,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 use wgpu_norm_mpi::{Communicator, Options};
 
-/// Seconds that ranks wait for each other, from the environment.
+/// The environment variable for the seconds that ranks wait for each other.
 const VARIABLE: &str = "WGPU_NORM_MPI_TIMEOUT";
 
-/// Ranks may read, compute and write for so much longer than others.
+/// The time by which ranks may read, compute and write longer than others.
 const TIMEOUT: Duration = Duration::from_secs(1800);
 
 fn main() -> ExitCode {
@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Ok(Err(_)) => return failed(&format!("{VARIABLE}: expected seconds, got something else")),
         Err(_) => TIMEOUT,
     };
-    // Other threads there are, but none that calls MPI.
+    // There are other threads, but none of them calls MPI.
     let Some((universe, _)) = mpi::initialize_with_threading(Threading::Funneled) else {
         return failed("MPI runs already");
     };
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Has a panic end the process, and so the job: unwinding would wait in `MPI_Finalize` for ranks that wait for this one.
+/// Makes a panic end the process, and so the job: unwinding would wait in `MPI_Finalize` for ranks that wait for this
+/// one.
 fn end_with_a_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -9,21 +9,21 @@ use wgpu_norm::{
 
 /// [`wgpu_norm::GpuBatchNorm`] over the samples of all ranks of a communicator.
 ///
-/// Every rank makes one, and then all make the same calls in the same order, each with its own samples: any number of them,
-/// none too. Statistics and sums are gathered and merged on the host in the order of ranks, so mean, variance, running
-/// statistics and the parameters' gradients are the same to the bit on all ranks, whatever their adapters.
+/// Every rank creates one; then all make the same calls in the same order, each with its own samples: any number of
+/// them, or none. Statistics and sums are gathered and merged on the host in the order of ranks, so mean, variance,
+/// running statistics and the parameter gradients are the same to the bit on all ranks, whatever their adapters.
 ///
-/// A rank that fails, or makes another call than the others, makes the call fail on all of them, with the ranks' numbers. A
+/// If a rank fails, or makes another call than the others, the call fails on all of them, with the ranks' numbers. A
 /// rank that does not call at all ends the job after [`Options::timeout`].
 ///
-/// Calls block. Between ranks pass some 500 bytes, and of each channel 16 (gradient 8; twice as many of f64 data).
+/// Calls block. Each rank sends about 500 bytes, and 16 per channel (8 in the gradient; twice as many for f64 data).
 #[derive(Debug)]
 pub struct SyncBatchNorm {
     layer: synchronized::SyncBatchNorm<Communicator>,
 }
 
 impl SyncBatchNorm {
-    /// The layer. All ranks call it at once, since it duplicates the communicator.
+    /// Creates the layer. All ranks must call this together, as it duplicates the communicator.
     ///
     /// # Errors
     ///
@@ -40,7 +40,7 @@ impl SyncBatchNorm {
         })
     }
 
-    /// The layer's output for this rank's samples, by the statistics of all ranks':
+    /// The layer's output for this rank's samples, with the statistics of all ranks' samples:
     /// [`wgpu_norm::synchronized::SyncBatchNorm::forward`].
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-//! What goes wrong in a browser is an error, and the context is usable after it.
+//! A failure in a browser is an error, and the context is usable afterwards.
 
 use wasm_bindgen::prelude::wasm_bindgen;
 use wgpu_norm::{BackwardArgs, BatchNormOptions, DataFormat, Error, GpuBatchNorm, GpuContext, Grads};
 
 #[wasm_bindgen]
 extern "C" {
-    /// Makes the next buffer one that WebGPU refuses.
+    /// Makes WebGPU refuse the next buffer.
     #[wasm_bindgen(js_namespace = window)]
     fn spoil_next_buffer();
 }
@@ -19,7 +19,7 @@ async fn backward(gpu: &GpuContext) -> Result<Grads<f32, f32>, Error> {
     layer.backward(args).await
 }
 
-/// What happens, and whether it is what should. Ends the device.
+/// What happens in each case, and whether that is correct. Ends the device.
 pub async fn all(gpu: &GpuContext) -> Vec<(bool, String)> {
     spoil_next_buffer();
     let spoiled = backward(gpu).await;

@@ -1,4 +1,4 @@
-//! The library's list of cases in a browser, held against the float64 reference that is compiled into the same page.
+//! The library's list of cases in a browser, compared with the float64 reference, which is compiled into the same page.
 
 mod errors;
 
@@ -7,7 +7,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 use wgpu_norm_verify::{Outcome, cases};
 use wgpu_norm::{Algorithm, GpuContext};
 
-/// Runs all cases. A line for each algorithm and each failure, then `passed` or `failed`.
+/// Runs all cases. Reports a line for each algorithm and each failure, then `passed` or `failed`.
 #[wasm_bindgen]
 pub async fn run() -> String {
     console_error_panic_hook::set_once();
@@ -64,7 +64,7 @@ pub async fn run() -> String {
         .collect();
     lines.push(format!("algorithms that no case ran: {missing:?}"));
     passed &= missing.is_empty();
-    // At the end: the device does not come back.
+    // These come last, as they lose the device.
     for (ok, line) in errors::all(&gpu).await {
         passed &= ok;
         lines.push(line);

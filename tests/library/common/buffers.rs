@@ -4,21 +4,21 @@ use super::Subject;
 use super::data::{Problem, Values};
 use wgpu_norm::{Bound, BufferRange, BufferUse, Plan, Tensor};
 
-/// How much room a tensor's buffer has.
+/// The size of a tensor's buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Room {
-    /// To the next word.
+    /// Up to the next word.
     Exact,
-    /// To the next four elements.
+    /// Up to the next four elements.
     Padded,
 }
 
-/// One buffer a tensor, but for the workspace.
+/// One buffer per tensor, without the workspace.
 #[derive(Clone, Debug)]
 pub struct Buffers(pub Vec<(BufferUse, wgpu::Buffer)>);
 
 impl Buffers {
-    /// Uploads the inputs; fills the outputs and all padding with ones, which are NaN as numbers.
+    /// Uploads the inputs; fills the outputs and all padding with 1 bits, which are NaN as numbers.
     pub fn new(subject: &Subject, problem: &Problem, plan: &Plan, room: Room) -> Self {
         let uses = plan.buffers().into_iter();
         let uses = uses.filter(|used| used.tensor != Tensor::Workspace);
@@ -50,7 +50,7 @@ impl Buffers {
             .collect()
     }
 
-    /// The results, as they are in the buffers.
+    /// The results, as stored in the buffers.
     pub fn results(&self, subject: &Subject, problem: &Problem) -> Vec<Values> {
         let mut results = problem.results();
         for result in &mut results {
@@ -62,7 +62,7 @@ impl Buffers {
     }
 }
 
-/// The ranges with another one for a tensor, or without it.
+/// The ranges, with another one for a tensor, or without it.
 pub fn with<'a>(
     ranges: &[(Tensor, BufferRange<'a>)],
     tensor: Tensor,

@@ -23,7 +23,7 @@ pub struct Values {
 }
 
 impl Values {
-    /// As float64; of a mask 0 or 1 for each element.
+    /// The elements as float64; for a mask, 0 or 1 for each.
     pub fn numbers(&self) -> Vec<f64> {
         match self.used.format {
             Format::Elements(dtype) => dtype.values(&self.bytes).collect(),
@@ -45,7 +45,7 @@ pub fn find(all: &[Values], tensor: Tensor) -> &Values {
     found.unwrap_or_else(|| panic!("no {}", tensor.name()))
 }
 
-/// An operation, and what it reads.
+/// An operation and its inputs.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub operation: Operation,
@@ -53,8 +53,8 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Random tensors: src in 0.5 ± 2, diff_dst in 0.1 ± 1, gamma in 0.25 ± 1, beta and residual in ± 1. Given statistics are
-    /// those of src, rounded to their type; running ones are 0.5 and 2.
+    /// Random tensors: src in 0.5 ± 2, diff_dst in 0.1 ± 1, gamma in 0.25 ± 1, beta and residual in ± 1. Given
+    /// statistics are those of src, rounded to their type; running statistics are 0.5 and 2.
     pub fn random(operation: &Operation, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let mut inputs: Vec<Values> = Vec::new();
@@ -73,7 +73,7 @@ impl Problem {
                 Format::Bits => {
                     let words = (0..used.elements()).map(|_| random.bits() as u32);
                     let mut words: Vec<u32> = words.collect();
-                    // Behind the last element there are zeros.
+                    // The bits after the last element are 0.
                     if let Some(last) = words.last_mut()
                         && !len.is_multiple_of(32)
                     {
@@ -99,7 +99,7 @@ impl Problem {
         }
     }
 
-    /// Whether it reads a tensor.
+    /// Whether the problem has an input for this tensor.
     pub fn has(&self, tensor: Tensor) -> bool {
         let mut inputs = self.inputs.iter();
         inputs.any(|values| values.used.tensor == tensor)
@@ -122,7 +122,7 @@ impl Problem {
         input.bytes = dtype.encode(numbers.iter().copied());
     }
 
-    /// Runs it, by `Operation::run_into`. Results are NaN before, but for those that are read, too.
+    /// Runs the problem with `Operation::run_into`. Results are NaN before, except those that are also read.
     pub fn run(&self, subject: &Subject) -> Result<Vec<Values>, Error> {
         let mut results = self.results();
         let inputs = self.inputs.iter();
@@ -139,7 +139,7 @@ impl Problem {
         Ok(results)
     }
 
-    /// The results before they are computed: NaN, or what is read.
+    /// The results before they are computed: NaN, or the inputs' values.
     pub fn results(&self) -> Vec<Values> {
         let tensors = self.operation.tensors().unwrap().into_iter();
         let written = tensors.filter(|used| used.access.writes());
@@ -167,7 +167,7 @@ impl Problem {
         compute(&self.operation, &numbers).unwrap()
     }
 
-    /// Runs it on a subject, and compares the results with the reference.
+    /// Runs the problem on a subject, and compares the results with the reference.
     #[track_caller]
     pub fn check(&self, subject: &Subject, what: &str) -> Vec<Values> {
         let what = format!("{what} on {}", subject.name);
@@ -195,7 +195,7 @@ fn statistic(operation: &Operation, tensor: Tensor, src: &Values) -> Vec<f64> {
     found.unwrap().values
 }
 
-/// All results are within the tolerance of the reference, and there are no others.
+/// Asserts that all results are within the tolerance of the reference, and that there are no others.
 #[track_caller]
 pub fn assert_close(got: &[Values], want: &[Computed], what: &str) {
     let names = |tensors: &mut dyn Iterator<Item = Tensor>| {
@@ -223,7 +223,7 @@ pub fn computed(all: &[Computed], tensor: Tensor) -> &Computed {
     found.unwrap_or_else(|| panic!("no {}", tensor.name()))
 }
 
-/// A result of a typed call is within the tolerance of the reference.
+/// Asserts that a result of a typed call is within the tolerance of the reference.
 #[track_caller]
 pub fn close<T: Element>(got: &[T], want: &[Computed], tensor: Tensor, what: &str) {
     let want = computed(want, tensor);
@@ -259,7 +259,7 @@ pub fn error(got: &Values, want: &Computed) -> f64 {
     }
 }
 
-/// A gradient's operation with each combination of the choices that change what is computed; of batch norm.
+/// A gradient of batch norm with each combination of the choices that change what is computed.
 pub fn all_choices(gradient: &Operation) -> Vec<Operation> {
     let mut choices = Vec::new();
     for through in [Through::Batch, Through::Constant] {
@@ -274,12 +274,12 @@ pub fn all_choices(gradient: &Operation) -> Vec<Operation> {
     choices
 }
 
-/// Of data and parameters; statistics have the parameters' type.
+/// The types of data and parameters; statistics have the parameters' type.
 pub fn types<T: Element, P: Element>() -> wgpu_norm::DTypes {
     wgpu_norm::DTypes::from((T::DTYPE, P::DTYPE)).with_statistics(P::DTYPE)
 }
 
-/// A gradient of batch norm with gamma, epsilon 1e-5 and the defaults, of types as `types` has them.
+/// A gradient of batch norm with gamma, epsilon 1e-5 and the defaults, with types as in `types`.
 pub fn batch_norm_gradient<T: Element, P: Element>(
     shape: &[usize],
     format: DataFormat,
@@ -300,7 +300,7 @@ pub fn in_format(shape: &[usize], format: DataFormat) -> Vec<usize> {
 
 pub const FORMATS: [DataFormat; 2] = [DataFormat::Ncx, DataFormat::Nxc];
 
-/// Sizes with which small tensors are divided like large ones, and those for both kinds of adapters.
+/// Sizes that divide small tensors like large ones, and those for both kinds of adapters.
 pub fn sizes() -> [(&'static str, Tuning); 3] {
     let small = Tuning {
         channels_last_threads: 2,

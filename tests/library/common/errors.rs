@@ -1,4 +1,4 @@
-//! What the tests of errors share.
+//! Shared code of the error tests.
 
 use super::Subject;
 use super::buffers::{Buffers, Room};
@@ -13,7 +13,7 @@ pub fn problem() -> Problem {
     )
 }
 
-/// The context takes a right call after a wrong one.
+/// Asserts that the context accepts a valid call after a failed one.
 pub fn still_works(subject: &Subject) {
     let problem = problem();
     let results = problem.run(subject).unwrap();
@@ -24,7 +24,7 @@ pub fn still_works(subject: &Subject) {
     let _ = plan.bind(&subject.gpu, &buffers.ranges()).unwrap();
 }
 
-/// The error's message has all these parts.
+/// Asserts that the error's message has all these parts.
 #[track_caller]
 pub fn says(error: &Error, parts: &[&str]) {
     let message = error.to_string();

@@ -1,4 +1,4 @@
-//! What the tests share: every adapter of the machine, the vectors, seeded data.
+//! Shared code of the tests: every adapter of the machine, the vectors, seeded data.
 
 pub mod buffers;
 pub mod data;
@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use wgpu_norm::{DType, DeviceOptions, Element, GpuContext, Profile, Tuning};
 
-/// A context to test on, and what it is called in messages.
+/// A context to test on, with its name in messages.
 pub struct Subject {
     pub name: String,
     pub gpu: GpuContext,
     /// Whether shaders are compiled with wgpu's checks.
     pub checked: bool,
-    /// Whether it takes all element types in the quick run, too; the others take f32 there.
+    /// Whether it runs all element types even in the quick run; the others run only f32 there.
     pub takes_all_types: bool,
 }
 
@@ -42,7 +42,7 @@ impl Subject {
         self.with_profile(what, |profile| profile.tuning = tuning)
     }
 
-    /// Whether an element type is tested here; says so where the adapter lacks it.
+    /// Whether an element type is tested here; prints a message if the adapter lacks it.
     pub fn takes<T: Element>(&self) -> bool {
         let supported = self.gpu.supports(T::DTYPE);
         if !supported {
@@ -66,7 +66,7 @@ impl Subject {
         buffer
     }
 
-    /// Writes any number of bytes, zeros up to the next word.
+    /// Writes any number of bytes, with zeros up to the next word.
     pub fn write(&self, buffer: &wgpu::Buffer, offset: u64, bytes: &[u8]) {
         let mut bytes = bytes.to_vec();
         bytes.resize(bytes.len().next_multiple_of(4), 0);
@@ -91,7 +91,7 @@ impl Subject {
     }
 }
 
-/// The one subject on lavapipe, or else the first, that is (not) checked.
+/// The subject on lavapipe, or else the first one, that is (or is not) checked.
 pub fn one(checked: bool) -> &'static Subject {
     let of_kind = || every_subject().iter().filter(|s| s.checked == checked);
     of_kind()
@@ -100,7 +100,7 @@ pub fn one(checked: bool) -> &'static Subject {
         .expect("one adapter at least is there twice")
 }
 
-/// Makes tests of a function over data and parameter types, one for each pair: side by side, since the
+/// Defines tests of a function over data and parameter types, one for each pair. They run side by side, since the
 /// kernels of each are compiled anew.
 macro_rules! every_pair {
     ($test:ident) => {
@@ -123,14 +123,14 @@ macro_rules! every_pair {
 }
 pub(crate) use every_pair;
 
-/// Whether `WGPU_NORM_TEST_ALL` asks for all cases instead of the quick run's share.
+/// Whether `WGPU_NORM_TEST_ALL` asks for all cases instead of the quick run's selection.
 pub fn takes_all() -> bool {
     is_set("WGPU_NORM_TEST_ALL") || takes_every_one()
 }
 
-/// Whether `WGPU_NORM_TEST_EVERY` asks for every combination of element types, shapes, options and kernels to force, too,
-/// of which f32 takes all else, and the other types some: how a kernel divides a tensor does not depend on how it reads
-/// an element.
+/// Whether `WGPU_NORM_TEST_EVERY` asks for every combination of element types, shapes, options and forced kernels.
+/// Without it, f32 runs all combinations and the other types some: how a kernel divides a tensor does not depend on how
+/// it reads an element.
 pub fn takes_every_one() -> bool {
     is_set("WGPU_NORM_TEST_EVERY")
 }
@@ -139,31 +139,31 @@ fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
-/// Whether a type takes all combinations, not only some.
+/// Whether a type runs all combinations, not only some.
 fn takes_all_of<T: Element>() -> bool {
     takes_every_one() || (takes_all() && T::DTYPE == DType::F32)
 }
 
-/// How many random cases a property is tested with: all of them, or a share.
+/// The number of random cases for a property: all of them, or a part.
 pub fn random_cases(all: u32) -> u32 {
     if takes_all() { all } else { all / 8 }
 }
 
-/// A number for each pair of element types, so that pairs take different ones of the combinations.
+/// A number for each pair of element types, so that pairs run different combinations.
 fn number<T: Element, P: Element>() -> usize {
     T::DTYPE as usize + 2 * P::DTYPE as usize
 }
 
-/// Whether a pair of element types takes this one of many combinations of shapes and options: all, or a third of
-/// its own, in the quick run a sixth.
+/// Whether a pair of element types runs this one of many combinations of shapes and options: all, or a third that
+/// depends on the pair; in the quick run a sixth.
 pub fn takes<T: Element, P: Element>(combination: usize) -> bool {
     let share = if takes_all() { 3 } else { 6 };
     takes_all_of::<T>() || (combination + number::<T, P>()).is_multiple_of(share)
 }
 
-/// Those contexts that a pair of element types takes, of several for each adapter, one for each way to force
-/// kernels: all, or each way on one of the adapters that have all kernels, and a third of the ways on the others
-/// if there are such.
+/// The contexts that a pair of element types runs on. There are several for each adapter, one for each way to force
+/// kernels. The result has all of them, or each way on one of the adapters that have all kernels, and a third of the
+/// ways on the others, if any.
 pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
     let adapters = contexts.chunk_by(Subject::is_on_the_adapter_of);
     let adapters = adapters.filter(|adapter| adapter.iter().all(Subject::takes::<T>));
@@ -184,8 +184,8 @@ pub fn taken<T: Element, P: Element>(contexts: &[Subject]) -> Vec<&Subject> {
     taken
 }
 
-/// What most tests run on: in the quick run one adapter, lavapipe or else the first, without shader checks; else every
-/// adapter, with them and without.
+/// The subjects of most tests: in the quick run one adapter, lavapipe or else the first, without shader checks;
+/// otherwise every adapter, with and without them.
 pub fn subjects() -> &'static [Subject] {
     let all = every_subject();
     if takes_all() {
@@ -196,11 +196,11 @@ pub fn subjects() -> &'static [Subject] {
     &all[main..=main]
 }
 
-/// Every adapter found, once with shader checks and once without. Fails where none is found, or where one
-/// that `WGPU_NORM_REQUIRE_ADAPTERS` lists is not.
+/// Every adapter found, once with shader checks and once without. Fails if none is found, or if one in
+/// `WGPU_NORM_REQUIRE_ADAPTERS` is missing.
 ///
-/// Tests that run side by side have devices of their own: a software driver compiles a device's kernels one by
-/// one, and wgpu's GL backend panics where a thread waits long for another. A later test gets them again.
+/// Tests that run side by side have their own devices: a software driver compiles a device's kernels one after another,
+/// and wgpu's GL backend panics if a thread waits for another for long. Later tests reuse the devices.
 pub fn every_subject() -> &'static [Subject] {
     static FREE: Mutex<Vec<&'static [Subject]>> = Mutex::new(Vec::new());
     struct Lent(&'static [Subject]);
@@ -218,7 +218,7 @@ pub fn every_subject() -> &'static [Subject] {
     LENT.with(|lent| lent.0)
 }
 
-/// Names the adapters in the log.
+/// Opens all adapters, and names them in the log.
 fn open_all() -> Vec<Subject> {
     let _ = env_logger::builder().is_test(true).try_init();
     let mut subjects = Vec::new();
@@ -267,7 +267,7 @@ fn open_all() -> Vec<Subject> {
     subjects
 }
 
-/// Adapters, and whether it is the one that takes all element types in the quick run: lavapipe, or else the first.
+/// Adapters, each with whether it is the one that runs all element types in the quick run: lavapipe, or else the first.
 fn with_the_main_one(adapters: &[wgpu::Adapter]) -> impl Iterator<Item = (&wgpu::Adapter, bool)> {
     let lavapipe = |adapter: &wgpu::Adapter| is("lavapipe", &adapter.get_info());
     let main = adapters.iter().position(lavapipe).unwrap_or(0);
@@ -275,7 +275,7 @@ fn with_the_main_one(adapters: &[wgpu::Adapter]) -> impl Iterator<Item = (&wgpu:
     adapters.map(move |(index, adapter)| (adapter, index == main))
 }
 
-/// Names of software adapters that must be there, from the environment.
+/// The names of required software adapters, from the environment.
 fn required() -> Vec<String> {
     let names = std::env::var("WGPU_NORM_REQUIRE_ADAPTERS").unwrap_or_default();
     names
@@ -288,7 +288,7 @@ fn required() -> Vec<String> {
 fn is(required: &str, info: &wgpu::AdapterInfo) -> bool {
     let name = info.name.to_lowercase();
     match required {
-        // Mesa calls both llvmpipe; the interface tells them apart.
+        // Mesa calls both llvmpipe; the backend distinguishes them.
         "lavapipe" => name.contains("llvmpipe") && info.backend == wgpu::Backend::Vulkan,
         "llvmpipe" => name.contains("llvmpipe") && info.backend == wgpu::Backend::Gl,
         other => name.contains(other),
@@ -348,7 +348,7 @@ impl Drop for Noop {
     }
 }
 
-/// A device of a test's own, whose uncaptured errors are counted.
+/// A device for one test, which counts uncaptured errors.
 pub fn open(
     adapter: &wgpu::Adapter,
     limits: &wgpu::Limits,
@@ -374,8 +374,8 @@ pub fn open(
     }
 }
 
-/// Two devices of the test's own on every adapter, one with the limits that every adapter has, one with
-/// all that it allows; fails when dropped if there were uncaptured errors.
+/// Two devices for one test on every adapter, one with limits that every adapter has, and one with all that the adapter
+/// allows; fails when dropped if there were uncaptured errors.
 pub struct OwnDevices {
     pub subjects: Vec<Subject>,
     complaints: Arc<AtomicUsize>,

@@ -16,7 +16,7 @@ pub struct Vector {
     pub metadata: HashMap<String, String>,
 }
 
-/// Every file of an operator, the real layers included.
+/// Every file of an operator, including the real layers.
 pub fn of_operator(op: &str) -> Vec<Vector> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/vectors");
     let mut paths: Vec<PathBuf> = [root.clone(), root.join("real")]
@@ -83,7 +83,8 @@ impl Vector {
         bytemuck::pod_collect_to_vec(view.data())
     }
 
-    /// A gradient's problem with the file's tensors, and the file's answers, with the scales that the tolerance is made of.
+    /// A gradient's problem with the file's tensors, and the file's expected results, with the scales for the
+    /// tolerance.
     pub fn problem(&self) -> (Problem, Vec<Computed>) {
         let metadata = |key: &str| self.metadata[key].as_str();
         let (norm, through) = match metadata("op") {

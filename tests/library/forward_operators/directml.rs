@@ -1,10 +1,10 @@
-//! DirectML's.
+//! DirectML's operators.
 
 use super::*;
 use wgpu_norm::operators::directml::*;
 
 fn check<T: DataType>() {
-    // Channels, one mean for all, and axes that do not fold.
+    // Channels, one mean for all, and axes that cannot be merged.
     for scale_dimensions in [[1, 3, 1, 1], [1, 1, 1, 1], [2, 1, 5, 1]] {
         let shape = [2, 3, 5, 4];
         let params = scale_dimensions.iter().product();
@@ -30,7 +30,7 @@ fn check<T: DataType>() {
     }
 }
 
-/// A tensor written out to all sizes of the input, the long way.
+/// A tensor expanded to all sizes of the input, the long way.
 fn written_out<T: Element>(parameter: Parameter<'_, T>, input: [usize; 3]) -> Vec<T> {
     let [a, b, c] = input;
     let &[_, own_b, own_c] = parameter.dimensions else {
@@ -193,7 +193,7 @@ fn a_parameter_of_wrong_sizes_is_named() {
         ..inputs
     };
     is_length(run(wrong), "mean", 2, 0);
-    // An axis of size 0 is no axis to divide by.
+    // An axis of size 0 is not divided by.
     let empty = BatchNormalizationInputs {
         input_dimensions: &[0, 3],
         input_tensor: &[],

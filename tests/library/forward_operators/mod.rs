@@ -1,5 +1,5 @@
-//! The forward operators under the documents' own names: the float64 reference's numbers, small cases by hand that tell
-//! directions of momentum and kinds of variance apart, the engine's plans, and errors.
+//! The forward operators under the documents' own names: the float64 reference's numbers, small cases by hand that
+//! distinguish directions of momentum and kinds of variance, the engine's plans, and errors.
 
 mod directml;
 mod ngraph;
@@ -36,7 +36,7 @@ fn taking<T: Element>() -> impl Iterator<Item = &'static Subject> {
     subjects().iter().filter(|subject| subject.takes::<T>())
 }
 
-/// A layer's tensors and what the reference makes of them.
+/// A layer's tensors and the reference's results for them.
 struct Layer<T, P> {
     shape: Vec<usize>,
     src: Vec<T>,
@@ -61,8 +61,8 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
         }
     }
 
-    /// What the reference makes of these tensors, with gamma and beta or without, by these statistics, running ones too; or of
-    /// others in their place.
+    /// The reference's results for these tensors, with or without gamma and beta, with these statistics and running
+    /// statistics, or with others in their place.
     fn compute(
         &self,
         norm: Norm,
@@ -90,12 +90,12 @@ impl<T: Element, P: ParamOf<T>> Layer<T, P> {
     }
 }
 
-/// In training, with running statistics.
+/// The forward pass in training, with running statistics.
 fn training(weight: f64, variance: RunningVariance) -> Forward {
     Forward::default().with_running(RunningUpdate::new(weight, variance))
 }
 
-/// 1/√(variance + epsilon), with half the relative error of the variance.
+/// 1/√(variance + epsilon), which has half the relative error of the variance.
 #[track_caller]
 fn close_inverse<S: Element>(got: &[S], want: &[Computed], what: &str) {
     let variance = &computed(want, Tensor::Variance).values;
@@ -132,7 +132,7 @@ fn is_argument<V: std::fmt::Debug>(result: Result<V, Error>, name: &str, parts: 
     says(&error, parts);
 }
 
-/// An operation that is one made by hand, and that there is a plan of.
+/// Asserts that an operation equals one made by hand, and has a plan.
 #[track_caller]
 fn same(operation: Result<Operation, Error>, by_hand: Operation) {
     let operation = operation.unwrap();
@@ -141,7 +141,7 @@ fn same(operation: Result<Operation, Error>, by_hand: Operation) {
     assert_eq!(plan.operation(), &by_hand);
 }
 
-/// Bytes of a tensor's buffer, if a plan of an operation has the tensor.
+/// The size in bytes of a tensor's buffer, if a plan of the operation has the tensor.
 fn size(operation: &Result<Operation, Error>, tensor: Tensor) -> Option<u64> {
     let plan = operation
         .as_ref()
@@ -224,7 +224,7 @@ fn epsilon_zero_is_refused_by_every_operator() {
     refused(rms_norm.operation::<f32, f32>(shape));
 }
 
-/// Futures that go to any executor's threads.
+/// Futures can be sent to any executor's threads.
 #[test]
 fn futures_are_sent() {
     fn assert_send(_: impl Future + Send) {}

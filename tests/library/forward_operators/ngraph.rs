@@ -1,4 +1,4 @@
-//! nGraph's.
+//! nGraph's operators.
 
 use super::*;
 use wgpu_norm::operators::ngraph::*;

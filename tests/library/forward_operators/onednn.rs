@@ -1,4 +1,4 @@
-//! oneDNN Graph's.
+//! oneDNN Graph's operators.
 
 use super::*;
 use wgpu_norm::operators::onednn::*;
@@ -157,10 +157,10 @@ fn operations_are_those_made_by_hand() {
     same(op.operation::<bf16, f32>(&[7, 6]), want);
     let norm = Norm::Layer { begin_axis: -1 };
     let want = Operation::new(norm, Forward::default(), &[7, 6], types);
-    // 1e-5 of f32 is not that of f64.
+    // 1e-5 in f32 differs from 1e-5 in f64.
     let want = want.with_epsilon(1e-5_f32.into());
     same(LayerNorm::default().operation::<bf16, f32>(&[7, 6]), want);
-    // Statistics of 16 bits, as parameters.
+    // 16-bit statistics, like the parameters.
     let op = BatchNormInference::new(EPSILON);
     let types = op.operation::<bf16, bf16>(&[7, 6]).unwrap().types;
     assert_eq!(types.statistics, DType::Bf16);

@@ -1,4 +1,4 @@
-//! ONNX's.
+//! ONNX's operators.
 
 use super::*;
 use wgpu_norm::operators::onnx::*;
@@ -198,7 +198,7 @@ fn bad_arguments_are_named() {
     };
     let parts = ["from 0 to 1", "got 1.1"];
     is_argument(block_on(op.forward(gpu, inputs)), "momentum", &parts);
-    // Statistics of 32 bits go with all, those of 16 bits with parameters of the same type.
+    // 32-bit statistics go with all types, 16-bit ones only with parameters of the same type.
     let op = BatchNormalization::default();
     assert!(matches!(
         op.operation::<f16, f32, f16>(&[2, 2]),

@@ -1,4 +1,4 @@
-//! PyTorch's.
+//! PyTorch's operators.
 
 use super::*;
 use wgpu_norm::operators::pytorch::*;
@@ -12,7 +12,7 @@ fn batch_norm_op(training: bool, momentum: Option<f64>) -> NativeBatchNorm {
     }
 }
 
-/// The types of the running statistics are the accumulator's, not the parameters'.
+/// The running statistics have the accumulator's type, not the parameters'.
 fn old_statistics<T: Element>(channels: usize) -> [Vec<T::Sum>; 2] {
     let mut random = Random::new(8);
     [
@@ -37,7 +37,7 @@ fn inputs<'a, T: Element, P: ParamOf<T>>(
     }
 }
 
-/// What is given of the gradients is within its tolerance.
+/// Asserts that the gradients that are returned are within their tolerance.
 fn close_grads<T: Element, P: Element>(
     got: &GradOutputs<T, P>,
     want: &[Computed],
@@ -159,7 +159,7 @@ fn batch_norm_backward<T: Element, P: ParamOf<T>>() {
                 save_mean: train.then_some(&forward.save_mean),
                 save_invstd: train.then_some(&forward.save_invstd),
             };
-            // What is left out changes nothing else: weight scales grad_input without its own gradient, too.
+            // Leaving a gradient out changes nothing else: weight scales grad_input even without its own gradient.
             for output_mask in [
                 [true; 3],
                 [true, false, false],
@@ -184,7 +184,7 @@ fn layer_norm<T: Element, P: ParamOf<T>>() {
     let grad_out: Vec<T> = Random::new(12).vec(120, 1.0, 0.1);
     let ones = vec![1.0; 30];
     for (weight, bias) in [(true, true), (true, false), (false, true), (false, false)] {
-        // A bias alone is one beside a weight of 1s.
+        // A bias alone is used with a weight of 1s.
         let ones = match weight {
             true => vec![],
             false => vec![(Tensor::Gamma, &*ones)],
@@ -322,7 +322,7 @@ fn momentum_weighs_the_batch() {
     }
 }
 
-/// A variance of 0 comes back as what rounding leaves of it, and the gradient is right all the same.
+/// A variance of 0 is recovered with rounding error, and the gradient is still correct.
 #[test]
 fn a_variance_that_is_tiny_beside_eps() {
     let src = [3.0_f32; 4];
@@ -466,7 +466,7 @@ fn bad_arguments_are_named() {
         "running_mean",
         &["without training"],
     );
-    // One element in a channel has no unbiased variance, but is no error where none is asked for.
+    // One element in a channel has no unbiased variance, but that is no error unless one is requested.
     let parts = ["two elements", "unbiased", "got channels of one"];
     is_argument(run(op, &[1, 2], 2, 2), "running variance", &parts);
     assert!(run(op, &[1, 2], 0, 0).is_ok() && run(infer, &[1, 2], 2, 2).is_ok());

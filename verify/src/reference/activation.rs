@@ -3,7 +3,7 @@
 use std::f64::consts::{PI, SQRT_2};
 use wgpu_norm::Activation;
 
-/// NaN, which nothing agrees with, of an activation that has no line here.
+/// An activation that is not handled here gives NaN, which matches nothing.
 pub(super) fn value(activation: Activation, y: f64) -> f64 {
     match activation {
         Activation::None => y,
@@ -28,7 +28,7 @@ fn slope(activation: Activation, y: f64) -> f64 {
         Activation::Gelu => normal(y) + y * (-0.5 * y * y).exp() / (2.0 * PI).sqrt(),
         Activation::GeluTanh => {
             let s = 1.0 / (1.0 + (-2.0 * inner(y)).exp());
-            // 1 − s by itself, which is small where s is near 1.
+            // 1 − s computed directly, as it is small where s is near 1.
             let rest = 1.0 / (1.0 + (2.0 * inner(y)).exp());
             let steep = (2.0 / PI).sqrt() * (1.0 + 3.0 * 0.044715 * y * y);
             s + y * (s * rest) * (2.0 * steep)
@@ -42,12 +42,12 @@ fn normal(y: f64) -> f64 {
     0.5 * libm::erfc(-y / SQRT_2)
 }
 
-/// What GELU by a tangent takes that of.
+/// The argument of tanh in GELU's approximation.
 fn inner(y: f64) -> f64 {
     (2.0 / PI).sqrt() * (y + 0.044715 * y * y * y)
 }
 
-/// The steepest that an activation can be.
+/// The largest slope of an activation.
 pub(super) fn steepest(activation: Activation) -> f64 {
     match activation {
         Activation::None | Activation::Relu => 1.0,
@@ -55,14 +55,14 @@ pub(super) fn steepest(activation: Activation) -> f64 {
     }
 }
 
-/// The gradient with respect to `y`, which the activation is applied to, of the one with respect to its result, and the size
-/// of its terms where y's are of size `scale`. What relu does not let pass is 0.
+/// The gradient with respect to `y`, the activation's argument, from that with respect to its result; and the size of
+/// its terms where those of `y` have size `scale`. Where relu does not pass, both are 0.
 pub(super) fn backward(activation: Activation, (y, scale): (f64, f64), diff: f64) -> (f64, f64) {
     let steep = slope(activation, y);
     match activation {
         Activation::Relu if y <= 0.0 => (0.0, 0.0),
         Activation::None | Activation::Relu => (diff, diff.abs()),
-        // The slope changes by as much at most.
+        // Bounds of the slope's own slope.
         Activation::Silu => (diff * steep, diff.abs() * (steep.abs() + 0.5 * scale)),
         _ => (diff * steep, diff.abs() * (steep.abs() + 0.8 * scale)),
     }

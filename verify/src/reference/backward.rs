@@ -8,7 +8,7 @@ use super::{Computed, Inputs, OF_ELEMENTS, activation, forward};
 use wgpu_norm::memory;
 use wgpu_norm::{Activation, Backward, Error, Operation, ParamGrads, Tensor};
 
-/// All that a gradient may write.
+/// All results that a gradient may write.
 pub(super) fn compute(
     operation: &Operation,
     backward: Backward,

@@ -1,23 +1,23 @@
-//! How far a result may be off.
+//! The error that a result may have.
 
 use wgpu_norm::{DType, Element};
 
 /// The error of the arithmetic that [`scaled_error`] allows, in unit roundoffs of the sums' type.
 ///
-/// Where a kernel's invocations add serially in 4 accumulators that a tree then adds, f32 sums of random terms,
-/// of one sign or both, came out within 2 units for 1024 and for 4096 adds an invocation: roundings have
-/// random signs, and the scale counts every term as if all had one sign. *Equal* terms are the worst case (the
-/// gradient of a mean is such a diff_dst): their roundings agree in sign, and the error was up to a quarter of
-/// the adds per accumulator. So 64 stands for 256 adds per accumulator, 1024 per invocation. Kernels that add
-/// more in one chain exceed it on such data; with random data they do so only much later.
+/// If a kernel's invocations add serially in 4 accumulators, which a tree then adds, f32 sums of random terms, of one
+/// sign or both, came out within 2 units for 1024 and for 4096 adds per invocation: roundings have random signs, and
+/// the scale counts every term as if all had one sign. *Equal* terms are the worst case (the gradient of a mean is such
+/// a diff_dst): their roundings agree in sign, and the error was up to a quarter of the adds per accumulator. So 64
+/// stands for 256 adds per accumulator, 1024 per invocation. Kernels that add more in one chain exceed it on such data;
+/// with random data they do so only much later.
 pub const SUM_ULPS: f64 = 64.0;
 
 /// Largest |got − want| in units of the tolerance: above 1 fails. The [module](super) defines the tolerance.
 ///
-/// Where `want` is not finite, whatever is not finite is right: the order of a sum decides whether infinite terms make it
-/// infinite or NaN. Where `want` is finite but beyond the range of `T`, or so near its end that the tolerance reaches
-/// beyond, infinity is right as well; NaN is not.
-/// A mismatch of these, different lengths, or a scale that is not finite beside a finite `want` give infinity.
+/// If `want` is not finite, any result that is not finite is correct: the order of a sum decides whether infinite terms
+/// make it infinite or NaN. If `want` is finite but beyond the range of `T`, or so near its end that the tolerance
+/// reaches beyond, infinity is also correct; NaN is not. A mismatch in this, different lengths, or a scale that is not
+/// finite with a finite `want` give infinity.
 #[must_use]
 pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
     if got.len() != want.len() || want.len() != scale.len() {
@@ -29,7 +29,7 @@ pub fn scaled_error<T: Element>(got: &[T], want: &[f64], scale: &[f64]) -> f64 {
         .fold(0.0, f64::max)
 }
 
-/// [`scaled_error`] of one element. Never NaN, which `f64::max` would drop.
+/// The [`scaled_error`] of one element. Never NaN, which `f64::max` would drop.
 fn element_error<T: Element>(got: f64, want: f64, scale: f64) -> f64 {
     let matches = |same: bool| if same { 0.0 } else { f64::INFINITY };
     if got.is_nan() || !want.is_finite() {

@@ -9,7 +9,7 @@ use wgpu_norm::{
     Error, Forward, Operation, Pass, Residual, RunningUpdate, RunningVariance, Tensor,
 };
 
-/// All that a forward pass may write.
+/// All results that a forward pass may write.
 pub(super) fn compute(
     operation: &Operation,
     indices: &Indices,
@@ -62,7 +62,7 @@ pub(super) fn compute(
     Ok(results)
 }
 
-/// The layer's output before an activation, with a residual that is added after the layer, and the size of its terms.
+/// The layer's output before an activation, including a residual added after the layer, and the size of its terms.
 pub(super) fn output(
     operation: &Operation,
     indices: &Indices,
@@ -86,8 +86,8 @@ pub(super) fn output(
     Ok((values, scales))
 }
 
-/// Running statistics after a batch of so many elements of each, and their scale, which is the same function of |old| and the
-/// batch's.
+/// Running statistics after a batch with `count` elements for each, and their scale, the same function of |old| and the
+/// batch's scale.
 fn running(
     update: RunningUpdate,
     tensor: Tensor,

@@ -1,13 +1,13 @@
-//! Which statistic and which parameter an element has.
+//! The statistic and the parameter of each element.
 
 use wgpu_norm::memory;
 use wgpu_norm::{Axis, Error};
 
-/// Of each element of src, in storage order.
+/// For each element of src, in storage order.
 pub(super) struct Indices {
     pub statistic: Vec<u32>,
     pub parameter: Vec<u32>,
-    /// How many there are of each.
+    /// The number of each.
     pub statistics: usize,
     pub parameters: usize,
 }
@@ -24,7 +24,7 @@ impl Indices {
         })
     }
 
-    /// Elements that share a statistic; of none that there are.
+    /// The number of elements that share a statistic.
     pub fn elements_of_a_statistic(&self) -> f64 {
         self.statistic.len() as f64 / self.statistics.max(1) as f64
     }
@@ -43,7 +43,7 @@ fn product(axes: &[Axis], counts: impl Fn(&Axis) -> bool) -> usize {
         .product()
 }
 
-/// The index over some axes of every element, by adding one axis after the other.
+/// For every element, the index over the axes that count, built by adding one axis after another.
 fn along(axes: &[Axis], counts: impl Fn(&Axis) -> bool) -> Result<Vec<u32>, Error> {
     if axes.iter().any(|axis| axis.size == 0) {
         return Ok(Vec::new()); // the sizes before a 0 could ask for any amount of memory

@@ -1,4 +1,4 @@
-//! A layer's gradient by its output's, without what follows the layer.
+//! A layer's gradient from its output's, without residual and activation.
 
 use super::indices::Indices;
 use super::norm::{GradientSums, Statistic};
@@ -6,18 +6,18 @@ use super::{OF_CHANNELS, OF_ELEMENTS, unzip};
 use wgpu_norm::memory;
 use wgpu_norm::{Error, Norm, Through};
 
-/// The layer's gradient by diff_dst: what it depends on beside that.
+/// The values that the layer's gradient depends on, besides diff_dst.
 pub(super) struct Layer<'a> {
     pub indices: &'a Indices,
     pub src: &'a [f64],
     pub statistics: &'a [Statistic],
-    /// gamma, where diff_src depends on it.
+    /// gamma, if diff_src depends on it.
     pub gamma: Option<&'a [f64]>,
     pub through: Through,
     pub norm: &'a Norm,
 }
 
-/// Of diff_src, diff_gamma and diff_beta.
+/// diff_src, diff_gamma and diff_beta, each with its scale.
 pub(super) struct Gradients {
     pub diff_src: (Vec<f64>, Vec<f64>),
     pub diff_gamma: (Vec<f64>, Vec<f64>),

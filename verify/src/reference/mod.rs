@@ -1,33 +1,34 @@
-//! Every operation in float64 on the CPU, written from the formula: what the kernels are tested against.
+//! Every operation in float64 on the CPU, written from the formula: the reference for the kernels' tests.
 //!
 //! With m elements that share statistics, r = 1/√(variance + epsilon), x̂ = (src − mean)·r and d = diff_dst·gamma (or
 //! diff_dst):
 //!
 //! * diff_beta = Σ diff_dst, diff_gamma = Σ diff_dst·x̂, over the elements that share a parameter
 //! * diff_src = r·((d − Σd/m) − x̂·(Σd·x̂/m)), over those that share statistics
-//! * by constant statistics diff_src = r·d
+//! * with constant statistics diff_src = r·d
 //! * RMS norm, with r = 1/√(mean_square + epsilon) and x̂ = src·r: diff_src = r·(d − x̂·(Σd·x̂/m))
 //!
-//! The gradients take mean and variance (biased) as given, and never recompute them. Nothing but sizes is
-//! checked: NaN, infinity and variance + epsilon ≤ 0 give what the formula gives, but r of an infinite variance is NaN: where
-//! squares overflow, 1/√∞ = 0 would make zeros of it. An empty tensor has an empty diff_src, and zeros as parameter
-//! gradients.
+//! The gradients take mean and variance (biased) as given, and never recompute them. Only sizes are checked: NaN,
+//! infinity and variance + epsilon ≤ 0 give what the formula gives. But r of an infinite variance is NaN: where squares
+//! overflow, 1/√∞ = 0 would give zeros. An empty tensor has an empty diff_src, and zeros as parameter gradients.
 //!
-//! The forward passes, with x = src, or src + residual where layer and RMS norm have one:
+//! The forward passes, with x = src, or x = src + residual if layer or RMS norm has a residual:
 //!
 //! * dst = gamma·x̂ + beta, x̂ = (x − mean)·r, mean = Σx/m, variance = Σ(x − mean)²/m
 //! * RMS norm: dst = gamma·x·r, mean_square = Σx²/m
 //!
-//! A residual after the layer is added to dst, then comes the activation; a gradient takes diff_dst·activation′ for diff_dst.
+//! A residual after the layer is added to dst, then the activation is applied. The gradient replaces diff_dst by
+//! diff_dst·activation′.
 //!
-//! x is the sum in float64, never rounded to the type that it is stored in. An empty tensor has an empty dst, and zeros as statistics.
+//! x is the sum in float64, never rounded to its storage type. An empty tensor has an empty dst, and zeros as
+//! statistics.
 //!
 //! # Tolerances
 //!
-//! Where diff_dst is nearly constant over a channel, or follows x̂, the bracket above subtracts numbers
-//! that are almost equal. The true diff_src is then almost 0, and what two correct programs print there
-//! is rounding noise: they can differ by 100 %, or in sign, and be equally good. So compare the
-//! difference with the size of the *terms*, not with diff_src itself. [`Computed::scale`] is that size:
+//! If diff_dst is nearly constant over a channel, or follows x̂, the bracket above subtracts numbers that are almost
+//! equal. The true diff_src is then almost 0, and the results of two correct programs are rounding noise: they can
+//! differ by 100 %, or in sign, and be equally good. So compare the difference with the size of the *terms*, not with
+//! diff_src itself. [`Computed::scale`] is that size:
 //!
 //! | gradient | its scale |
 //! |---|---|
@@ -35,33 +36,33 @@
 //! | diff_src, constant statistics | r·\|d\|, the element's own: nothing is subtracted |
 //! | diff_gamma, diff_beta | Σ\|diff_dst·x̂\|, Σ\|diff_dst\| |
 //!
-//! Likewise of forward passes, with σ = √variance. A kernel that adds differences from an element near the mean keeps
-//! these, however large the mean is; one that subtracts mean² from a mean of squares does not:
+//! The same holds for forward passes, with σ = √variance. A kernel that adds differences from an element near the mean
+//! stays within these scales, however large the mean is; one that subtracts mean² from a mean of squares does not:
 //!
 //! | output | its scale |
 //! |---|---|
 //! | mean | \|mean\| + σ |
 //! | variance | 2.6·variance: a relative error of 1e-5 in f32 |
-//! | dst | \|gamma\|·(1.3·\|x̂\| + σ·r) + \|beta\|: r has half the variance's relative error, and what the mean's error adds is of σ's size |
+//! | dst | \|gamma\|·(1.3·\|x̂\| + σ·r) + \|beta\|: r has half the variance's relative error, and the contribution of the mean's error has σ's size |
 //! | dst, inference | \|gamma·x̂\| + \|beta\|, the element's own |
 //! | mean_square, dst of RMS norm, sum | \|mean_square\|, \|dst\|, \|sum\|: nothing is subtracted |
 //! | layer norm with a residual, X = √(mean² + variance) | variance: also X·(2·σ + X/2²⁴)/64; dst: also \|gamma\|·X·r·(\|x̂\| + 2)/64 |
 //!
-//! The last line stands for one rounding, that of src + residual to the type of the sums: it moves x by u·\|x\|,
-//! the mean by up to u·X, and σ by up to u·X, which is much of σ where the mean is large. (For dst this is the
-//! first order: where u·X·r is near 1, such a sum holds nothing to normalize.) A kernel that normalizes a sum
-//! which it has rounded to 16 bits is beyond these scales.
+//! The last line accounts for one rounding, that of src + residual to the type of the sums: it moves x by u·\|x\|, the
+//! mean by up to u·X, and σ by up to u·X, which is much of σ if the mean is large. (For dst this is the first order: if
+//! u·X·r is near 1, such a sum holds nothing to normalize.) A kernel that normalizes a sum which it has rounded to 16
+//! bits exceeds these scales.
 //!
-//! [`scaled_error`] allows, for a result of type `T` whose sums are kept in type A (f64 for f64, else f32):
-//! [`SUM_ULPS`]·u(A)·scale for the arithmetic; for f16 and bf16 also u(T)·\|want\|, the one rounding to
-//! storage; and an absolute floor, half the spacing of subnormals for f16, else the smallest normal number,
-//! as adapters may flush subnormals to 0 (a flushed *input* that is then multiplied up can lose more). u is
-//! [`DType::unit_roundoff`]. The gradients' sums here are serial, so they are themselves off by about √m·2⁻⁵³ of
-//! their scale, and up to m/4·2⁻⁵³ where all terms are equal: nothing beside f32, but mind it for f64 data. The
-//! forward passes' sums keep what they round off.
+//! For a result of type `T` whose sums have type A (f64 for f64, else f32), [`scaled_error`] allows
+//! [`SUM_ULPS`]·u(A)·scale for the arithmetic; for f16 and bf16 also u(T)·\|want\|, the one rounding to storage; and an
+//! absolute floor, half the spacing of subnormals for f16, else the smallest normal number, as adapters may flush
+//! subnormals to 0 (a flushed *input* that is then multiplied up can lose more). u is [`DType::unit_roundoff`]. The
+//! gradients' sums here are serial, so their own error is about √m·2⁻⁵³ of their scale, and up to m/4·2⁻⁵³ if all terms
+//! are equal: nothing compared with f32, but relevant for f64 data. The forward passes' sums keep their rounding
+//! errors.
 //!
-//! Where a gradient computes the layer's output once more, rounding decides of elements near 0 whether they pass relu. Their
-//! scale allows for both ([`Computed::undecided`]).
+//! If a gradient recomputes the layer's output, rounding decides whether elements near 0 pass relu. Their scale allows
+//! for both ([`Computed::undecided`]).
 
 mod activation;
 mod backward;
@@ -80,7 +81,7 @@ use indices::Indices;
 use wgpu_norm::memory;
 use wgpu_norm::{DType, Element, Error, Operation, Pass, Tensor};
 
-/// What memory is for, as [`Error::HostMemory`] says it.
+/// The purposes of memory in [`Error::HostMemory`].
 const OF_ELEMENTS: &str = "the float64 reference, as large as src";
 const OF_CHANNELS: &str = "the float64 reference, as large as gamma";
 
@@ -88,17 +89,17 @@ const OF_CHANNELS: &str = "the float64 reference, as large as gamma";
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Computed {
-    /// Which one.
+    /// The tensor.
     pub tensor: Tensor,
-    /// Its elements. Of a mask what the activation is applied to: a bit says whether that is not at most 0.
+    /// Its elements. For a mask, the activation's arguments: a bit is 1 if the argument is above 0 or NaN.
     pub values: Vec<f64>,
-    /// The size of the terms of each, of which the tolerance is a part.
+    /// The size of each element's terms, to which the tolerance is proportional.
     pub scale: Vec<f64>,
-    /// Elements of src of which rounding decides whether they pass the activation.
+    /// The number of elements of src for which rounding decides whether they pass the activation.
     pub undecided: usize,
 }
 
-/// Tensors that an operation reads, as float64; of a mask 0 or 1 of each element.
+/// The tensors that an operation reads, as float64; for a mask, 0 or 1 for each element.
 #[derive(Clone, Copy)]
 struct Inputs<'a>(&'a [(Tensor, &'a [f64])]);
 
@@ -108,13 +109,13 @@ impl<'a> Inputs<'a> {
         found.map(|(_, values)| *values)
     }
 
-    /// One that the operation has: all of these were looked up before.
+    /// A tensor of the operation; all of these were looked up before.
     fn get(&self, tensor: Tensor) -> &'a [f64] {
         self.given(tensor).unwrap_or_default()
     }
 }
 
-/// Computes an operation's results in float64. Tensors that it does not read may be given all the same.
+/// Computes an operation's results in float64. Tensors that it does not read may also be given.
 ///
 /// ```
 /// use wgpu_norm::{Backward, Channels, DType, DataFormat, Norm, Operation, Tensor};
@@ -143,8 +144,8 @@ impl<'a> Inputs<'a> {
 ///
 /// # Errors
 ///
-/// What [`Operation::tensors`] refuses; [`Error::Argument`] for a tensor that is missing or of another length, or the unbiased
-/// variance of channels with one element; [`Error::HostMemory`].
+/// Those of [`Operation::tensors`]; [`Error::Argument`] for a tensor that is missing or has the wrong length, or for
+/// the unbiased variance of channels with one element; [`Error::HostMemory`].
 pub fn compute(operation: &Operation, inputs: &[(Tensor, &[f64])]) -> Result<Vec<Computed>, Error> {
     let tensors = operation.tensors()?;
     let is_read = |tensor| {
@@ -188,7 +189,7 @@ impl Computed {
     }
 }
 
-/// A tensor's elements as the reference takes them.
+/// Converts a tensor's elements to the reference's input.
 ///
 /// # Errors
 ///
@@ -197,7 +198,7 @@ pub fn to_f64<T: Element>(tensor: &'static str, values: &[T]) -> Result<Vec<f64>
     memory::collect(tensor, values.iter().map(|value| value.to_f64()))
 }
 
-/// r: NaN of an infinite variance, of which nothing is known but that squares have overflowed.
+/// r; NaN for an infinite variance, which only says that squares have overflowed.
 fn one_over_deviation(variance: f64, epsilon: f64) -> f64 {
     match variance + epsilon {
         f64::INFINITY => f64::NAN,

@@ -1,15 +1,15 @@
-//! What tells norms apart: their statistics, and the gradient through them.
+//! The differences between norms: their statistics, and the gradient through them.
 
 use super::{Inputs, OF_CHANNELS, SUM_ULPS, one_over_deviation};
 use wgpu_norm::memory;
 use wgpu_norm::{DType, Error, Norm, Operation, Pass, Residual, Tensor};
 
-/// The variance's scale, in variances: in f32 [`scaled_error`](super::scaled_error) then allows a relative error of
-/// 1e-5. Kernels can promise that even where the mean is a million deviations.
+/// The variance's scale, as a multiple of the variance: in f32 [`scaled_error`](super::scaled_error) then allows a
+/// relative error of 1e-5. Kernels can guarantee that even if the mean is a million deviations.
 const VARIANCE: f64 = 2.6;
 
-/// A sum that keeps what its additions round off. Of a plain sum of equal terms, or of squares that share their
-/// last bits, m/4 roundings agree in sign, and that is more than f64 kernels are allowed.
+/// A sum that keeps the rounding errors of its additions. In a plain sum of equal terms, or of squares that share their
+/// last bits, m/4 roundings agree in sign, which is more than f64 kernels are allowed.
 #[derive(Clone, Default)]
 struct Sum {
     sum: f64,
@@ -43,7 +43,7 @@ struct Moments {
 }
 
 impl Moments {
-    /// The first element as the shift makes the mean of equal elements exact, and with it their variance 0.
+    /// Shifting by the first element makes the mean of equal elements exact, and so their variance 0.
     fn add_to_mean(&mut self, x: f64) {
         if self.count == 0.0 && x.is_finite() {
             self.shift = x;
@@ -62,7 +62,7 @@ impl Moments {
         self.shift + self.shifted.total() / self.count.max(1.0)
     }
 
-    /// The first mean is rounded, so the differences from it do not add up to 0; what they add up to corrects it.
+    /// The first mean is rounded, so the differences from it do not add up to 0; their sum corrects it.
     fn correction(&self) -> f64 {
         match self.first_mean().is_finite() {
             true => self.d.total() / self.count.max(1.0),
@@ -76,29 +76,30 @@ impl Moments {
     }
 }
 
-/// What elements that share statistics are normalized with.
+/// The statistics that elements which share them are normalized with.
 #[derive(Clone)]
 pub(super) struct Statistic {
-    /// The mean in two parts: one number would be off by much of what f64 holds of a deviation that is small beside it.
+    /// The mean in two parts: a single f64 would lose much of a deviation that is small compared with the mean.
     mean: f64,
     correction: f64,
-    /// Of RMS norm the mean of squares.
+    /// For RMS norm, the mean of squares.
     variance: f64,
     pub r: f64,
     kind: Kind,
 }
 
-/// What errors x̂ has.
+/// The kind of errors that x̂ has.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
-    /// Nothing is subtracted, or what is subtracted is given.
+    /// Nothing is subtracted, or only given statistics.
     Exact,
-    /// Mean and variance are computed. √(mean² + variance), the root mean square, if kernels round x, and 0 if x is stored.
+    /// Mean and variance are computed. `rounded` is √(mean² + variance), the root mean square, if kernels round x, and
+    /// 0 if x is stored.
     Computed { rounded: f64 },
 }
 
 impl Statistic {
-    /// Those of an operation, by which x is normalized.
+    /// The statistics by which an operation normalizes x.
     pub fn all(
         operation: &Operation,
         inputs: Inputs<'_>,
@@ -195,8 +196,8 @@ impl Statistic {
         let Kind::Computed { rounded } = self.kind else {
             return (self.variance, self.variance);
         };
-        // The square of the rounding needs a u of its own. f32's is as good for f64: there it shows only where
-        // the deviation is below 2⁻²⁵ of the mean.
+        // The square of the rounding has a factor u of its own. f32's serves for f64, too: there it shows only if the
+        // deviation is below 2⁻²⁵ of the mean.
         let u = DType::F32.unit_roundoff();
         let of_rounding = rounded * (2.0 * self.variance.sqrt() + u * rounded);
         let scale = VARIANCE * self.variance + of_rounding / SUM_ULPS;
@@ -204,7 +205,7 @@ impl Statistic {
     }
 }
 
-/// Sums over some elements, of d and x̂.
+/// Sums of d and x̂ over some elements.
 #[derive(Clone, Default)]
 pub(super) struct GradientSums {
     pub d: f64,
@@ -225,8 +226,8 @@ impl GradientSums {
         self.max_x_hat = self.max_x_hat.max(x_hat.abs());
     }
 
-    /// The gradient of an element through the statistics that it shares with m, over r, and an upper bound of its terms: d less
-    /// its projections on 1 and on x̂ where there is a mean, else on x̂ alone.
+    /// An element's gradient through the statistics that it shares with m elements, divided by r, and an upper bound of
+    /// its terms: d minus its projections on 1 and on x̂ if there is a mean, else on x̂ alone.
     pub fn through_statistics(&self, norm: &Norm, d: f64, x_hat: f64, m: f64) -> (f64, f64) {
         let of_mean = self.d / m;
         let of_r = x_hat * (self.d_x_hat / m);

@@ -9,7 +9,7 @@ use wgpu_norm::{
 
 const EPSILON: f64 = 0.1; // large, so that an error in its place shows
 
-/// Deterministic numbers with no pattern that the tests care for.
+/// Deterministic numbers without a pattern that matters to the tests.
 fn noise(n: usize, seed: f64) -> Vec<f64> {
     let value = |i: f64| (12.9898 * (i + 100.0 * seed)).sin() + (i * 7.7).cos().powi(2);
     (0..n).map(|i| value(i as f64)).collect()
@@ -54,7 +54,7 @@ fn norms() -> Vec<Norm> {
     norms
 }
 
-/// The gradient against central differences of the forward pass, whose statistics follow src.
+/// The gradient against central differences of the forward pass, in which the statistics depend on src.
 #[test]
 fn gradients_are_the_derivatives() {
     const STEP: f64 = 1e-5;
@@ -107,7 +107,7 @@ fn gradients_are_the_derivatives() {
                         loss(&inputs)
                     };
                     let found = (shifted(STEP) - shifted(-STEP)) / (2.0 * STEP);
-                    // The differences have the loss's own roundings.
+                    // The differences have the loss's own rounding errors.
                     let error = (found - want.values[i]).abs() / (1.0 + want.scale[i]);
                     assert!(
                         error < 1e-8,
@@ -120,8 +120,8 @@ fn gradients_are_the_derivatives() {
     }
 }
 
-/// By constant statistics, diff_src is each element's own; a mask lets some of diff_dst pass; frozen parameters have no
-/// gradients.
+/// With constant statistics, diff_src depends on each element alone; a mask lets some of diff_dst pass; frozen
+/// parameters have no gradients.
 #[test]
 fn options_of_gradients() {
     let norm = Norm::Batch(Channels::Axis(DataFormat::Nxc));
@@ -248,7 +248,7 @@ fn statistics_are_exact() {
         assert!(error < 1e-15, "{error:e}");
         let x_hat = |x: i128| (count * x - sum) as f64 / count as f64 / (variance + EPSILON).sqrt();
         let want: Vec<f64> = values.iter().map(|&x| x_hat(x)).collect();
-        // What is left is the rounding of the mean itself, 1e-16 of up to 1e9 σ.
+        // The remaining error is the rounding of the mean itself, 1e-16 of up to 1e9 σ.
         let allowed = 1e-14 + 2e-16 * mean.abs() / variance.sqrt();
         let dst = find(&got, Tensor::Dst);
         assert!(largest(&dst.values, &want, &dst.scale) < allowed);
@@ -273,7 +273,7 @@ fn running_statistics() {
         let of = |tensor| find(&results, tensor).values[0];
         Ok::<_, Error>((of(Tensor::RunningMean), of(Tensor::RunningVariance)))
     };
-    // Of 0, 1, 2 the mean is 1, the variance 2/3 or 1.
+    // The mean of 0, 1, 2 is 1, the variance 2/3 or 1.
     assert_eq!(
         running(3, 0.5, RunningVariance::Unbiased).unwrap(),
         (1.0, -0.5)
@@ -291,7 +291,7 @@ fn running_statistics() {
 
 #[test]
 fn edges_and_errors() {
-    // No element: zeros as statistics and as sums.
+    // Without elements, statistics and sums are zeros.
     let norm = Norm::Batch(Channels::Axis(DataFormat::Ncx));
     let forward =
         Operation::new(norm, Forward::default(), &[0, 2, 3], DType::F32).with_params(false, false);
@@ -322,7 +322,7 @@ fn edges_and_errors() {
         DType::F32,
     );
     assert!(compute(&wrong, &[]).is_err());
-    // Squares that overflow make no zeros.
+    // Squares that overflow do not give zeros.
     let dst = row(vec![1e200, -1e200]);
     assert!(find(&dst, Tensor::Dst).values.iter().all(|x| x.is_nan()));
 }
@@ -349,19 +349,19 @@ fn scaled_error_judges() {
         scaled_error(&[T::from_f64(got)], &[want], &[scale]) <= 1.0
     }
     assert_eq!(scaled_error(&[1.0f32], &[], &[]), INF);
-    // The noise of a cancelled sum passes by its terms' size, and fails by its own.
+    // The noise of a cancelled sum passes by its terms' size, and fails by its own size.
     assert!(passes::<f32>(2e-6, 1e-6, 1.0) && !passes::<f32>(2e-6, 1e-6, 1e-6));
     assert!(passes::<f64>(1.0 + 1e-15, 1.0, 1.0) && !passes::<f64>(1.0 + 1e-12, 1.0, 1.0));
-    // One rounding to storage passes, more does not; f16 keeps its subnormals, f32 need not.
+    // One rounding to storage passes, a larger error does not; f16 keeps its subnormals, f32 need not.
     assert!(passes::<bf16>(1.0, 1.0 + 1.0 / 256.0, 1.0) && !passes::<bf16>(1.0, 1.008, 1.0));
     assert!(passes::<f16>(0.0, 2.9e-8, 0.0) && !passes::<f16>(0.0, 6e-8, 0.0));
     assert!(passes::<f32>(0.0, 1e-39, 0.0) && !passes::<f32>(0.0, 1e-37, 0.0));
-    // f16 rounds to infinity from 65520 on; beside that either side is right.
+    // f16 rounds to infinity from 65520 on; near that, either side is correct.
     assert!(passes::<f16>(INF, 65519.9, 65519.9) && passes::<f16>(65504.0, 65520.1, 65520.1));
     assert!(!passes::<f16>(INF, 65000.0, 65000.0) && !passes::<f16>(65504.0, 1e9, 1e9));
     assert!(passes::<f16>(INF, 1e9, 1e9) && !passes::<f16>(INF, -1e9, 1e9));
     assert!(passes::<f32>(-INF, -1e39, 1e39) && !passes::<f32>(1.0, 1.0, NAN));
-    // What is not finite matches what is not, whatever the scale.
+    // Any value that is not finite matches any other, whatever the scale.
     for got in [NAN, INF, -INF] {
         for want in [NAN, INF, -INF] {
             assert!(passes::<f32>(got, want, NAN) && passes::<f16>(got, want, 1.0));

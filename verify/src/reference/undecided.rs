@@ -1,5 +1,5 @@
-//! Elements of which rounding decides whether they pass relu, where a gradient computes the layer's output once more. Results
-//! with them and without them are right, and all between.
+//! Elements for which rounding decides whether they pass relu, if a gradient recomputes the layer's output. Results
+//! with them, without them, and all between are correct.
 
 use super::layer::{Gradients, Layer};
 use super::{OF_CHANNELS, OF_ELEMENTS, SUM_ULPS, sums};
@@ -8,14 +8,14 @@ use wgpu_norm::{Activation, DType, Error, Operation, Through};
 
 /// These elements.
 pub(super) struct Undecided {
-    /// Of each element the size of diff_dst if it is one of these, else 0.
+    /// For each of these elements the size of diff_dst, and 0 for others.
     diff_dst: Vec<f64>,
     count: usize,
     sums: DType,
 }
 
 impl Undecided {
-    /// Those whose y, of which diff_dst is relu's gradient, is 0 but for roundings.
+    /// Finds the elements whose y, relu's argument, is 0 within rounding error.
     pub fn find(
         operation: &Operation,
         (y, scale): &(Vec<f64>, Vec<f64>),
@@ -41,12 +41,12 @@ impl Undecided {
         })
     }
 
-    /// How many there are.
+    /// The number of these elements.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Widens the tolerance of gradients by what these elements change at most.
+    /// Widens the tolerance of gradients by the largest change that these elements can cause.
     pub fn allow(&self, gradients: &mut Gradients, layer: &Layer<'_>) -> Result<(), Error> {
         if self.count == 0 {
             return Ok(());
@@ -58,7 +58,7 @@ impl Undecided {
         Ok(())
     }
 
-    /// Scales count in roundings: so many of them are a change as large as `by`. Where it is there it is rounded itself.
+    /// Widens scales, which count in roundings, by a change as large as `by` and the rounding of that.
     fn widen(&self, scales: &mut [f64], by: &[f64]) {
         let roundings = SUM_ULPS * self.sums.unit_roundoff();
         for (scale, by) in scales.iter_mut().zip(by) {
@@ -66,8 +66,9 @@ impl Undecided {
         }
     }
 
-    /// What these elements may add to each element of diff_src. One of them is gamma · r · diff_dst of its own diff_src, and a
-    /// part (1 + x̂ · x̂ of that one)/m of that of the m elements that share its statistics.
+    /// The largest change of each element of diff_src by these elements. Each of them adds gamma · r · diff_dst to its
+    /// own diff_src, and (1 + x̂ · its own x̂)/m of that to the diff_src of each of the m elements that share its
+    /// statistics.
     fn of_src(&self, layer: &Layer<'_>) -> Result<Vec<f64>, Error> {
         let indices = layer.indices;
         let mut own = memory::collect(OF_ELEMENTS, self.diff_dst.iter().copied())?;
@@ -78,7 +79,7 @@ impl Undecided {
         if layer.through == Through::Constant {
             return Ok(own);
         }
-        // Of own, and of own · |x̂|.
+        // The sums of own, and of own · |x̂|.
         let mut sums = memory::filled(OF_CHANNELS, indices.statistics, (0.0, 0.0))?;
         let x_hat =
             |at: usize, statistic: usize| layer.statistics[statistic].x_hat(layer.src[at]).0.abs();
@@ -97,7 +98,7 @@ impl Undecided {
     }
 }
 
-/// Whether a number that is off by at most so many roundings may lie on either side of 0.
+/// Whether a number with an error of up to this many roundings may be on either side of 0.
 pub(crate) fn is_undecided(value: f64, roundings: f64, sums: DType) -> bool {
     let tolerance = sums.unit_roundoff() * roundings;
     tolerance > 0.0 && tolerance.is_finite() && value.abs() <= tolerance

@@ -1,17 +1,17 @@
-//! An activation and a residual behind batch, group and instance norm, in both directions.
+//! An activation and a residual after batch, group and instance norm, in both directions.
 
 use super::*;
 
 const EPSILON: f64 = 0.5;
 
-/// Elements of every src here.
+/// The number of elements of every src here.
 const ELEMENTS: usize = 24;
 
-/// A layer over 24 elements, NCX: which statistics and which gamma are each element's.
+/// A layer over 24 elements, NCX: the statistics and the gamma of each element.
 struct Layer {
     name: &'static str,
     shape: &'static [usize],
-    /// The shape of statistics, and how many channels there are.
+    /// The shape of statistics, and the number of channels.
     statistics: &'static [usize],
     channels: usize,
     group: fn(usize) -> usize,
@@ -78,7 +78,7 @@ fn all<R>(of: impl Fn(usize) -> R) -> Vec<R> {
     (0..ELEMENTS).map(of).collect()
 }
 
-// ---- the same by hand
+// ---- the expected values, computed by hand
 
 fn relu(y: f64) -> f64 {
     y.max(0.0)
@@ -88,7 +88,7 @@ fn silu(y: f64) -> f64 {
     y / (1.0 + (-y).exp())
 }
 
-/// A slope, by a difference.
+/// A slope, from a difference.
 fn slope(activation: fn(f64) -> f64, y: f64) -> f64 {
     let step = 1e-5;
     (activation(y + step) - activation(y - step)) / (2.0 * step)
@@ -129,7 +129,7 @@ impl Layer {
         all(|i| (src(i) - mean[(self.group)(i)]) * r[i])
     }
 
-    /// What the activation is applied to.
+    /// The activation's argument.
     fn before(&self, residual: fn(usize) -> f64) -> Vec<f64> {
         let x_hat = self.x_hat();
         let y = all(|i| {
@@ -198,7 +198,7 @@ impl Layer {
             .with("variance", filled::<f32>(self.statistics, &self.variance()))
     }
 
-    /// Runs a pass; the file that it wrote, and what it printed.
+    /// Runs a pass; returns the file that it wrote and its output.
     fn run(&self, pass: &str, name: &str, draft: &Draft, arguments: &[&str]) -> (PathBuf, String) {
         let folder = folder(&format!("{}-{pass}-{name}", self.name));
         let (input, output) = (folder.join("in"), folder.join("out"));
@@ -223,7 +223,7 @@ fn words(shape: &[usize], words: &[u32]) -> Tensor {
     }
 }
 
-/// A tensor as it lies in a file.
+/// A tensor as stored in a file.
 fn raw_tensor(path: &Path, name: &str) -> Option<Tensor> {
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -247,7 +247,7 @@ fn assert_gradients(output: &Path, [diff_src, diff_gamma, diff_beta]: &[Vec<f64>
     assert_close(&values(output, "diff_beta"), diff_beta);
 }
 
-// ---- what works
+// ---- successes
 
 #[test]
 fn forward_by_hand() {
@@ -267,7 +267,7 @@ fn forward_by_hand() {
         assert!(raw_tensor(&plain, "mask").is_none());
         assert!(printed.contains(", relu, on "), "{printed}");
 
-        // An attribute may stand in the file, too.
+        // The attribute may also be in the file.
         let in_file = layer.forward().attribute("activation", "SiLU");
         let (smooth, _) = layer.run("forward", "silu", &in_file, &[]);
         assert_close(&values(&smooth, "dst"), &layer.dst(no_residual, silu));
@@ -321,7 +321,7 @@ fn gradients_find_the_output_again() {
             assert_gradients(&output, &layer.gradients(&d));
             assert!(raw_tensor(&output, "diff_residual").is_none());
         }
-        // Without an activation beta may be there, and does not count. The flag counts before the file.
+        // Without an activation, beta may be there and is ignored. The flag takes precedence over the file.
         let in_file = layer.backward().attribute("activation", "relu");
         let (output, _) = layer.run("backward", "none", &in_file, &["--activation", "none"]);
         assert_gradients(&output, &layer.gradients(&all(diff_dst)));
@@ -336,7 +336,7 @@ fn a_mask_goes_from_the_forward_pass_to_the_gradient() {
             .with("residual", layer.tensor::<f32>(residual));
         let relu = ["--activation", "relu"];
         let (written, _) = layer.run("forward", "mask", &forward, &relu);
-        // All that the forward pass took and wrote, in one file.
+        // Everything that the forward pass read and wrote, in one file.
         let mut backward = forward.with("diff_dst", layer.tensor::<f32>(diff_dst));
         for name in ["mean", "variance", "mask"] {
             backward = backward.with(name, raw_tensor(&written, name).unwrap());
@@ -355,7 +355,7 @@ fn a_mask_goes_from_the_forward_pass_to_the_gradient() {
 #[test]
 fn every_pair_of_element_types_is_checked() {
     fn pair<T: Element, P: Element>() {
-        // Types go the same way in all of them.
+        // All of them treat types in the same way.
         let is_f32 = T::DTYPE == DType::F32;
         for layer in if is_f32 { &LAYERS[..] } else { &LAYERS[..1] } {
             let name = |what: &str| format!("{what}-{}-{}", T::DTYPE, P::DTYPE);
@@ -395,7 +395,7 @@ fn every_pair_of_element_types_is_checked() {
     }
 }
 
-/// Parameters of src's rank, and statistics that are constants; gamma that counts for the activation alone.
+/// Parameters of src's rank, and constant statistics; gamma is used for the activation only.
 #[test]
 fn variants_of_gradients_are_checked() {
     let layer = BATCH;
@@ -445,7 +445,7 @@ fn variants_of_gradients_are_checked() {
     }
 }
 
-/// An empty src has an empty mask, and a mask has no more bits than elements count.
+/// An empty src has an empty mask, and a mask has no bits beyond the last element.
 #[test]
 fn masks_of_any_length() {
     let relu = ["--activation", "relu"];
@@ -471,13 +471,13 @@ fn masks_of_any_length() {
     }
 }
 
-/// Where y is 0 but for roundings, either gradient is right, and the check says so.
+/// Where y is 0 within rounding error, either gradient is correct, and the check says so.
 #[test]
 fn rounding_may_decide() {
     for layer in LAYERS {
         let (mean, r, x_hat) = (layer.mean(), layer.r(), layer.x_hat());
         assert!(mean.len() > 1 && r.len() == ELEMENTS);
-        // beta takes back what one element of each channel has.
+        // beta cancels one element of each channel.
         let mut beta = vec![0.0; layer.channels];
         (0..ELEMENTS).for_each(|i| {
             let c = (layer.channel)(i);
@@ -514,7 +514,7 @@ fn says_where_gamma_does_not_count() {
     for (draft, says) in [
         (
             BATCH.backward(),
-            "gamma: counts for the activation alone, as --param-grads is neither",
+            "gamma: used for the activation only, as --param-grads is neither",
         ),
         (masked, "gamma: ignored, as --param-grads is neither"),
     ] {
@@ -530,7 +530,7 @@ fn says_where_gamma_does_not_count() {
 fn says_that_beta_is_0() {
     let folder = folder("no-beta");
     let (input, output) = (folder.join("in"), folder.join("out"));
-    let says = "beta: none given, so 0";
+    let says = "beta: not given, so it is 0";
     for layer in &LAYERS {
         let flags: &[&str] = match layer.name {
             "group-norm" => &["--groups", "2"],
@@ -557,7 +557,7 @@ fn says_that_beta_is_0() {
     }
 }
 
-// ---- what is refused
+// ---- refusals
 
 #[test]
 fn refuses_masks_that_do_not_fit() {
@@ -617,7 +617,7 @@ fn refuses_what_does_not_fit() {
         let words = ["activation: expected none or relu", "residual", "got silu"];
         refuse("forward", both, &silu, &words);
 
-        // The gradient of a forward pass with a residual, without its mask.
+        // The gradient of a forward pass with a residual, but without its mask.
         let unmasked = layer
             .backward()
             .with("residual", layer.tensor::<f32>(residual));
@@ -637,7 +637,7 @@ fn refuses_what_does_not_fit() {
             "selu",
         ];
         refuse("backward", unknown, &[], &words);
-        // An adapter without f64 says that first.
+        // An adapter without f64 reports that first.
         let double = layer.draft::<f64, f64>();
         refuse("forward", double, &silu, &["expected", "f64", "got"]);
     }

@@ -27,7 +27,7 @@ fn beta(c: usize) -> f64 {
     1.0 - c as f64
 }
 
-/// src of shape [4, 3, 2], of which axis 1 is the channels.
+/// src of shape [4, 3, 2], with channels along axis 1.
 fn of_types<T: Element, P: Element>() -> Draft {
     let tensors = HashMap::from([
         ("src", filled::<T>(&[4, 3, 2], src)),
@@ -94,7 +94,7 @@ fn assert_near(got: &[f64], want: &[f64], tolerance: f64, what: &str) {
     }
 }
 
-/// Of one rounding to the type.
+/// The tolerance for one rounding to the type.
 fn tolerance(dtype: Dtype) -> f64 {
     match dtype {
         Dtype::BF16 => 1.0 / 256.0,
@@ -103,7 +103,7 @@ fn tolerance(dtype: Dtype) -> f64 {
     }
 }
 
-/// Runs a draft; the file that it wrote, and what it said.
+/// Runs a draft; returns the file that it wrote and its output.
 fn run_by(operator: &str, name: &str, draft: &Draft, arguments: &[&str]) -> (PathBuf, Output) {
     let folder = folder(name);
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -135,7 +135,7 @@ fn has_f64() -> bool {
     gpu.supports(DType::F64)
 }
 
-// ---- what works
+// ---- successes
 
 #[test]
 fn every_element_type() {
@@ -211,7 +211,7 @@ fn types_of_statistics_without_running_ones() {
     assert_eq!(dtypes("shifted", &shifted), [Dtype::F32; 2]);
 }
 
-/// Running statistics of 16 bits give those of the batch their type, and where that does not hold them a warning says so.
+/// 16-bit running statistics determine the type of the batch's, and a warning says where that type cannot hold them.
 #[test]
 fn statistics_beyond_16_bits() {
     let wide = |spread: f64| {
@@ -222,7 +222,7 @@ fn statistics_beyond_16_bits() {
         (
             "narrow",
             1e-4,
-            "variance: 3 of 3 elements are below what f16 holds",
+            "variance: 3 of 3 elements are below the smallest normal f16",
         ),
         ("fits", 1.0, ""),
     ] {
@@ -319,7 +319,7 @@ fn the_unbiased_variance_by_flag_before_metadata_before_default() {
         1e-5,
         "",
     );
-    // The weight: that of the flag counts, and 0 leaves all as it was.
+    // The weight: the flag's counts, and 0 leaves everything unchanged.
     let kept = running("weight", &draft(), &["--running-weight", "0"]);
     assert_eq!(kept, [4.0; 3]);
 }
@@ -349,7 +349,7 @@ fn formats() {
             .with("gamma", filled::<bf16>(&[1, 3, 1], gamma))
             .with("beta", filled::<bf16>(&[1, 3, 1], beta))
     };
-    // Statistics of another type, too.
+    // Statistics of another type.
     let draft = broadcast(of_types::<bf16, bf16>())
         .with("running_mean", filled::<f32>(&[1, 3, 1], |_| 2.0))
         .with("running_variance", filled::<f32>(&[1, 3, 1], |_| 4.0));
@@ -370,7 +370,7 @@ fn formats() {
     assert_tensor(&output, "dst", &[4, 3, 2], &want);
 }
 
-/// What the forward pass writes is what the gradient takes.
+/// The gradient accepts what the forward pass writes.
 #[test]
 fn the_gradient_takes_what_was_written() {
     let draft = with_running::<f32>(of_types::<bf16, bf16>());
@@ -470,7 +470,7 @@ fn says_what_it_assumes() {
     }
 }
 
-// ---- what is refused
+// ---- refusals
 
 fn refuse(name: &str, draft: &Draft, flags: &[&str], fragments: &[&str]) {
     let flags = [&["--data-format", "NCX"], flags].concat();

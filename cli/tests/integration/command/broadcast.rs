@@ -1,9 +1,8 @@
-//! `wgpu-norm batch-norm-backward` where the parameters have the rank of src.
+//! `wgpu-norm batch-norm-backward` with parameters of src's rank.
 
 use super::*;
 
-/// src of shape [2, 3, 4], statistics that are constants, variance 1, epsilon 1 and parameters of this
-/// shape, gamma counting.
+/// src of shape [2, 3, 4], constant statistics, variance 1, epsilon 1, and parameters of this shape; gamma is used.
 fn with_params(shape: &[usize]) -> Draft {
     let count = shape.iter().product();
     Draft::good()
@@ -27,7 +26,7 @@ fn of_rank_1(params: usize) -> Draft {
 
 const BY_FLAG: [&str; 2] = ["--data-format", "broadcast"];
 
-/// Runs a draft with `--check` and gives all it wrote: shape and values of each output.
+/// Runs a draft with `--check` and returns the shape and values of each output.
 fn outputs(name: &str, draft: &Draft, arguments: &[&str]) -> Vec<(Vec<usize>, Vec<f64>)> {
     let folder = folder(&format!("broadcast-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -61,7 +60,7 @@ fn recognized_by_rank() {
             assert!(shape == &params || shape == &[2, 3, 4], "{shape:?}");
         }
     }
-    // No axis kept, all of them, and a set that is not one axis.
+    // No axis kept, all axes, and a set that is not a single axis.
     for params in [[1, 1, 1], [2, 3, 4], [2, 1, 4]] {
         let results = outputs("sets", &with_params(&params), &[]);
         let shapes: Vec<&[usize]> = results.iter().map(|(shape, _)| shape.as_slice()).collect();

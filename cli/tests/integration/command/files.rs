@@ -1,9 +1,9 @@
-//! Files that are no plain new ones: pipes and devices, links, modes, and outputs that a signal cuts off.
+//! Files that are not plain new files: pipes and devices, links, modes, and outputs that a signal cuts off.
 
 use super::*;
 use std::time::{Duration, Instant};
 
-/// Runs what must not wait for ever.
+/// Runs a command that must not wait forever.
 fn promptly(command: &mut Command, what: &str) -> Output {
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -79,7 +79,7 @@ mod unix {
             assert_eq!(mode(&output), want);
             assert_eq!(values(&output, "diff_src").len(), 6);
         }
-        // A new one has the mode of any new file.
+        // A new file has the mode of any new file.
         let (new, plain) = (folder.join("new"), folder.join("plain"));
         std::fs::write(&plain, "").unwrap();
         assert_success(&backward(&input, &new, &[]));
@@ -113,7 +113,7 @@ mod unix {
         let (inside, first, second) = (folder.join("a"), folder.join("first"), folder.join("a/2"));
         std::fs::write(&input, Draft::good().bytes()).unwrap();
         std::fs::create_dir(&inside).unwrap();
-        // A link to a link, each relative to its own folder, to nothing and then to a file.
+        // A link to a link, each relative to its own folder; first to nothing, then to a file.
         symlink("a/2", &first).unwrap();
         symlink("target", &second).unwrap();
         for _ in 0..2 {
@@ -131,11 +131,11 @@ mod unix {
     /// With these flags the output file exists before anything is computed.
     const IN_PIECES: [&str; 2] = ["--memory-budget", "1GB"];
 
-    /// Sends a signal as soon as the command writes; false if it was done before.
+    /// Sends a signal as soon as the command writes; false if the command was done before.
     fn cut_off(signal: &str, number: i32, folder: &Path, input: &Path, output: &Path) -> bool {
         let mut command = command(&[BATCH_NORM]);
         command.arg(input).arg("-o").arg(output).args(IN_PIECES);
-        // A shell makes its background jobs ignore SIGINT and SIGQUIT, and so what they start.
+        // A shell makes its background jobs ignore SIGINT and SIGQUIT, and so the processes that they start.
         let by_default = move || {
             // SAFETY: signal() may be called between fork and exec; the number is a signal's.
             unsafe { libc::signal(number, libc::SIG_DFL) };
@@ -165,7 +165,7 @@ mod unix {
         true
     }
 
-    /// Of so many rows of 8192 elements.
+    /// An input of this many rows of 8192 elements.
     fn large(rows: usize) -> Draft {
         let shape = [rows, 1 << 13];
         Draft::good()
@@ -176,7 +176,7 @@ mod unix {
             .without("gamma")
     }
 
-    /// The command, run by a shell after it has done something.
+    /// The command, run by a shell after another command.
     fn after(first: &str, input: &Path, output: &Path) -> Command {
         let mut shell = Command::new("sh");
         shell
@@ -188,7 +188,7 @@ mod unix {
         shell
     }
 
-    /// As `nohup` has it, and a shell without job control what it runs in the background.
+    /// Like under `nohup`, or in the background of a shell without job control.
     #[test]
     fn what_is_ignored_stays_ignored() {
         let folder = folder("ignored");
@@ -228,10 +228,10 @@ mod unix {
         let (input, output) = (folder.join("in"), folder.join("out"));
         std::fs::write(&input, large(64).bytes()).unwrap();
         let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");
-        // SwiftShader's memory is files, too: it does not survive the limit.
+        // SwiftShader's memory also consists of files: it does not survive the limit.
         let files = gpu.adapter_info().name.contains("SwiftShader");
         for budget in [None, Some("64MB")] {
-            // 128 or 256 KiB, by the shell; drivers' caches may be larger.
+            // 128 or 256 KiB, depending on the shell; drivers' caches may be larger.
             let mut limited = after("ulimit -f 256", &input, &output);
             limited.env("MESA_SHADER_CACHE_DISABLE", "true");
             if files {
@@ -252,7 +252,7 @@ mod unix {
         }
     }
 
-    /// A file with a hole: it is refused before any of it is read.
+    /// A sparse file is refused before any of it is read.
     #[test]
     fn a_tensor_that_no_buffer_holds_is_refused_at_once() {
         let gpu = pollster::block_on(GpuContext::new()).expect("an adapter");

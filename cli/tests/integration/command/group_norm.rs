@@ -1,4 +1,4 @@
-//! `wgpu-norm group-norm-forward`, `group-norm-inference`, `group-norm-backward`, and those of instance norm.
+//! `wgpu-norm group-norm-forward`, `group-norm-inference` and `group-norm-backward`, and those of instance norm.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const FORWARD: &str = "group-norm-forward";
 const INFERENCE: &str = "group-norm-inference";
 const BACKWARD: &str = "group-norm-backward";
 
-/// Two samples of four channels with two elements, NCX: groups of two channels hold ±2 about their mean.
+/// Two samples of four channels with two elements, NCX: the groups of two channels are ±2 around their mean.
 fn src<T: Element>() -> Tensor {
     let group = |mean: f64| [mean - 2.0, mean + 2.0, mean + 2.0, mean - 2.0];
     let values = [1.0, 3.0, -5.0, 0.0].into_iter().flat_map(group);
@@ -38,7 +38,7 @@ fn good() -> Draft {
     of_types::<f32, f32>()
 }
 
-/// The results of a subcommand.
+/// The output file of a subcommand.
 fn output(operator: &str, name: &str, draft: &Draft, arguments: &[&str]) -> PathBuf {
     let folder = folder(&format!("group-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -80,7 +80,7 @@ fn parameters_gradients_by_hand() {
     let diff_beta: Vec<f64> = (0..4).map(|c| sum(c, [1.0; 2])).collect();
     assert_close(&values(&output, "diff_gamma"), &diff_gamma);
     assert_close(&values(&output, "diff_beta"), &diff_beta);
-    // Without a gamma they have the channels' shape all the same.
+    // Without gamma, its gradient still has the channels' shape.
     let without = good().without("gamma");
     let output = super::group_norm::output(BACKWARD, "no-gamma", &without, &["--check"]);
     let (_, shape, _) = read_shaped(&output, "diff_gamma").unwrap();
@@ -94,7 +94,7 @@ fn parameters_gradients_by_hand() {
     assert!(read(&output, "diff_gamma").is_none());
 }
 
-/// Elements of `counting`.
+/// The elements of `counting`.
 fn values_of_counting() -> Vec<f64> {
     let folder = folder("group-counting");
     let path = folder.join("in");
@@ -121,7 +121,7 @@ fn every_pair_of_element_types_is_checked() {
     pair::<bf16, bf16>();
 }
 
-/// By the statistics that the forward pass writes, inference gives the same output, whole and in pieces.
+/// With the statistics that the forward pass writes, inference gives the same output, whole and in pieces.
 #[test]
 fn inference_gives_what_the_forward_pass_does() {
     for layer in ["group-norm", "instance-norm"] {
@@ -144,7 +144,7 @@ fn inference_gives_what_the_forward_pass_does() {
             assert!(std::fs::read(run("inference", &draft, &budget)).unwrap() == whole);
         }
     }
-    // Running statistics are of channels: nothing stands for a group's.
+    // Running statistics belong to channels and cannot replace a group's.
     let running = good().without("mean");
     let running = running.with("running_mean", params::<f32>(&[4], &[0.0; 4]));
     refuse(
@@ -156,7 +156,7 @@ fn inference_gives_what_the_forward_pass_does() {
     );
 }
 
-/// Flags count before the metadata, and instance norm has a group for each channel.
+/// Flags take precedence over the metadata, and instance norm has a group for each channel.
 #[test]
 fn attributes_by_flag() {
     let one = output(FORWARD, "flag", &good(), &["--check", "--groups", "1"]);
@@ -204,7 +204,7 @@ fn refuses_what_does_not_fit() {
         let fragments = ["metadata groups: expected an integer above 0", groups];
         refuse(FORWARD, "groups-metadata", &alone, &[], &fragments);
     }
-    // The statistics of two groups are not to blame.
+    // The statistics of two groups are not blamed.
     let three = ["--groups", "3"];
     refuse(
         BACKWARD,

@@ -1,8 +1,8 @@
-//! Files whose authors want to fool the reader, or to keep the machine busy.
+//! Files made to fool the reader, or to keep the machine busy.
 
 use super::*;
 
-/// Nothing on the terminal obeys a file, or goes on for ever.
+/// No output obeys the file, or is endless.
 #[track_caller]
 fn assert_tame(output: &Output) {
     for text in [stdout(output), stderr(output)] {

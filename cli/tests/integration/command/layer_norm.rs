@@ -22,7 +22,7 @@ fn good_of<T: Element, P: Element>() -> Draft {
     Draft { tensors, metadata }
 }
 
-/// What `good` gives, where mean(d) is subtracted from d = 2 · diff_dst and nothing else.
+/// The result for `good`: only mean(d) is subtracted from d = 2 · diff_dst.
 fn centred(epsilon: f64) -> Vec<f64> {
     let value = 0.125 / (1.0 + epsilon).sqrt();
     [-value, value].repeat(3)
@@ -52,7 +52,7 @@ fn of_rank_3(statistics: &[usize], affine: &[usize]) -> Draft {
         .with("beta", counting::<f32>(affine))
 }
 
-// ---- what works
+// ---- successes
 
 #[test]
 fn every_vector() {
@@ -161,7 +161,7 @@ fn parameters_of_one_axis() {
     let want = diff_src("whole", &whole, &["--check"]);
     let flat = of_rank_3(&[6], &[4]);
     assert_eq!(diff_src("flat-statistics", &flat, &["--check"]), want);
-    // As frameworks hand them over.
+    // As frameworks provide them.
     let kept = of_rank_3(&[2, 3, 1], &[4]);
     assert_eq!(diff_src("kept-axes", &kept, &["--check"]), want);
 
@@ -216,7 +216,7 @@ fn use_affine_by_flag_before_metadata_before_default() {
         }
     }
 
-    // What is ignored may be anything, or absent, and then there is nothing to warn of.
+    // Ignored tensors may be anything, or missing, in which case there is no warning.
     let draft = metadata("false")
         .with("gamma", counting::<f16>(&[7]))
         .without("beta");
@@ -258,7 +258,7 @@ fn the_output_may_be_the_input() {
     assert_eq!(names(&folder), ["file"]);
 }
 
-// ---- what is refused
+// ---- refusals
 
 #[test]
 fn refuses_missing_tensors() {
@@ -272,7 +272,7 @@ fn refuses_missing_tensors() {
     refuse("gamma-flag", &draft, &arguments, &fragments);
 }
 
-/// No gradient depends on beta: it may be anything, or absent, and nothing is said of it.
+/// No gradient depends on beta: it may be anything, or missing, without a message.
 #[test]
 fn beta_is_not_read() {
     let folder = folder("ln-beta");
@@ -305,7 +305,7 @@ fn refuses_element_types() {
     };
     let draft = good().with("gamma", integers);
     refuse("i64", &draft, &[], &["gamma: expected", "got i64"]);
-    // Statistics or parameters of bf16 are fine beside bf16, but not two types of them.
+    // bf16 statistics or parameters are accepted with bf16 data, but not two types of them.
     let draft = good_of::<bf16, f32>().with("variance", counting::<bf16>(&[3]));
     let fragments = ["variance: expected element type f32", "got bf16"];
     refuse("variance", &draft, &[], &fragments);
@@ -412,7 +412,7 @@ fn refuses_attributes() {
     refuse("infinite-variance", &draft, &[], &fragments);
 }
 
-/// Sums that leave f32 where the float64 reference stays in range.
+/// Sums that exceed f32's range while the float64 reference stays in range.
 #[test]
 fn a_failed_check_writes_nothing() {
     let draft = good()

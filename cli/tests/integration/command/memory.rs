@@ -1,11 +1,11 @@
-//! A machine whose memory ends while the command runs: a message, not the process's end.
+//! If memory runs out while the command runs, there is a message and no crash.
 
 use super::{BATCH_NORM, Draft, assert_success, command, folder, names, stderr, tensor};
 use half::f16;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// KiB of address space that a process took at most.
+/// The largest address space of a process, in KiB.
 fn peak(mut command: Command) -> u64 {
     let mut child = command
         .stdout(Stdio::null())
@@ -34,8 +34,8 @@ fn within(kib: u64, input: &Path, output: &Path) -> Output {
     shell.env_remove("RUST_LOG").output().unwrap()
 }
 
-/// The reference takes many times the memory of the gradients, in f16 most of all: so where these just fit, it is what
-/// fails, at one allocation or another.
+/// The reference needs many times the memory of the gradients, most of all in f16. So where the gradients just fit, the
+/// reference fails, at one allocation or another.
 #[test]
 fn a_check_without_memory_says_how_much_it_wanted() {
     let folder = folder("check");

@@ -1,8 +1,8 @@
-//! Tensors by PyTorch's and ONNX's names, and those that nobody looks for.
+//! Tensors with PyTorch's and ONNX's names, and tensors that nobody looks for.
 
 use super::*;
 
-/// What an operator writes of a draft, and what it says.
+/// An operator's output file for a draft, and its messages.
 fn written(operator: &str, name: &str, draft: &Draft, flags: &[&str]) -> (Vec<u8>, String) {
     let folder = folder(&format!("{operator}-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -18,7 +18,7 @@ fn numbers(shape: &[usize], first: f32) -> Tensor {
     tensor(shape, &values)
 }
 
-/// A draft of tensors whose names are given, with what each stands for here.
+/// A draft of tensors with given names, each with the tensor that it replaces here.
 fn called(names: &[(&'static str, &'static str)]) -> Draft {
     let tensors = names.iter().map(|&(name, what)| {
         let tensor = match what {
@@ -90,7 +90,7 @@ fn names_of_pytorch_and_onnx() {
     }
 }
 
-/// Running statistics are not those of the batch, which a gradient takes.
+/// Running statistics are not the batch's statistics, which a gradient needs.
 #[test]
 fn a_gradient_takes_no_running_statistics() {
     let draft = called(&[

@@ -4,7 +4,7 @@ use super::*;
 
 const RMS_NORM: &str = "rms-norm-backward";
 
-/// Three rows of two elements, of which the squares' mean is 3 with epsilon 1; r is 1/2, and gamma 2.
+/// Three rows of two elements with a given mean square of 3 and epsilon 1, so that r is 1/2; gamma is 2.
 fn good() -> Draft {
     good_of::<f32, f32>()
 }
@@ -21,8 +21,8 @@ fn good_of<T: Element, P: Element>() -> Draft {
     Draft { tensors, metadata }.attribute("epsilon", "1")
 }
 
-/// diff_src of `good`, worked out by hand: with gamma times diff_dst being d = (a, b) and x̂ = (-1/2, 1), the mean of
-/// d·x̂ is (b - a/2)/2.
+/// diff_src of `good`, worked out by hand: with d = gamma · diff_dst = (a, b) and x̂ = (-1/2, 1), the mean of d·x̂ is
+/// (b - a/2)/2.
 fn by_hand(gamma: f64) -> Vec<f64> {
     let rows = [(0.0, 0.125), (0.25, 0.375), (0.5, 0.625)];
     let diff_src = rows.iter().flat_map(|&(first, second)| {
@@ -55,7 +55,7 @@ fn of_rank_3(mean_square: &[usize], gamma: &[usize]) -> Draft {
         .with("gamma", counting::<f32>(gamma))
 }
 
-// ---- what works
+// ---- successes
 
 #[test]
 fn every_pair_of_element_types() {
@@ -121,7 +121,7 @@ fn parameter_gradients_by_choice() {
 
 #[test]
 fn epsilon_by_flag_before_metadata_before_default() {
-    // src of zeros: diff_src is gamma · r · diff_dst.
+    // With src of zeros, diff_src is gamma · r · diff_dst.
     let zeros = || good().with("src", tensor(&[3, 2], &[0.0_f32; 6]));
     let last = |name: &str, draft: &Draft, arguments: &[&str]| {
         diff_src(name, draft, arguments).last().copied().unwrap()
@@ -203,7 +203,7 @@ fn a_file_for_another_operator_is_a_warning() {
     }
 }
 
-// ---- what is refused
+// ---- refusals
 
 #[test]
 fn refuses_missing_tensors() {

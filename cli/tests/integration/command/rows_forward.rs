@@ -7,7 +7,7 @@ const RMS_NORM: &str = "rms-norm-forward";
 
 const EPSILON: f64 = 0.5;
 
-/// Numbers that every element type holds exactly, and their sums too.
+/// Numbers that every element type holds exactly, as well as their sums.
 fn src(i: usize) -> f64 {
     (i * 7 % 11) as f64 / 4.0 - 1.0
 }
@@ -30,7 +30,7 @@ fn filled<T: Element>(shape: &[usize], value: impl Fn(usize) -> f64) -> Tensor {
     tensor(shape, &values)
 }
 
-/// src of shape [2, 3, 4], normalized along the last axis, with all that there may be.
+/// src of shape [2, 3, 4], normalized along the last axis, with all optional tensors.
 fn of_types<T: Element, P: Element>() -> Draft {
     let tensors = HashMap::from([
         ("src", filled::<T>(&[2, 3, 4], src)),
@@ -46,7 +46,7 @@ fn good() -> Draft {
     of_types::<f32, f32>()
 }
 
-/// What a row of `columns` elements is normalized by.
+/// The values that normalize a row of `columns` elements.
 struct Want {
     dst: Vec<f64>,
     sum: Vec<f64>,
@@ -54,7 +54,7 @@ struct Want {
     statistics: Vec<Vec<f64>>,
 }
 
-/// The answers, row by row from the definition.
+/// The expected results, row by row from the definition.
 fn want(operator: &str, draft: &Draft, columns: usize) -> Want {
     let has = |name: &str| draft.tensors.contains_key(name);
     let added = |i| if has("residual") { residual(i) } else { 0.0 };
@@ -94,7 +94,7 @@ fn want(operator: &str, draft: &Draft, columns: usize) -> Want {
     want
 }
 
-/// Runs a draft with `--check`, and compares all that it wrote with the answers.
+/// Runs a draft with `--check`, and compares everything that it wrote with the expected results.
 fn check(operator: &str, name: &str, draft: &Draft, flags: &[&str], columns: usize) -> PathBuf {
     let folder = folder(&format!("{operator}-{name}"));
     let (input, output) = (folder.join("in"), folder.join("out"));
@@ -134,7 +134,7 @@ fn check(operator: &str, name: &str, draft: &Draft, flags: &[&str], columns: usi
     output
 }
 
-// ---- what works
+// ---- successes
 
 #[test]
 fn every_pair_of_element_types() {
@@ -149,7 +149,7 @@ fn every_pair_of_element_types() {
             }
             let output = check(operator, &what, &draft, &[], 4);
             let (dtype, shape, _) = read_shaped(&output, statistic).unwrap();
-            // Whatever the parameters are.
+            // This holds for any parameters.
             let sums = match T::DTYPE {
                 DType::F64 => Dtype::F64,
                 _ => Dtype::F32,
@@ -173,8 +173,8 @@ fn every_pair_of_element_types() {
     pair::<f64, f64>(gpu.supports(DType::F64));
 }
 
-/// Deviations of 1000 and of 1e-4, whose squares f16 does not hold: the gradient by what was written is that by the exact
-/// statistics.
+/// Deviations of 1000 and of 1e-4, whose squares f16 cannot hold: the gradient from the written statistics equals that
+/// from the exact ones.
 #[test]
 fn a_gradient_by_what_was_written() {
     for (name, spread) in [("wide", 1000.0), ("narrow", 1e-4)] {
@@ -241,7 +241,8 @@ fn a_gradient_by_what_was_written() {
     }
 }
 
-/// Where the reference is not finite, what is not finite is right: a sum of infinite terms is NaN or infinite by its order.
+/// Where the reference is not finite, any result that is not finite is correct: the order of a sum decides whether it
+/// is NaN or infinite.
 #[test]
 fn an_infinite_element_passes_the_check() {
     for operator in [LAYER_NORM, RMS_NORM] {
@@ -267,7 +268,7 @@ fn what_may_be_left_out() {
             check(operator, name, &good().without(name), &[], 4);
         }
     }
-    // Statistics are f32 then.
+    // In this case statistics are f32.
     let plain = || of_types::<bf16, bf16>().without("gamma").without("beta");
     let output = check(RMS_NORM, "plain", &plain(), &[], 4);
     assert_eq!(read(&output, "mean_square").unwrap().0, Dtype::F32);
@@ -330,7 +331,7 @@ fn use_affine_by_flag_before_metadata_before_default() {
     check(LAYER_NORM, "flag", &against, &["--use-affine", "true"], 4);
 }
 
-/// What the forward pass writes is what the gradient takes.
+/// The gradient accepts what the forward pass writes.
 #[test]
 fn the_gradient_takes_what_was_written() {
     for (forward, backward, statistics) in [
@@ -391,7 +392,7 @@ fn a_file_for_another_operator_is_a_warning() {
     }
 }
 
-// ---- what is refused
+// ---- refusals
 
 #[test]
 fn refuses_bad_input() {

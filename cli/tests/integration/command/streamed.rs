@@ -1,4 +1,4 @@
-//! `--memory-budget`: the same files as without, in less memory, or a refusal.
+//! `--memory-budget`: the same files as without it, in less memory, or a refusal.
 
 use super::*;
 use std::process::ExitStatus;
@@ -142,7 +142,7 @@ fn large(folder: &Path) -> PathBuf {
     input
 }
 
-/// Runs a command, and tells the KiB that it had in memory at most.
+/// Runs a command, and returns its peak memory in KiB.
 #[cfg(target_os = "linux")]
 fn resident(mut command: Command) -> (ExitStatus, u64) {
     let mut child = command.stdout(Stdio::null()).spawn().unwrap();
@@ -167,7 +167,7 @@ fn memory_stays_within_the_budget() {
     let input = large(&folder);
     let (whole, streamed) = (folder.join("whole"), folder.join("streamed"));
     assert_success(&backward(&input, &whole, &[]));
-    // A software adapter's memory is the process's; the rest are libraries, kernels and what compiles them.
+    // A software adapter uses the process's memory; the rest are libraries, kernels and their compilers.
     for megabytes in [64, 256] {
         let mut command = command(&[BATCH_NORM]);
         let budget = format!("{megabytes}MB");

@@ -1,12 +1,13 @@
-//! A small convolution net learns handwritten digits with Burn, once with Burn's normalization layers and once with
-//! wgpu-norm's: the same weights to begin with, the same images in the same order.
+//! A small convolutional network learns handwritten digits with Burn, once with Burn's normalization layers and once
+//! with wgpu-norm's, from the same initial weights and with the same images in the same order.
 //!
 //! ```sh
 //! cargo run --release --example digits                       # 100 steps each
-//! cargo run --release --example digits -- --steps 20 out.svg # fewer steps, and where the picture goes
+//! cargo run --release --example digits -- --steps 20 out.svg # fewer steps, and the path of the picture
 //! ```
 //!
-//! Prints how long a step took with each, and the largest difference of their losses; writes both loss curves as a picture.
+//! Prints the time of a step with each, and the largest difference between their losses; writes both loss curves as a
+//! picture.
 //! `net.rs` is the network, `train.rs` the training.
 
 mod plot;

@@ -1,4 +1,4 @@
-// The network, for any norms in scope: this file is included twice, once below `use burn::nn` and once below
+// The network, for whichever norms are in scope: this file is included twice, once below `use burn::nn` and once below
 // `use burn_wgpu_norm::nn`.
 
 use burn::module::Module;

@@ -6,7 +6,7 @@ const LEFT: f64 = 48.0;
 const TOP: f64 = 48.0;
 const COLORS: [&str; 2] = ["#c44e1b", "#1f5fa8"];
 
-/// The curves, each with its name; the second is dashed, so that the first is seen below it.
+/// The curves, each with its name. The second is dashed, so that the first shows through.
 pub fn svg(curves: &[(&str, &[f32])]) -> String {
     let largest = curves.iter().flat_map(|(_, losses)| losses.iter().copied());
     let largest = f64::from(largest.fold(0.1, f32::max));

@@ -45,13 +45,13 @@ impl Net for ours::Net {
 
 const BATCH: usize = 64;
 
-/// The same weights for both kinds: a record of Burn's own network.
+/// The initial weights for both kinds: a record of Burn's own network.
 pub fn weights(device: &Device) -> ModuleRecord {
     device.seed(3);
     burns::Net::new(device).into_record()
 }
 
-/// The loss of each step, and how long the steps took, but for the first two, which compile.
+/// The loss of each step, and the time of all steps but the first two, which compile.
 pub fn train(mut net: impl Net, device: &Device, steps: usize) -> (Vec<f32>, Duration) {
     let digits = Digits::all();
     let mut random = Random::new(1);

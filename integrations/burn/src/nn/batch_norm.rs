@@ -7,7 +7,7 @@ use burn::tensor::activation::relu;
 use burn::tensor::{Device, Tensor, assert_shape};
 use wgpu_norm::{Activation, Channels, DataFormat, Norm};
 
-/// What [`burn::nn::BatchNormConfig`] is, for [`BatchNorm`].
+/// The config of [`BatchNorm`], like [`burn::nn::BatchNormConfig`].
 #[derive(Config, Debug)]
 pub struct BatchNormConfig {
     /// The number of features, above 0.
@@ -15,7 +15,7 @@ pub struct BatchNormConfig {
     /// Added to the variance; finite and above 0. Default: 1e-5
     #[config(default = 1e-5)]
     pub epsilon: f64,
-    /// How much of the batch's statistics goes into the running ones, 0 to 1. Default: 0.1
+    /// The weight of the batch's statistics in the running ones, 0 to 1. Default: 0.1
     #[config(default = 0.1)]
     pub momentum: f64,
 }
@@ -30,11 +30,11 @@ same_fields!(
 );
 
 impl BatchNormConfig {
-    /// A layer on a device.
+    /// Creates the layer on a device.
     ///
     /// # Panics
     ///
-    /// As [`burn::nn::BatchNormConfig::init`].
+    /// Like [`burn::nn::BatchNormConfig::init`].
     pub fn init(&self, device: &Device) -> BatchNorm {
         nn::BatchNormConfig::from(self.clone()).init(device).into()
     }
@@ -42,8 +42,9 @@ impl BatchNormConfig {
 
 /// Batch norm over `[batch_size, channels, ...]`: [`burn::nn::BatchNorm`] with its fields, defaults and records.
 ///
-/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the batch's statistics in training, which then go into the
-/// running ones, else by these. Where the parameters have 16 bits the statistics of a batch are kept in f32.
+/// dst = gamma · (src − mean) / √(variance + epsilon) + beta. In training it uses the batch's statistics, which then
+/// update the running ones; otherwise it uses the running ones. If the parameters have 16 bits, the statistics of a
+/// batch are kept in f32.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct BatchNorm {
@@ -51,13 +52,13 @@ pub struct BatchNorm {
     pub gamma: Param<Tensor<1>>,
     /// Shift of each channel.
     pub beta: Param<Tensor<1>>,
-    /// Whether the layer trains where the device does.
+    /// Whether the layer trains, on a device that does.
     pub training: Param<Flag>,
     /// The running mean.
     pub running_mean: RunningState<Tensor<1>>,
     /// The running variance, biased.
     pub running_var: RunningState<Tensor<1>>,
-    /// How much of the batch's statistics goes into the running ones.
+    /// The weight of the batch's statistics in the running ones.
     pub momentum: f64,
     /// Added to the variance.
     pub epsilon: f64,
@@ -82,13 +83,13 @@ impl BatchNorm {
     ///
     /// # Panics
     ///
-    /// If the input has fewer than two axes, or the second is not of `num_features`; if gamma and beta differ in type, which
-    /// Burn's operations say.
+    /// If the input has fewer than two axes, or its second axis does not have size `num_features`; if gamma and beta
+    /// differ in type, a panic of Burn's operations.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         self.followed_by(input, None, Activation::None)
     }
 
-    /// The layer, a residual added to it, and an activation: none, or ReLU.
+    /// The layer, followed by a residual, if any, and an activation: none, or ReLU.
     pub(super) fn followed_by<const D: usize>(
         &self,
         input: Tensor<D>,
@@ -126,12 +127,12 @@ impl BatchNorm {
         }
     }
 
-    /// Takes a batch's statistics into the running ones, if there are any.
+    /// Updates the running statistics with a batch's statistics, if there are any.
     fn update(&self, statistics: impl Iterator<Item = Tensor<1>>) {
         let running = [&self.running_mean, &self.running_var];
         for (running, batch) in running.into_iter().zip(statistics) {
             let old = running.value_sync().to_device(&batch.device());
-            // In the batch's type: a variance that 16 bits do not hold may have a part in one that they do.
+            // Computed in the batch's type: a variance that 16 bits cannot hold may contribute to one that they can.
             let (kept, batch) = (old.dtype(), batch.detach());
             let new = old
                 .cast(batch.dtype())

@@ -1,4 +1,4 @@
-//! Batch norm and what follows it as one layer, with batch norm's fields and so its records.
+//! Batch norm together with the operations after it as one layer, with batch norm's fields and so its records.
 
 use super::{BatchNorm, BatchNormConfig, printed_as, same_fields};
 use burn::module::{Flag, Module, Param, RunningState};
@@ -16,13 +16,13 @@ macro_rules! fused {
             pub gamma: Param<Tensor<1>>,
             /// Shift of each channel.
             pub beta: Param<Tensor<1>>,
-            /// Whether the layer trains where the device does.
+            /// Whether the layer trains, on a device that does.
             pub training: Param<Flag>,
             /// The running mean.
             pub running_mean: RunningState<Tensor<1>>,
             /// The running variance, biased.
             pub running_var: RunningState<Tensor<1>>,
-            /// How much of the batch's statistics goes into the running ones.
+            /// The weight of the batch's statistics in the running ones.
             pub momentum: f64,
             /// Added to the variance.
             pub epsilon: f64,
@@ -36,32 +36,32 @@ macro_rules! fused {
 }
 
 fused! {
-    /// ReLU after batch norm, in one pass over memory each way: the tensor between norm and ReLU is neither written nor kept,
-    /// since the gradient recomputes what passed. Fields and records are those of [`BatchNorm`].
+    /// ReLU after batch norm, in one pass over memory in each direction. The tensor between norm and ReLU is neither
+    /// written nor kept, because the gradient recomputes it. Fields and records are those of [`BatchNorm`].
     BatchNormRelu
 }
 
 fused! {
-    /// A residual added to batch norm, and ReLU after that, as residual blocks end: relu(norm(input) + residual). The forward
-    /// pass keeps a bit of each element for the gradient. Fields and records are those of [`BatchNorm`].
+    /// Batch norm, then a residual, then ReLU, as at the end of residual blocks: relu(norm(input) + residual). The
+    /// forward pass keeps one bit per element for the gradient. Fields and records are those of [`BatchNorm`].
     BatchNormAddRelu
 }
 
 impl BatchNormConfig {
-    /// Batch norm with ReLU after it.
+    /// Creates batch norm with ReLU after it.
     ///
     /// # Panics
     ///
-    /// As [`init`](Self::init).
+    /// Like [`init`](Self::init).
     pub fn init_relu(&self, device: &Device) -> BatchNormRelu {
         self.init(device).into()
     }
 
-    /// Batch norm with a residual and ReLU after it.
+    /// Creates batch norm with a residual and ReLU after it.
     ///
     /// # Panics
     ///
-    /// As [`init`](Self::init).
+    /// Like [`init`](Self::init).
     pub fn init_add_relu(&self, device: &Device) -> BatchNormAddRelu {
         self.init(device).into()
     }
@@ -72,7 +72,7 @@ impl BatchNormRelu {
     ///
     /// # Panics
     ///
-    /// As [`BatchNorm::forward`].
+    /// Like [`BatchNorm::forward`].
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         BatchNorm::from(self.clone()).followed_by(input, None, Activation::Relu)
     }
@@ -83,7 +83,7 @@ impl BatchNormAddRelu {
     ///
     /// # Panics
     ///
-    /// As [`BatchNorm::forward`], and if the residual has another shape or element type than the input.
+    /// Like [`BatchNorm::forward`]; also if the residual's shape or element type differs from the input's.
     pub fn forward<const D: usize>(&self, input: Tensor<D>, residual: Tensor<D>) -> Tensor<D> {
         assert_eq!(
             input.dims(),

@@ -6,10 +6,10 @@ use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
 use wgpu_norm::{DataFormat, Norm};
 
-/// What [`burn::nn::GroupNormConfig`] is, for [`GroupNorm`].
+/// The config of [`GroupNorm`], like [`burn::nn::GroupNormConfig`].
 #[derive(Config, Debug)]
 pub struct GroupNormConfig {
-    /// The number of groups, which divides that of channels.
+    /// The number of groups, a divisor of the number of channels.
     pub num_groups: usize,
     /// The number of channels.
     pub num_channels: usize,
@@ -32,11 +32,11 @@ same_fields!(
 );
 
 impl GroupNormConfig {
-    /// A layer on a device.
+    /// Creates the layer on a device.
     ///
     /// # Panics
     ///
-    /// As [`burn::nn::GroupNormConfig::init`].
+    /// Like [`burn::nn::GroupNormConfig::init`].
     pub fn init(&self, device: &Device) -> GroupNorm {
         nn::GroupNormConfig::from(self.clone()).init(device).into()
     }
@@ -44,7 +44,8 @@ impl GroupNormConfig {
 
 /// Group norm over `[batch_size, channels, ...]`: [`burn::nn::GroupNorm`] with its fields, defaults and records.
 ///
-/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the statistics of each group of channels of a sample.
+/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, with the statistics of each group of channels of a
+/// sample.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct GroupNorm {
@@ -58,7 +59,7 @@ pub struct GroupNorm {
     pub num_channels: usize,
     /// Added to the variance.
     pub epsilon: f64,
-    /// Whether the layer takes gamma and beta.
+    /// Whether the layer has gamma and beta.
     pub affine: bool,
 }
 
@@ -80,15 +81,15 @@ impl GroupNorm {
     ///
     /// # Panics
     ///
-    /// If the input has fewer than two axes, or the second is not of `num_channels`; if the layer is affine and lacks gamma or
-    /// beta, or these differ in type, which Burn's operations say.
+    /// If the input has fewer than two axes, or its second axis does not have size `num_channels`; if the layer is
+    /// affine and lacks gamma or beta; if these differ in type, a panic of Burn's operations.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         assert_shape!(input, [_, self.num_channels, ..]);
         let dst = self.layer().and_then(|layer| layer.forward(&input));
         dst.unwrap_or_else(|| nn::GroupNorm::from(self.clone()).forward(input))
     }
 
-    /// With gamma and beta if the layer is affine, else without; `None` where it is and lacks one.
+    /// The layer, with gamma and beta if it is affine; `None` if it is affine and lacks one of them.
     fn layer(&self) -> Option<Layer> {
         let val = |param: &Option<Param<Tensor<1>>>| param.as_ref().map(Param::val);
         let (gamma, beta) = match self.affine {

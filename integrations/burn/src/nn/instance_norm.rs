@@ -4,7 +4,7 @@ use burn::module::{Module, Param};
 use burn::nn;
 use burn::tensor::{Device, Tensor};
 
-/// What [`burn::nn::InstanceNormConfig`] is, for [`InstanceNorm`].
+/// The config of [`InstanceNorm`], like [`burn::nn::InstanceNormConfig`].
 #[derive(Config, Debug)]
 pub struct InstanceNormConfig {
     /// The number of channels.
@@ -27,7 +27,7 @@ same_fields!(
 );
 
 impl InstanceNormConfig {
-    /// A layer on a device.
+    /// Creates the layer on a device.
     pub fn init(&self, device: &Device) -> InstanceNorm {
         nn::InstanceNormConfig::from(self.clone())
             .init(device)
@@ -37,7 +37,7 @@ impl InstanceNormConfig {
 
 /// Instance norm over `[batch_size, channels, ...]`: [`burn::nn::InstanceNorm`] with its fields, defaults and records.
 ///
-/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, by the statistics of each channel of a sample.
+/// dst = gamma · (src − mean) / √(variance + epsilon) + beta, with the statistics of each channel of a sample.
 #[derive(Module, Debug)]
 #[module(custom_display)]
 pub struct InstanceNorm {
@@ -49,7 +49,7 @@ pub struct InstanceNorm {
     pub num_channels: usize,
     /// Added to the variance.
     pub epsilon: f64,
-    /// Whether the layer takes gamma and beta.
+    /// Whether the layer has gamma and beta.
     pub affine: bool,
 }
 
@@ -70,7 +70,7 @@ impl InstanceNorm {
     ///
     /// # Panics
     ///
-    /// As [`GroupNorm::forward`].
+    /// Like [`GroupNorm::forward`].
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         // Group norm with a group for each channel, as in Burn.
         let layer = GroupNorm {

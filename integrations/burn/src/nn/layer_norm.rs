@@ -6,7 +6,7 @@ use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
 use wgpu_norm::Norm;
 
-/// What [`burn::nn::LayerNormConfig`] is, for [`LayerNorm`].
+/// The config of [`LayerNorm`], like [`burn::nn::LayerNormConfig`].
 #[derive(Config, Debug)]
 pub struct LayerNormConfig {
     /// The size of the last axis.
@@ -29,7 +29,7 @@ same_fields!(
 );
 
 impl LayerNormConfig {
-    /// A layer on a device.
+    /// Creates the layer on a device.
     pub fn init(&self, device: &Device) -> LayerNorm {
         let layer = nn::LayerNormConfig::from(self.clone()).init(device);
         LayerNorm {
@@ -55,7 +55,7 @@ pub struct LayerNorm {
 
 impl From<LayerNorm> for nn::LayerNorm {
     fn from(layer: LayerNorm) -> Self {
-        // Burn's keeps its epsilon to itself, so that it comes from a config.
+        // Burn's layer hides its epsilon, so it has to come from a config.
         let config = nn::LayerNormConfig::new(layer.gamma.lazy_shape().num_elements())
             .with_epsilon(layer.epsilon)
             .with_bias(false);
@@ -73,7 +73,8 @@ impl LayerNorm {
     ///
     /// # Panics
     ///
-    /// If the input's last axis is not of `d_model`; if gamma and beta differ in type, which Burn's operations say.
+    /// If the input's last axis does not have size `d_model`; if gamma and beta differ in type, a panic of Burn's
+    /// operations.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);

@@ -1,8 +1,8 @@
 //! Burn's normalization layers, with its configs, fields, defaults, records and printed form.
 //!
-//! Layers and configs turn into Burn's and back by `From`. Two ways are missing: Burn's `LayerNorm` does not show its
-//! epsilon, so that neither it nor a [`Normalization`] turns into ours; and Burn's `NormalizationConfig` may get variants
-//! that ours has not.
+//! Layers and configs convert to Burn's and back with `From`. Two conversions are missing: Burn's `LayerNorm` hides its
+//! epsilon, so neither it nor Burn's `Normalization` converts to ours; and Burn's `NormalizationConfig` may get
+//! variants that ours does not have.
 
 mod batch_norm;
 mod batch_norm_fused;
@@ -20,7 +20,7 @@ pub use layer_norm::{LayerNorm, LayerNormConfig};
 pub use normalization::{Normalization, NormalizationConfig};
 pub use rms_norm::{RmsNorm, RmsNormConfig};
 
-/// Conversions both ways between types of the same fields.
+/// Conversions in both directions between types with the same fields.
 macro_rules! same_fields {
     ($ours:ty, $other:ty { $($field:ident),* }) => {
         impl From<$other> for $ours {
@@ -38,7 +38,7 @@ macro_rules! same_fields {
 }
 use same_fields;
 
-/// A layer prints as the one that it turns into.
+/// Prints a layer like the one that it converts to.
 macro_rules! printed_as {
     ($layer:ty, $other:ty) => {
         impl burn::module::ModuleDisplay for $layer {

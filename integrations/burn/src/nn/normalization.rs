@@ -7,7 +7,7 @@ use burn::module::Module;
 use burn::nn::{Identity, norm};
 use burn::tensor::{Device, Tensor};
 
-/// What [`burn::nn::norm::NormalizationConfig`] is, for [`Normalization`].
+/// The config of [`Normalization`], like [`burn::nn::norm::NormalizationConfig`].
 #[derive(Config, Debug)]
 #[non_exhaustive]
 pub enum NormalizationConfig {
@@ -43,7 +43,7 @@ pub enum Normalization {
     Rms(RmsNorm),
 }
 
-/// The same for every layer, whose size is the field of its config.
+/// The code that is the same for every layer; `$size` is the config's field for the layer's size.
 macro_rules! variants {
     ($($variant:ident($layer:ident, $config:ident.$size:ident)),* $(,)?) => {
         $(
@@ -79,11 +79,11 @@ macro_rules! variants {
         }
 
         impl NormalizationConfig {
-            /// A layer on a device.
+            /// Creates the layer on a device.
             ///
             /// # Panics
             ///
-            /// As the layer's own config.
+            /// Like the layer's own config.
             pub fn init(&self, device: &Device) -> Normalization {
                 match self {
                     Self::Identity => Identity::new().into(),
@@ -91,7 +91,7 @@ macro_rules! variants {
                 }
             }
 
-            /// The same for so many features: channels, or the size of the last axis.
+            /// The same config for `num_features` features: channels, or the size of the last axis.
             pub fn with_num_features(self, num_features: usize) -> Self {
                 match self {
                     Self::Identity => self,
@@ -101,7 +101,7 @@ macro_rules! variants {
                 }
             }
 
-            /// The number of features, 0 of no layer.
+            /// The number of features; 0 if there is no layer.
             pub fn num_features(&self) -> usize {
                 match self {
                     Self::Identity => 0,
@@ -115,7 +115,7 @@ macro_rules! variants {
             ///
             /// # Panics
             ///
-            /// As the layer's own.
+            /// Like the layer's own `forward`.
             pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
                 match self {
                     Self::Identity(layer) => layer.forward(input),
@@ -141,7 +141,7 @@ impl From<Identity> for Normalization {
 }
 
 impl Normalization {
-    /// The number of features, 0 of no layer.
+    /// The number of features; 0 if there is no layer.
     pub fn num_features(&self) -> usize {
         match self {
             Self::Identity(_) => 0,

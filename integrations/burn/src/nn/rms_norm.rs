@@ -6,7 +6,7 @@ use burn::nn;
 use burn::tensor::{Device, Tensor, assert_shape};
 use wgpu_norm::Norm;
 
-/// What [`burn::nn::RmsNormConfig`] is, for [`RmsNorm`].
+/// The config of [`RmsNorm`], like [`burn::nn::RmsNormConfig`].
 #[derive(Config, Debug)]
 pub struct RmsNormConfig {
     /// The size of the last axis.
@@ -19,11 +19,11 @@ pub struct RmsNormConfig {
 same_fields!(RmsNormConfig, nn::RmsNormConfig { d_model, epsilon });
 
 impl RmsNormConfig {
-    /// A layer on a device.
+    /// Creates the layer on a device.
     ///
     /// # Panics
     ///
-    /// As [`burn::nn::RmsNormConfig::init`].
+    /// Like [`burn::nn::RmsNormConfig::init`].
     pub fn init(&self, device: &Device) -> RmsNorm {
         nn::RmsNormConfig::from(self.clone()).init(device).into()
     }
@@ -49,7 +49,7 @@ impl RmsNorm {
     ///
     /// # Panics
     ///
-    /// If the input's last axis is not of `d_model`.
+    /// If the input's last axis does not have size `d_model`.
     pub fn forward<const D: usize>(&self, input: Tensor<D>) -> Tensor<D> {
         let [d_model] = self.gamma.shape().dims();
         assert_shape!(input, [.., d_model]);

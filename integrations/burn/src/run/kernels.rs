@@ -1,4 +1,4 @@
-//! wgpu-norm's WGSL as kernels of CubeCL's, which does all else: batching, streams, memory.
+//! wgpu-norm's WGSL as CubeCL kernels. CubeCL does the rest: batching, streams, memory.
 
 use super::{Memory, missing};
 use crate::plans::Prepared;
@@ -19,7 +19,7 @@ pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(
             let handle = handles.iter().find(|(role, _)| *role == binding.tensor);
             let (_, handle) = handle.ok_or_else(|| missing(binding.tensor))?;
             let part = part(handle, binding.offset, binding.size).binding();
-            // A launch that fails spoils what it was to write, and leaves the rest alone.
+            // A launch that fails invalidates what it should have written, and nothing else.
             let io = match binding.written {
                 true => BufferIOAttr::ReadWrite,
                 false => BufferIOAttr::ReadOnly,
@@ -45,12 +45,12 @@ pub fn run(client: &Client, prepared: &Prepared, handles: &[Memory]) -> Result<(
     Ok(())
 }
 
-/// What may be bound of a tensor: CubeCL binds whole words.
+/// The size that may be bound of a tensor: CubeCL binds whole words.
 fn bytes(handle: &Handle) -> u64 {
     handle.size_in_used().next_multiple_of(4)
 }
 
-/// So many bytes of a tensor from an offset on.
+/// `size` bytes of a tensor from an offset on.
 fn part(handle: &Handle, offset: u64, size: u64) -> Handle {
     let behind = handle.size_in_used().saturating_sub(offset + size);
     let mut part = handle.clone();
@@ -63,7 +63,7 @@ fn part(handle: &Handle, offset: u64, size: u64) -> Handle {
     part
 }
 
-/// One kernel. Its key says which text it is, so that the text is made once.
+/// A kernel. Its key identifies its text, so that the text is generated once.
 struct Wgsl {
     kernel: Kernel,
 }
@@ -76,7 +76,7 @@ impl Wgsl {
 
 impl KernelMetadata for Wgsl {
     fn id(&self) -> KernelId {
-        // Unchecked: its indices stay in bounds and its loops end.
+        // Unchecked: indices stay in bounds, and loops end.
         KernelId::new::<Self>()
             .mode(ExecutionMode::Unchecked)
             .info(self.kernel.clone())

@@ -11,19 +11,19 @@ use cubecl::client::Client;
 use cubecl::server::Handle;
 use wgpu_norm::{Error, Tensor};
 
-/// A tensor of a plan, and what it is in.
+/// A tensor of a plan, with its CubeCL tensor.
 pub type Bound = (Tensor, CubeTensor);
 
-/// A tensor of a plan, and the memory that it is in.
+/// A tensor of a plan, with its memory.
 type Memory = (Tensor, Handle);
 
-/// Runs a plan on what it reads, tensors of one device: src is the first. Gives what it writes.
+/// Runs a plan on its inputs, which are tensors of one device with src first. Returns its outputs.
 ///
 /// # Panics
 ///
-/// An operation of Burn's has no other way to report that it failed. A layer asks for the plan before it chooses an
-/// operation, so that what has none does not come here. What is left: with [`Launch::Submission`] an input that
-/// carries the failure of an earlier operation, or a device that has no memory left or is lost.
+/// An operation of Burn's has no other way to report a failure. A layer plans before it chooses an operation, so
+/// operations without a plan do not come here. The remaining cases: with [`Launch::Submission`], an input that carries
+/// the failure of an earlier operation; or a device that is lost or has no memory left.
 pub fn run(prepared: &Prepared, inputs: Vec<Bound>) -> Vec<Bound> {
     let outputs = try_run(prepared, inputs).unwrap_or_else(|error| {
         panic!("burn-wgpu-norm: {}: {error}", prepared.plan.operation());
@@ -58,7 +58,8 @@ fn try_run(prepared: &Prepared, inputs: Vec<Bound>) -> Result<Vec<Bound>, Error>
     Ok(outputs)
 }
 
-/// An error if a tensor's bytes begin where no binding may. Burn's slices begin where one may, or are copies.
+/// An error if a tensor's bytes begin at an offset that cannot be bound. Burn's slices begin at a valid offset, or are
+/// copies.
 fn check_alignment(role: Tensor, handle: &Handle, alignment: u64) -> Result<(), Error> {
     let offset = handle.offset_start.unwrap_or(0);
     match offset.is_multiple_of(alignment) {
@@ -71,7 +72,7 @@ fn check_alignment(role: Tensor, handle: &Handle, alignment: u64) -> Result<(), 
     }
 }
 
-/// A tensor that a plan binds was not given.
+/// The error for a tensor that a plan binds but was not given.
 fn missing(tensor: Tensor) -> Error {
     Error::argument(tensor.name(), "a buffer", "none")
 }
@@ -89,7 +90,7 @@ fn empty(like: &CubeTensor, TensorSpec { shape, dtype }: TensorSpec) -> CubeTens
     )
 }
 
-/// So many bytes; wgpu binds no fewer than a vec4 of f64.
+/// Memory of this many bytes; wgpu binds no fewer than a vec4 of f64.
 fn room(client: &Client, bytes: usize) -> Handle {
     client.empty(bytes.max(32))
 }

@@ -8,8 +8,8 @@ use cubecl::client::Client;
 use cubecl::wgpu::{AutoCompiler, WgpuServer};
 use wgpu_norm::{BufferRange, Error};
 
-/// Records and submits a plan. What CubeCL has queued is submitted before, so that the queue's order is that of the
-/// program.
+/// Records and submits a plan. Everything that CubeCL has queued is submitted first, so that the queue has the
+/// program's order.
 pub fn run(
     client: &Client,
     device: &CubeDevice,
@@ -17,7 +17,7 @@ pub fn run(
     handles: Vec<Memory>,
 ) -> Result<(), Error> {
     let gpu = context(device)?;
-    // They pin the memory: held until all is submitted.
+    // These pin the memory and are held until everything is submitted.
     let mut held = Vec::new();
     for (role, handle) in handles {
         let resource = client

@@ -1,11 +1,11 @@
-//! What the tests share.
+//! Shared code of the tests.
 #![allow(dead_code, reason = "not every program needs all of it")]
 
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use burn_wgpu_norm::{Way, force};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The device of all tests of a program, its handles registered.
+/// The device of all tests of a program, with its handles registered.
 pub fn device() -> Device {
     static DEVICE: OnceLock<Device> = OnceLock::new();
     let _ = env_logger::builder().is_test(true).try_init();
@@ -14,13 +14,13 @@ pub fn device() -> Device {
         .clone()
 }
 
-/// Ways are forced and counted for a process, so one test at a time runs in one.
+/// Ways are forced and counted per process, so only one test at a time runs in one.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The ways that the device can go: both, where CubeCL takes WGSL.
+/// The ways that the device supports: both, if CubeCL compiles WGSL.
 pub fn ways() -> &'static [Way] {
     let _turn = turn();
     force(Some(Way::Kernels));
@@ -33,7 +33,7 @@ pub fn ways() -> &'static [Way] {
     }
 }
 
-/// Runs something one way, or the other one, where the device has only that.
+/// Runs code one way, or the other if the device supports only that.
 pub fn in_way<T>(way: Way, run: impl FnOnce() -> T) -> T {
     let _turn = turn();
     let device = device();
@@ -45,7 +45,7 @@ pub fn in_way<T>(way: Way, run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Whether the device has an element type; in CI one without f16 is a failure.
+/// Whether the device has an element type; in CI, a missing f16 is a failure.
 pub fn has(dtype: FloatDType) -> bool {
     let has = device().supports_dtype(DType::from(dtype));
     if !has {
@@ -71,8 +71,8 @@ impl Numbers {
     }
 }
 
-/// Numbers between -1 and 3, other ones for each seed, of which no few neighbours are nearly equal: what normalizes those
-/// multiplies roundings, Burn's as ours.
+/// Numbers between -1 and 3, different for each seed. No few neighbours are all nearly equal: normalizing those would
+/// amplify roundings, Burn's and ours.
 pub fn spread<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -> Tensor<D> {
     let elements = shape.iter().product();
     let number = |index: usize| ((37 * index + 53 * seed + index / 101) % 101) as f32 / 25.0 - 1.0;
@@ -80,7 +80,7 @@ pub fn spread<const D: usize>(shape: [usize; D], seed: usize, device: &Device) -
     Tensor::from_data(TensorData::new(values, shape), device)
 }
 
-/// Asserts that numbers are within the roundings of a type, measured on the largest of those that are wanted.
+/// Asserts that numbers are within rounding error for a type, relative to the largest expected number.
 pub fn within(what: &str, got: &[f64], want: &[f64], dtype: FloatDType) {
     assert_eq!(got.len(), want.len(), "{what}");
     let unit = match dtype {
@@ -91,7 +91,8 @@ pub fn within(what: &str, got: &[f64], want: &[f64], dtype: FloatDType) {
     let scale = want
         .iter()
         .fold(1e-3f64, |most, value| most.max(value.abs()));
-    // Sums are kept in f32 whatever the type is; a result is rounded a few times. In f64, too: there Burn takes RMS norm's.
+    // Sums are in f32 whatever the type; a result is rounded a few times. This also holds for f64, as Burn computes RMS
+    // norm's sums in f32 there.
     let tolerance = scale * (8.0 * unit + 64.0 * 2f64.powi(-24));
     for (index, (got, want)) in got.iter().zip(want).enumerate() {
         let error = (got - want).abs();

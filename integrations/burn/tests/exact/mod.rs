@@ -1,11 +1,12 @@
-//! The same by wgpu-norm's float64 reference, with the size of each result's terms, on which its tolerance is measured.
+//! The same results by wgpu-norm's float64 reference, with the size of each result's terms, which its tolerance is
+//! relative to.
 
 use crate::{Case, EPSILON, View};
 use burn::tensor::{FloatDType, f16};
 use wgpu_norm::{DType, DataFormat, Forward, Norm, Operation, ParamGrads, Tensor};
 use wgpu_norm_verify::reference::{Computed, compute, scaled_error};
 
-/// Of a layer whose src has the case's shape, however it reaches the layer.
+/// The results of a layer whose src has the case's shape, however src reaches the layer.
 pub struct Exact(Vec<Computed>);
 
 impl Exact {
@@ -22,7 +23,7 @@ impl Exact {
             (Tensor::Beta, &beta),
         ];
         let mut computed = compute(&forward, &tensors).unwrap();
-        // The gradient goes by the statistics that the forward pass left.
+        // The gradient uses the statistics that the forward pass left.
         let statistics = computed.clone();
         tensors.extend(statistics.iter().map(|of| (of.tensor, &*of.values)));
         let gradient = forward.gradient(ParamGrads::Both).unwrap();
@@ -30,7 +31,7 @@ impl Exact {
         Self(computed)
     }
 
-    /// Holds results to these.
+    /// Compares results with these.
     pub fn check(&self, what: &str, case: &Case, results: &[(&'static str, Vec<f64>)]) {
         for (name, got) in results {
             let computed = self.0.iter().find(|of| of.tensor.name() == *name);
@@ -39,7 +40,7 @@ impl Exact {
                 "diff_src" => (behind(case, values), behind(case, scale)),
                 _ => (values.clone(), scale.clone()),
             };
-            // Numbers of the type, so nothing is rounded here.
+            // The numbers already have the type, so nothing is rounded here.
             let error = match case.dtype {
                 FloatDType::F16 => {
                     let got: Vec<f16> = got.iter().map(|&value| f16::from_f64(value)).collect();
@@ -75,7 +76,7 @@ fn last_two(case: &Case) -> [usize; 2] {
     *case.shape.last_chunk().unwrap()
 }
 
-/// The gradient of what the view was made of.
+/// The gradient of the tensor behind the view.
 fn behind(case: &Case, diff_src: &[f64]) -> Vec<f64> {
     match case.view {
         View::Whole => diff_src.to_vec(),
@@ -90,7 +91,7 @@ fn behind(case: &Case, diff_src: &[f64]) -> Vec<f64> {
     }
 }
 
-/// Planes of so many rows and columns with both swapped.
+/// Planes of this many rows and columns, transposed.
 fn swapped(values: &[f64], rows: usize, columns: usize) -> Vec<f64> {
     let planes = values.chunks(rows * columns);
     let swapped = planes.flat_map(|plane| {

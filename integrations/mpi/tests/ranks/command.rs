@@ -1,4 +1,4 @@
-//! `wgpu-norm-mpi` under `mpirun`: the file is that of one process but for rounding.
+//! `wgpu-norm-mpi` under `mpirun`: the file is that of one process, except for rounding.
 
 use crate::runner::{Ended, Expected, finish, mpirun};
 use safetensors::tensor::TensorView;
@@ -77,7 +77,7 @@ fn write(path: &Path, tensors: &Tensors) {
     safetensors::serialize_to_file(views, None, path).unwrap();
 }
 
-/// Floats as they are, and words of a mask.
+/// Floats as stored, and words of a mask.
 fn read(path: &Path) -> HashMap<String, (Dtype, Vec<usize>, Vec<u32>)> {
     let bytes = std::fs::read(path).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
@@ -223,7 +223,7 @@ fn files_are_those_of_one_process() -> Result<(), String> {
         write(&input, &tensors(of));
         let arguments: Vec<&str> = arguments.split(' ').collect();
         run(1, &arguments, &input, &one).check(&Expected::Success)?;
-        // All numbers of ranks for the first ones, then in turns.
+        // All numbers of ranks for the first ones, then one after another.
         let numbers = [2, 3, 5];
         let numbers = match index {
             0 | 2 | 3 => &numbers[..],
@@ -304,7 +304,7 @@ fn a_killed_rank_leaves_no_output() -> Result<(), String> {
     let [input, output, script] = ["in", "out", "script"].map(|name| folder.path().join(name));
     let shape = [256, 64, 32, 32];
     write(&input, &tensors(&[("src", &shape)]));
-    // The last rank is a program that goes before it has said anything.
+    // The last rank is a program that ends before it has sent anything.
     std::fs::write(&script, "sleep 2\nkill -9 $$\n").unwrap();
     let mut command = mpirun(2);
     command
@@ -321,7 +321,7 @@ fn a_hanging_rank_leaves_no_output() -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let [input, output, script] = ["in", "out", "script"].map(|name| folder.path().join(name));
     write(&input, &tensors(&[("src", &[256, 64, 32, 32])]));
-    // As soon as rank 0 has created the file, which both then write for a while.
+    // Waits until rank 0 has created the file, which both ranks then write for a while.
     let wait = format!(
         "until ls {}/.wgpu-norm-* 2>/dev/null; do :; done",
         folder.path().display()
@@ -351,7 +351,7 @@ fn a_hanging_rank_leaves_no_output() -> Result<(), String> {
     leaves(folder.path(), &["in", "script"])
 }
 
-/// Ranks that were given different work.
+/// Ranks that were given different work are refused.
 fn different_work_is_refused() -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let [input, output] = ["in", "out"].map(|name| folder.path().join(name));
@@ -378,7 +378,7 @@ fn different_work_is_refused() -> Result<(), String> {
     leaves(folder.path(), &["in"])
 }
 
-/// Parameters' gradients of f16 that are beyond its range on each rank, and within it together.
+/// Parameter gradients of f16 that are beyond its range on each rank, but whose sum is within it.
 fn gradients_are_rounded_once() -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let [input, output] = ["in", "out"].map(|name| folder.path().join(name));

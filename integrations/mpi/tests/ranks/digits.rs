@@ -1,4 +1,5 @@
-//! A network that two ranks train, each with half of every batch, beside the same one that one process trains.
+//! Two ranks train a network, each with half of every batch, in comparison with the same network trained by one
+//! process.
 
 use crate::data::{Digits, PIXELS, SIDE, shuffled};
 use crate::plain::{Convolution, Param, cross_entropy, relu, relu_backward};
@@ -16,7 +17,7 @@ const CLASSES: usize = 10;
 const BATCH: usize = 32;
 const STEPS: usize = 50;
 
-/// Batch norm of one process, or of all.
+/// Batch norm of one process, or of all ranks.
 trait Norm {
     fn forward(&mut self, args: ForwardArgs<'_, f32>) -> Output<f32, f32>;
     fn backward(&mut self, args: BackwardArgs<'_, f32>) -> Grads<f32, f32>;
@@ -55,7 +56,7 @@ struct Network<N> {
 const QUARTERS: usize = 4;
 const FEATURES: usize = CHANNELS * QUARTERS;
 
-/// Where a pixel's mean goes.
+/// The quarter of the image that a pixel belongs to.
 fn quarter(pixel: usize) -> usize {
     2 * (pixel / SIDE / (SIDE / 2)) + pixel % SIDE / (SIDE / 2)
 }
@@ -72,8 +73,8 @@ impl<N: Norm> Network<N> {
         }
     }
 
-    /// One step: the sum of the losses of these images over `BATCH`. `add_up` makes sums over all ranks of sums over
-    /// this rank's images.
+    /// One step: the sum of the losses of these images, divided by `BATCH`. `add_up` turns sums over this rank's images
+    /// into sums over all ranks.
     fn step(&mut self, images: &Digits, add_up: impl Fn(Vec<f32>) -> Vec<f32>) -> f32 {
         let shape = [images.len(), CHANNELS, SIDE, SIDE];
         let src = self.convolution.forward(&images.images);
@@ -122,7 +123,7 @@ impl<N: Norm> Network<N> {
         let convolution = self.convolution.backward(&images.images, &grads.diff_src);
         self.convolution.weight.learn(&add_up(convolution));
         self.weight.learn(&add_up(diff_weight));
-        // These are of all ranks already.
+        // These are already sums over all ranks.
         self.gamma.learn(&grads.diff_gamma.unwrap());
         self.beta.learn(&grads.diff_beta.unwrap());
         add_up(vec![loss * share])[0]

@@ -1,4 +1,4 @@
-//! The layer: held to the float64 reference of the whole batch, and what happens where ranks do not do the same.
+//! The layer, compared with the float64 reference for the whole batch; and its errors if ranks do different things.
 
 use mpi::topology::SimpleCommunicator;
 use mpi::traits::Communicator as _;
@@ -48,7 +48,7 @@ pub fn random_shapes(world: &SimpleCommunicator, gpu: &GpuContext) {
 
 pub fn an_empty_rank(world: &SimpleCommunicator, gpu: &GpuContext) {
     let ranks = world.size() as usize;
-    // The last rank has none, then the first one.
+    // The last rank has no samples, then the first one.
     let last = |rank: usize| {
         if rank + 1 == ranks {
             7..7
@@ -67,7 +67,7 @@ pub fn an_empty_rank(world: &SimpleCommunicator, gpu: &GpuContext) {
     check::<f32, f32>(world, gpu, &[7, 5, 9], DataFormat::Ncx, first);
 }
 
-/// Both passes over a split batch: this rank's part, and what all have alike.
+/// Both passes over a split batch: this rank's part, and the results that all ranks share.
 fn check<T: Element, P: ParamOf<T>>(
     world: &SimpleCommunicator,
     gpu: &GpuContext,

@@ -1,7 +1,7 @@
-//! Ranks under `mpirun`. This program has no test harness: it starts itself again for each case, with as many ranks as that
-//! wants, and `wgpu-norm-mpi` likewise.
+//! Tests with ranks under `mpirun`. This program has no test harness: for each case it starts itself again, or
+//! `wgpu-norm-mpi`, with the number of ranks that the case needs.
 //!
-//! `cargo test --test ranks -- NAME` takes the cases whose names contain NAME.
+//! `cargo test --test ranks -- NAME` runs the cases whose names contain NAME.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod command;
@@ -21,10 +21,10 @@ use runner::{Expected, has_ranks, start};
 use std::process::ExitCode;
 use wgpu_norm::GpuContext;
 
-/// What every rank does.
+/// The code of a case, run by every rank.
 type Case = fn(&SimpleCommunicator, &GpuContext);
 
-/// Each with numbers of ranks, and how the job ends.
+/// Each case with its numbers of ranks, and the expected end of the job.
 const CASES: &[(&str, Case, &[usize], Expected)] = &[
     (
         "random_shapes_and_splits",
@@ -116,7 +116,7 @@ fn main() -> ExitCode {
 
 /// Runs a case as one of the ranks.
 fn rank(case: Case) {
-    // Else the others would wait for this one in MPI_Finalize.
+    // Otherwise the others would wait for this rank in MPI_Finalize.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         print(panic);
@@ -130,7 +130,7 @@ fn rank(case: Case) {
     world.barrier_of_all();
 }
 
-/// A barrier of this crate's own communicator.
+/// A barrier on this crate's own communicator.
 trait Barrier {
     fn barrier_of_all(&self);
 }

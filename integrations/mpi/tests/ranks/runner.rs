@@ -4,17 +4,17 @@ use std::ffi::OsStr;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Nothing here takes so long; a job that hangs does.
+/// No case takes this long unless it hangs.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// How a job ends.
+/// The expected end of a job.
 pub enum Expected {
     Success,
-    /// With another status than 0, within 30 seconds, and with this on stderr.
+    /// An exit status other than 0, within 30 seconds, with this on stderr.
     Failure(&'static str),
 }
 
-/// What a job did.
+/// The result of a job.
 pub struct Ended {
     pub status: Option<ExitStatus>,
     pub stdout: String,
@@ -50,13 +50,13 @@ pub fn has_ranks() -> bool {
         .any(|variable| std::env::var_os(variable).is_some())
 }
 
-/// `mpirun` with so many ranks, whoever the user is and however few processors there are.
+/// `mpirun` with this many ranks, for any user and any number of processors.
 pub fn mpirun(ranks: usize) -> Command {
     let mut command = Command::new("mpirun");
     command.arg("-n").arg(ranks.to_string());
-    // Open MPI 4, then 5. MPICH asks for none of it.
+    // For Open MPI 4, then 5. MPICH needs none of these.
     for (variable, value) in [
-        // Else Mesa's GL driver complains of a desktop that is not there.
+        // Otherwise Mesa's GL driver complains about a missing desktop.
         ("XDG_RUNTIME_DIR", "/tmp"),
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
@@ -64,7 +64,7 @@ pub fn mpirun(ranks: usize) -> Command {
         ("PRTE_ALLOW_RUN_AS_ROOT", "1"),
         ("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
         ("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"),
-        // One machine: no search for networks.
+        // There is one machine: no search for networks.
         ("OMPI_MCA_btl", "self,vader"),
         ("OMPI_MCA_mpi_yield_when_idle", "1"),
     ] {
@@ -73,7 +73,7 @@ pub fn mpirun(ranks: usize) -> Command {
     command
 }
 
-/// Runs a program as so many ranks to its end, or for the longest time.
+/// Runs a program as this many ranks to its end, or up to the time limit.
 pub fn start<'a>(
     ranks: usize,
     program: &OsStr,
@@ -84,7 +84,7 @@ pub fn start<'a>(
     finish(&mut command)
 }
 
-/// Runs a command to its end, or for the longest time.
+/// Runs a command to its end, or up to the time limit.
 pub fn finish(command: &mut Command) -> Ended {
     let begun = Instant::now();
     let folder = tempfile::tempdir().unwrap();
