@@ -1,8 +1,8 @@
 //! The variants that plans ask for, gathered from thousands of random operations: of the many that differ in texts, enough
 //! that everything a text depends on is there.
 //!
-//! That is a variant's traits: its types, whether a tensor is bound, the value of a constant. `scripts/test.sh` checks each
-//! trait of every kernel with every body; with `--all` each two that a plan asks for together.
+//! That is a variant's traits: its types, whether a tensor is bound, the value of a constant. Each trait of every kernel is
+//! checked with every body; with `scripts/test.sh --release` every text.
 
 use crate::geometry::MAX_ELEMENTS;
 use crate::kernels::source::VECTOR_VEC4S;
@@ -55,15 +55,11 @@ pub fn traits(variant: &Variant) -> Vec<Trait> {
 pub fn asked() -> &'static [Variant] {
     static ASKED: OnceLock<Vec<Variant>> = OnceLock::new();
     ASKED.get_or_init(|| {
-        let (operations, depth) = match ["WGPU_NORM_TEST_EVERY", "WGPU_NORM_TEST_ALL"].map(is_set) {
-            [true, _] => (8192, Depth::Texts),
-            [_, true] => (32_768, Depth::Pairs),
-            _ => (8192, Depth::Traits),
-        };
+        let every_text = is_set("WGPU_NORM_TEST_EVERY");
         let mut seen = Seen::default();
         let mut asked = Vec::new();
-        operations_ask_for(72, operations, |variant| {
-            if seen.is_new(&variant, depth) {
+        operations_ask_for(72, 8192, |variant| {
+            if seen.is_new(&variant, every_text) {
                 asked.push(variant);
             }
         });
@@ -71,25 +67,16 @@ pub fn asked() -> &'static [Variant] {
     })
 }
 
-/// What has to be new in a variant that is checked.
-#[derive(Clone, Copy, PartialEq)]
-enum Depth {
-    Traits,
-    /// Two of its traits together.
-    Pairs,
-    /// Its text, but for sizes.
-    Texts,
-}
-
 /// The variants that were seen; by their hashes, for they are many.
 #[derive(Default)]
 struct Seen {
     texts: HashSet<u64>,
-    traits: HashSet<(u64, u64)>,
+    traits: HashSet<u64>,
 }
 
 impl Seen {
-    fn is_new(&mut self, variant: &Variant, depth: Depth) -> bool {
+    /// Whether a trait of the variant is new, or its text but for sizes.
+    fn is_new(&mut self, variant: &Variant, every_text: bool) -> bool {
         let hash = |part: &dyn Fn(&mut DefaultHasher)| {
             let mut hasher = DefaultHasher::new();
             (variant.kernel, variant.body).hash(&mut hasher);
@@ -97,18 +84,13 @@ impl Seen {
             hasher.finish()
         };
         let traits = traits(variant);
-        if !self.texts.insert(hash(&|hasher| traits.hash(hasher))) || depth == Depth::Texts {
-            return depth == Depth::Texts;
+        let is_new_text = self.texts.insert(hash(&|hasher| traits.hash(hasher)));
+        if !is_new_text || every_text {
+            return is_new_text;
         }
-        let traits: Vec<_> = traits.iter().map(|own| hash(&|h| own.hash(h))).collect();
         let mut is_new = false;
-        for (index, &own) in traits.iter().enumerate() {
-            is_new |= self.traits.insert((own, own));
-            if depth == Depth::Pairs {
-                for &other in &traits[..index] {
-                    is_new |= self.traits.insert((own, other));
-                }
-            }
+        for own in &traits {
+            is_new |= self.traits.insert(hash(&|hasher| own.hash(hasher)));
         }
         is_new
     }
