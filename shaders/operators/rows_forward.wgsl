@@ -1,7 +1,7 @@
-// Layer norm forward over rows in registers, four elements at a time: dst = x̂ · gamma + beta, where x̂ = (x − shift) ·
-// r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and base = −δ · r. Sums of e = x −
-// shift and e² are taken twice: with an element of the row as the shift, then with the mean that follows. The second
-// sums are exact whatever the mean is, and 0 for equal elements.
+// Layer norm forward over rows in registers, four elements at a time: dst = x̂ · gamma + beta, where
+// x̂ = (x − shift) · r + base, x = src + residual, mean = shift + δ, r = 1 / sqrt(variance + epsilon) and
+// base = −δ · r. Sums of e = x − shift and e² are taken twice: with an element of the row as the shift, then with the
+// mean that follows. The second sums are exact whatever the mean is, and 0 for equal elements.
 
 #import records, activation, inverse_deviation
 
