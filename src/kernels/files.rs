@@ -1,9 +1,9 @@
 //! The files of `shaders/`, and how a kernel's text is put together from them.
 //!
-//! After its opening comment a file says what it imports, in lines such as `#import tiles, body, rows_aligned if
-//! aligned`: the names of parts, `body` for the operator's body, `activation` for the activation, and after `if` or `if
-//! not` one of the kernel's constants. The body comes with `shaders/operators/contract.wgsl`, less what the body
-//! defines itself.
+//! After its opening comment a file says what it imports, in lines such as
+//! `#import tiles, body, rows_aligned if aligned`: the names of parts, `body` for the operator's body, `activation` for
+//! the activation, and after `if` or `if not` one of the kernel's constants. The body comes with
+//! `shaders/operators/contract.wgsl`, less what the body defines itself.
 
 use std::borrow::Cow;
 
