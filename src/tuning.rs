@@ -4,16 +4,16 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 
-/// Invocations of a workgroup that every kernel can do with.
+/// Invocations in the smallest workgroup with which every kernel works.
 pub(crate) const SMALLEST_WORKGROUP: u32 = 4;
 
-/// Vec4s of a row that an invocation holds in registers, at most.
+/// The most vec4s of a row that an invocation holds in registers.
 pub(crate) const MOST_ROW_VEC4S: u32 = 32;
 
-/// Sizes that make the kernels fast on one kind of adapter; results agree up to rounding for all of
-/// them. Fields come and go with the kernels: make one from a constant (`..Tuning::GPU`) or by
-/// [`overridden`](Self::overridden), which the next version is likely to take too and which names a field's bounds
-/// where a value is out of them. What is said of layer norm holds for RMS norm too.
+/// Sizes that make the kernels fast on one kind of adapter. Results agree up to rounding for all of them. Fields come
+/// and go with the kernels, so make a tuning from a constant (`..Tuning::GPU`) or with
+/// [`overridden`](Self::overridden), whose text the next version is likely to accept too, and which names a field's
+/// bounds if a value is outside them. Everything that is said of layer norm holds for RMS norm too.
 ///
 /// As text, `key=value` pairs with the fields' names, separated by commas or line ends:
 ///
@@ -26,52 +26,52 @@ pub(crate) const MOST_ROW_VEC4S: u32 = 32;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// Invocations of a workgroup. A power of two.
+    /// Invocations in a workgroup. A power of two.
     pub workgroup: u32,
-    /// The same of a fused kernel, which computes the whole gradient in one dispatch: channels first, and rows that
-    /// the registers of `workgroup` invocations do not hold. A power of two.
+    /// Invocations in a workgroup of a fused kernel, which computes the whole gradient in one dispatch: channels first,
+    /// or over rows that the registers of `workgroup` invocations do not hold. A power of two.
     pub fused_workgroup: u32,
     /// 1 where a barrier costs little, as on a GPU: invocations add up their sums before they write them, and a fused
-    /// kernel takes a block of channels in turns. 0 where it does not: a driver for the CPU keeps every register of a
-    /// workgroup in memory across a barrier, and takes up to minutes to compile one.
+    /// kernel does the channels of a workgroup in turns. 0 where it costs much: a driver for the CPU keeps every
+    /// register of a workgroup in memory across a barrier, and takes up to minutes to compile one.
     pub cheap_barriers: u32,
-    /// Channels last: invocations of a workgroup that stand side by side in a row. A power of two.
+    /// Channels last: invocations of a workgroup that are side by side in a row. A power of two.
     pub channels_last_threads: u32,
-    /// Channels last: vec4s of a row that an invocation owns, at most, 1 to 16; but no less than one load moves.
+    /// Channels last: the most vec4s of a row that an invocation owns, 1 to 16, but no fewer than one load moves.
     pub channels_last_vec4s: u32,
-    /// Channels first: vec4s of a plane that an invocation takes, at least: only a longer plane is shared by more
-    /// invocations. The same of partial sums, four of which count as a vec4.
+    /// Channels first: the fewest vec4s of a plane that an invocation does; only a longer plane is shared by more
+    /// invocations. The same holds for partial sums, four of which count as a vec4.
     pub channels_first_vec4s: u32,
-    /// Layer norm: vec4s of a row in registers that an invocation takes, at least: only a longer row is shared by more
+    /// Layer norm: the fewest vec4s that an invocation does of a row in registers; only a longer row is shared by more
     /// invocations. A row that a subgroup can hold is shared by no more than a subgroup.
     pub least_row_vec4s: u32,
-    /// Layer norm: vec4s of a row that an invocation of the gradient holds in registers, at most; up to 32. A forward pass
-    /// holds twice as many. Of rows that registers do not hold an invocation takes up to 8 at a time.
+    /// Layer norm: the most vec4s of a row that an invocation of the gradient holds in registers, up to 32. A forward
+    /// pass holds twice as many, also up to 32. Of rows that registers do not hold, an invocation does up to 8 vec4s at
+    /// a time.
     pub row_vec4s: u32,
-    /// Layer norm: rows that an invocation walks, at least, but never more than 192, or than a window or `prefetched_pages`
-    /// allow. Each walk writes a partial sum for each column.
+    /// Layer norm: the fewest rows that an invocation walks, but never more than 192, or than a window or
+    /// `prefetched_pages` allow. Each walk writes a partial sum for each column.
     pub row_walk: u32,
-    /// Workgroups that keep the adapter busy: reductions are split until there are so many; channels last, half as many, of
-    /// 16 bits a quarter, but never fewer than 64 for that.
+    /// Workgroups that keep the adapter busy: reductions are split until there are this many. Channels last they are
+    /// split into half as many, or a quarter for elements of 16 bits, though this never makes them fewer than 64.
     pub busy_workgroups: u32,
     /// Elements of a workgroup's tile in an elementwise kernel; in a reduction, the elements of a workgroup below which
     /// splitting further does not pay.
     pub tile: u32,
-    /// Pieces of a channel or of rows, a page of memory or more apart, which a workgroup takes one after another, at
-    /// most: a processor prefetches from so many pages of each tensor at a time. Goes before `tile` and `row_walk`. Batch
-    /// norm's channels-last reduction walks more.
+    /// The most pieces of a channel or of rows, a page of memory or more apart, that a workgroup does one after
+    /// another: a processor prefetches from this many pages of each tensor at a time. Overrides `tile` and `row_walk`.
+    /// Batch norm's channels-last reduction walks more.
     pub prefetched_pages: u32,
-    /// Elements of a tensor up to which it is small: most of its time is that of dispatches, so that a single one
-    /// is best.
+    /// Elements of the largest tensor that is small: dispatches take most of its time, so that a single one is best.
     pub small_tensor: u32,
-    /// Elements of a workgroup's channels up to which a fused kernel takes them: its second reading is expected to
-    /// come from a cache.
+    /// The most elements in a workgroup's channels for which a fused kernel is chosen: a cache is expected to serve its
+    /// second reading.
     pub fused_block: u32,
-    /// Workgroups below which a fused kernel would leave the adapter idle; it takes small tensors all the same. The
-    /// channels-last one then has fewer invocations side by side, and so more workgroups.
+    /// The fewest workgroups with which a fused kernel keeps the adapter busy; for small tensors it is chosen all the
+    /// same. With fewer, the channels-last one puts fewer invocations side by side, and so has more workgroups.
     pub fused_blocks: u32,
-    /// The most vec4s that an invocation of the fused channels-first kernel adds in a row; up to
-    /// 256. Where a load takes long to arrive, many of them take longer than more dispatches.
+    /// The most vec4s that an invocation of the fused channels-first kernel adds in a row, up to 256. Where a load
+    /// takes long to arrive, many of them take longer than more dispatches.
     pub fused_adds: u32,
 }
 
@@ -96,8 +96,8 @@ impl Tuning {
         fused_adds: 256,
     };
 
-    /// For GPUs: wide workgroups, enough of them to fill every compute unit. Reasoned, and compared with others on one GPU,
-    /// an NVIDIA H200. `wgpu-norm bench --tune` searches for better ones on yours.
+    /// For GPUs: wide workgroups, enough of them to fill every compute unit. The values were reasoned out, and compared
+    /// with others on one GPU, an NVIDIA H200. `wgpu-norm bench --tune` searches for better ones on yours.
     pub const GPU: Self = Self {
         workgroup: 256,
         fused_workgroup: 512,
@@ -117,8 +117,8 @@ impl Tuning {
         fused_adds: 16,
     };
 
-    /// For a driver that runs shaders on this machine's CPU: [`SOFTWARE`](Self::SOFTWARE), with more of a row for an
-    /// invocation where the CPU has AVX-512.
+    /// For a driver that runs shaders on this machine's CPU: [`SOFTWARE`](Self::SOFTWARE), with more vec4s of a row for
+    /// each invocation where the CPU has AVX-512.
     pub fn for_cpu() -> Self {
         match has_avx512() {
             // Kernels that own more of a row took 0.6 to 1.0 of the time on a Xeon; without AVX-512 up to 1.5 times as
@@ -140,7 +140,7 @@ impl Tuning {
     }
 }
 
-/// What a field of [`Tuning`] may be.
+/// The values that a field of [`Tuning`] may have.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     min: u32,
@@ -187,7 +187,7 @@ impl Tuning {
     /// All fields, so that reading, checking and printing cannot disagree.
     fn fields(&mut self) -> [Field<'_>; 16] {
         let workgroup = Bounds::power_of_two(SMALLEST_WORKGROUP, 1024);
-        // Wide bounds: what is slow is the user's to find out, what overflows is not.
+        // Wide bounds: they keep out values that overflow, not values that are slow.
         let many = Bounds::any(1, 1 << 24);
         let all = Bounds::any(0, u32::MAX);
         [
@@ -230,7 +230,7 @@ impl Tuning {
         ]
     }
 
-    /// This tuning with every field in its bounds: kernels rely on them.
+    /// This tuning with every field within its bounds, on which kernels rely.
     pub(crate) fn within_bounds(mut self) -> Self {
         for (_, bounds, value) in self.fields() {
             *value = (*value).clamp(bounds.min, bounds.max);
@@ -252,7 +252,7 @@ impl Tuning {
         Ok(tuning)
     }
 
-    /// Sets fields and gives their names.
+    /// Sets fields, and returns their names.
     fn set(&mut self, text: &str) -> Result<Vec<&'static str>, Error> {
         let mut set = Vec::new();
         let pairs = text.split([',', '\n']).map(str::trim);
@@ -296,7 +296,7 @@ impl fmt::Display for Tuning {
     }
 }
 
-/// From a text that sets every field that this version has.
+/// Reads a text that sets every field of this version.
 impl FromStr for Tuning {
     type Err = Error;
 
@@ -319,7 +319,7 @@ impl FromStr for Tuning {
     }
 }
 
-/// Whether this processor, which a software adapter runs shaders on, has AVX-512.
+/// Whether this processor, on which a software adapter runs shaders, has AVX-512.
 fn has_avx512() -> bool {
     #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
     return std::arch::is_x86_feature_detected!("avx512f");
@@ -329,8 +329,8 @@ fn has_avx512() -> bool {
 
 #[cfg(test)]
 impl Tuning {
-    /// This tuning with about a third of its fields changed to anything that they may be; `below` gives random numbers
-    /// below its argument.
+    /// This tuning with about a third of its fields changed to any value that they may have; `below` returns random
+    /// numbers below its argument.
     pub(crate) fn changed(mut self, mut below: impl FnMut(u64) -> u64) -> Self {
         for (_, bounds, value) in self.fields() {
             let span = u64::from(bounds.max - bounds.min);
